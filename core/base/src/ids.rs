@@ -1,0 +1,82 @@
+//! Small numbers that name things.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Entropy;
+
+/// A node's number in its network, given by the coordinator, never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NodeId(pub u64);
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// A peer inside one running daemon: what lanes and keeper call it. Never reused while the daemon runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PeerId(pub u32);
+
+/// A session inside one running daemon. Never reused, so that a session is never added twice (protocol.md 1.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u64);
+
+/// A lane: one core's share of the data plane, `0..MAX_LANES`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LaneId(pub u8);
+
+impl LaneId {
+    /// The lane that every session has, the only one that a native peer sees.
+    pub const FIRST: Self = Self(0);
+}
+
+/// The 32-bit number by which a receiver finds its session (WireGuard paper, section 5.4): the lane in the low 4 bits, 28 random
+/// bits above (protocol.md 1.5).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReceiverIndex(pub u32);
+
+impl ReceiverIndex {
+    const LANE_BITS: u32 = 4;
+    const LANE_MASK: u32 = (1 << Self::LANE_BITS) - 1;
+
+    /// Draws a new index whose lane is 0. The caller checks that it is not in use and draws again if it is (fault A13).
+    pub fn draw(entropy: &mut impl Entropy) -> Self {
+        Self(entropy.next_u32() & !Self::LANE_MASK)
+    }
+
+    /// The same session's index on another lane.
+    pub fn on_lane(self, lane: LaneId) -> Self {
+        Self((self.0 & !Self::LANE_MASK) | (u32::from(lane.0) & Self::LANE_MASK))
+    }
+
+    /// The lane that this index belongs to.
+    pub fn lane(self) -> LaneId {
+        LaneId(u8::try_from(self.0 & Self::LANE_MASK).unwrap_or(0))
+    }
+}
+
+impl fmt::Debug for ReceiverIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lane_stands_in_the_low_four_bits() {
+        let mut ones = |bytes: &mut [u8]| bytes.fill(0xff);
+        let index = ReceiverIndex::draw(&mut ones);
+        assert_eq!(index.0, 0xffff_fff0);
+        assert_eq!(index.lane(), LaneId::FIRST);
+        assert_eq!(index.on_lane(LaneId(7)).0, 0xffff_fff7);
+        assert_eq!(index.on_lane(LaneId(7)).lane(), LaneId(7));
+        assert_eq!(index.on_lane(LaneId(7)).on_lane(LaneId(0)), index);
+    }
+}

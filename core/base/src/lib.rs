@@ -1,0 +1,22 @@
+//! Words that every other crate shares.
+//!
+//! Plain values only: [`Time`], keys, ids, [`Prefix`], [`Entropy`] and the sizes that bound everything else. Nothing here reads a
+//! clock, opens a file or draws a random number; whoever needs one of these is given it (law 10).
+
+mod encoding;
+mod entropy;
+mod ids;
+mod keys;
+mod limits;
+mod prefix;
+mod time;
+
+pub use encoding::{decode_base64, decode_base64url, encode_base64, encode_base64url, NotBase64};
+pub use entropy::Entropy;
+pub use ids::{LaneId, NodeId, PeerId, ReceiverIndex, SessionId};
+pub use keys::{BadKey, PresharedKey, PrivateKey, PublicKey};
+pub use limits::{
+    DEFAULT_MTU, DEFAULT_PORT, MAX_CANDIDATES, MAX_DATAGRAM, MAX_LANES, MAX_MTU, MAX_PEERS, MIN_MTU,
+};
+pub use prefix::{BadPrefix, Prefix};
+pub use time::Time;

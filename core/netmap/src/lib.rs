@@ -1,0 +1,21 @@
+//! The network map, its deltas, the contract between node and coordinator, the join token.
+//!
+//! - [`NetworkMap`]: everything one node must know. Built from one complete read at the coordinator, checked by the node
+//!   ([`NetworkMap::check`]) before it replaces the last good one (law 6), kept on disk (law 5).
+//! - [`Delta`]: what changed between two versions; applied to a copy, checked, then taken.
+//! - [`ToCoordinator`], [`ToNode`]: the messages of the control channel, JSON inside Noise inside a WebSocket (protocol.md 8).
+//! - [`JoinToken`]: one line that enrols a node.
+//!
+//! Readers ignore fields they do not know, so that a newer side may add some (fault L5).
+
+mod map;
+mod message;
+mod name;
+mod token;
+
+pub use map::{Delta, Me, NetworkInfo, NetworkMap, Peer, Refusal};
+pub use message::{
+    CONTROL_PATH, Enrol, Hello, Problem, ProblemCode, SCHEMA, ToCoordinator, ToNode, prologue,
+};
+pub use name::{BadName, MAX_NAME, check_name, name_from_host};
+pub use token::{BadToken, JoinToken, TOKEN_PREFIX};

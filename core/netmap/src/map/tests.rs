@@ -1,0 +1,97 @@
+use super::*;
+
+fn peer(number: u8) -> Peer {
+    Peer {
+        id: NodeId(u64::from(number)),
+        name: format!("n{number}"),
+        key: PublicKey([number; 32]),
+        addresses: vec![IpAddr::from([100, 64, 0, number])],
+        endpoints: vec![SocketAddr::from(([10, 0, 0, number], 8288))],
+    }
+}
+
+fn map() -> NetworkMap {
+    NetworkMap {
+        version: 5,
+        network: NetworkInfo {
+            name: String::from("default"),
+            ipv4: "100.64.0.0/10".parse().unwrap(),
+            ipv6: "fd12:3456:789a::/64".parse().unwrap(),
+        },
+        me: Me {
+            id: NodeId(1),
+            name: String::from("n1"),
+            key: PublicKey([1; 32]),
+            addresses: vec![IpAddr::from([100, 64, 0, 1]), "fd12:3456:789a::1".parse().unwrap()],
+        },
+        peers: [peer(2), peer(3)].into_iter().map(|peer| (peer.id, peer)).collect(),
+    }
+}
+
+fn delta() -> Delta {
+    Delta { from: 5, to: 6, me: None, upserts: Vec::new(), removes: Vec::new() }
+}
+
+#[test]
+fn survives_json_with_fields_from_the_future() {
+    let mut json = serde_json::to_value(map()).unwrap();
+    json["colour"] = "blue".into();
+    json["peers"][0]["mood"] = 7.into();
+    assert_eq!(serde_json::from_value::<NetworkMap>(json).unwrap(), map());
+}
+
+#[test]
+fn a_delta_changes_adds_and_removes() {
+    let mut moved = peer(2);
+    moved.endpoints.clear();
+    let delta = Delta { upserts: vec![moved.clone(), peer(4)], removes: vec![NodeId(3)], ..delta() };
+    let next = map().apply(&delta).unwrap();
+    assert_eq!(next.version, 6);
+    assert_eq!(next.peers.keys().copied().collect::<Vec<_>>(), [NodeId(2), NodeId(4)]);
+    assert_eq!(next.peers[&NodeId(2)], moved);
+}
+
+#[test]
+fn a_delta_for_another_version_is_refused() {
+    let refused = map().apply(&Delta { from: 4, ..delta() });
+    assert_eq!(refused, Err(Refusal::WrongVersion { have: 5, from: 4 }));
+    assert!(map().apply(&Delta { to: 4, ..delta() }).is_err());
+}
+
+#[test]
+fn fault_e17_hostile_maps_are_refused() {
+    let with = |change: fn(&mut NetworkMap)| {
+        let mut map = map();
+        change(&mut map);
+        map.check()
+    };
+    fn second(map: &mut NetworkMap) -> &mut Peer {
+        map.peers.get_mut(&NodeId(2)).unwrap()
+    }
+    assert_eq!(map().check(), Ok(()));
+    let outside = IpAddr::from([8, 8, 8, 8]);
+    assert_eq!(with(|map| second(map).addresses = vec![[8, 8, 8, 8].into()]), Err(Refusal::AddressOutside(NodeId(2), outside)));
+    assert!(matches!(with(|map| { let mine = map.me.addresses.clone(); second(map).addresses = mine; }), Err(Refusal::SameAddress(NodeId(2), _))));
+    assert_eq!(with(|map| { let mine = map.me.key; second(map).key = mine; }), Err(Refusal::SameKey(NodeId(2))));
+    assert_eq!(with(|map| second(map).addresses.clear()), Err(Refusal::NoAddress(NodeId(2))));
+    assert_eq!(with(|map| second(map).name = String::from("../etc")), Err(Refusal::BadName(NodeId(2))));
+    assert_eq!(with(|map| second(map).id = NodeId(1)), Err(Refusal::SameId(NodeId(2))));
+    assert_eq!(with(|map| second(map).endpoints = vec![([1, 1, 1, 1], 1).into(); 33]), Err(Refusal::TooManyEndpoints(NodeId(2))));
+    for prefix in ["0.0.0.0/0", "8.0.0.0/8", "100.0.0.0/8", "127.0.0.0/8"] {
+        let mut map = map();
+        map.network.ipv4 = prefix.parse().unwrap();
+        assert!(matches!(map.check(), Err(Refusal::BadPrefix(_))), "{prefix}");
+    }
+    for prefix in ["::/0", "2001:db8::/48", "fd00::/8", "fe80::/64"] {
+        let mut map = map();
+        map.network.ipv6 = prefix.parse().unwrap();
+        assert!(matches!(map.check(), Err(Refusal::BadPrefix(_))), "{prefix}");
+    }
+}
+
+#[test]
+fn one_number_for_two_nodes_is_no_map() {
+    let mut json = serde_json::to_value(map()).unwrap();
+    json["peers"][1]["id"] = 2.into();
+    assert!(serde_json::from_value::<NetworkMap>(json).is_err());
+}

@@ -1,0 +1,161 @@
+//! The join token: one line that carries everything a node needs to enrol (protocol.md 8).
+//!
+//! `taut1-` and base64url of: network id (16 bytes) ‖ coordinator key (32) ‖ enrolment secret (32) ‖ number of URLs (1) ‖ each URL as
+//! length (1) and text ‖ the first 4 bytes of BLAKE2s-256 of all that, so that a line copied badly is named as such instead of being sent.
+
+use std::error::Error;
+use std::fmt;
+use std::str::FromStr;
+
+use taut_base::{PublicKey, decode_base64url, encode_base64url};
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+/// What every token of this version starts with.
+pub const TOKEN_PREFIX: &str = "taut1-";
+
+const FIXED: usize = 16 + 32 + 32 + 1;
+const CHECK: usize = 4;
+/// URLs in a token; more than a few replicas belong behind one name.
+const MAX_URLS: usize = 8;
+
+/// A join token. It holds a secret: no `Debug`, wiped when dropped; [`Self::encode`] is the one way to print it.
+#[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
+pub struct JoinToken {
+    /// Which network it joins; part of the control channel's prologue.
+    #[zeroize(skip)]
+    pub network: [u8; 16],
+    /// The coordinator's key, pinned from now on.
+    #[zeroize(skip)]
+    pub coordinator: PublicKey,
+    /// Where the coordinator answers, `http://…` or `https://…`, best first.
+    #[zeroize(skip)]
+    pub urls: Vec<String>,
+    /// The enrolment secret, sent only after the channel has proven the coordinator's key.
+    pub secret: [u8; 32],
+}
+
+impl JoinToken {
+    /// The line to copy.
+    pub fn encode(&self) -> String {
+        let mut bytes = Vec::with_capacity(256);
+        bytes.extend_from_slice(&self.network);
+        bytes.extend_from_slice(self.coordinator.as_bytes());
+        bytes.extend_from_slice(&self.secret);
+        let urls: Vec<&String> = self.urls.iter().filter(|url| url.len() <= 255).take(MAX_URLS).collect();
+        bytes.push(u8::try_from(urls.len()).unwrap_or(0));
+        for url in urls {
+            bytes.push(u8::try_from(url.len()).unwrap_or(0));
+            bytes.extend_from_slice(url.as_bytes());
+        }
+        let check = taut_noise::hash(&[&bytes]);
+        bytes.extend_from_slice(&check[..CHECK]);
+        let line = format!("{TOKEN_PREFIX}{}", encode_base64url(&bytes));
+        bytes.zeroize();
+        line
+    }
+}
+
+impl FromStr for JoinToken {
+    type Err = BadToken;
+
+    fn from_str(text: &str) -> Result<Self, BadToken> {
+        let text = text.trim();
+        let Some(body) = text.strip_prefix(TOKEN_PREFIX) else {
+            return Err(if text.starts_with("taut") { BadToken::Version } else { BadToken::NoToken });
+        };
+        let mut bytes = decode_base64url(body).map_err(|_| BadToken::Damaged)?;
+        let token = parse(&bytes);
+        bytes.zeroize();
+        token
+    }
+}
+
+fn parse(bytes: &[u8]) -> Result<JoinToken, BadToken> {
+    let (body, check) = bytes.split_last_chunk::<CHECK>().ok_or(BadToken::Damaged)?;
+    if taut_noise::hash(&[body])[..CHECK] != *check || body.len() < FIXED {
+        return Err(BadToken::Damaged);
+    }
+    let (network, rest) = body.split_first_chunk::<16>().ok_or(BadToken::Damaged)?;
+    let (coordinator, rest) = rest.split_first_chunk::<32>().ok_or(BadToken::Damaged)?;
+    let (secret, rest) = rest.split_first_chunk::<32>().ok_or(BadToken::Damaged)?;
+    let (count, mut rest) = rest.split_first().ok_or(BadToken::Damaged)?;
+    let mut urls = Vec::new();
+    for _ in 0..*count {
+        let (length, after) = rest.split_first().ok_or(BadToken::Damaged)?;
+        let (url, after) = after.split_at_checked(usize::from(*length)).ok_or(BadToken::Damaged)?;
+        urls.push(String::from_utf8(url.to_vec()).map_err(|_| BadToken::Damaged)?);
+        rest = after;
+    }
+    if urls.is_empty() || urls.len() > MAX_URLS || !rest.is_empty() {
+        return Err(BadToken::Damaged);
+    }
+    Ok(JoinToken { network: *network, coordinator: PublicKey(*coordinator), urls, secret: *secret })
+}
+
+/// Why a text is no join token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadToken {
+    /// It does not start with [`TOKEN_PREFIX`].
+    NoToken,
+    /// It is a token of another version.
+    Version,
+    /// It starts well but is cut, mistyped or altered.
+    Damaged,
+}
+
+impl fmt::Display for BadToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoToken => "not a join token: it starts with `taut1-`; the operator prints one with `taut-coordinator keys create`",
+            Self::Version => "a join token of another version; update `taut`, or ask the operator for a new token",
+            Self::Damaged => "the join token is damaged: a part is missing or mistyped; copy the whole line again",
+        })
+    }
+}
+
+impl Error for BadToken {}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn token() -> JoinToken {
+        JoinToken {
+            network: [1; 16],
+            coordinator: PublicKey([2; 32]),
+            urls: vec![String::from("http://10.0.0.1:8288"), String::from("https://taut.example")],
+            secret: [3; 32],
+        }
+    }
+
+    #[test]
+    fn reads_back_what_it_wrote() {
+        assert!(token().encode().parse::<JoinToken>().is_ok_and(|read| read == token()));
+        assert!(format!(" {}\n", token().encode()).parse::<JoinToken>().is_ok());
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        let line = token().encode();
+        assert_eq!("tskey-auth-1".parse::<JoinToken>().err(), Some(BadToken::NoToken));
+        assert_eq!(line.replace("taut1-", "taut2-").parse::<JoinToken>().err(), Some(BadToken::Version));
+        assert_eq!(line[..line.len() - 4].parse::<JoinToken>().err(), Some(BadToken::Damaged));
+        let swapped = line.replacen('A', "B", 1);
+        assert_eq!(swapped.parse::<JoinToken>().err(), Some(BadToken::Damaged));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_a_surprise(text in "(taut1-)?[A-Za-z0-9_-]{0,200}") {
+            let _ = text.parse::<JoinToken>();
+        }
+
+        #[test]
+        fn no_bytes_are_a_surprise(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let check = taut_noise::hash(&[&bytes]);
+            let _ = parse(&[bytes.as_slice(), &check[..CHECK]].concat());
+        }
+    }
+}

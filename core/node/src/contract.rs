@@ -1,0 +1,119 @@
+//! What keeper and lanes say to each other. Plain data in bounded queues (design.md section 4).
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use taut_base::{PeerId, ReceiverIndex, SessionId, Time};
+use taut_tunnel::SessionKeys;
+use taut_wire::wireguard::{cookie_reply, initiation, response};
+
+use crate::routes::Routes;
+
+/// The two clocks, read together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clocks {
+    /// Since boot; all timers use it.
+    pub now: Time,
+    /// Since the Unix epoch, as the host believes; only for the stamp of an initiation.
+    pub wall: Duration,
+}
+
+/// A handshake message (types 1 to 3), in place: keeper and lanes pass it without allocating.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandshakeMessage {
+    length: u8,
+    bytes: [u8; initiation::LEN],
+}
+
+impl HandshakeMessage {
+    /// Takes the bytes of an initiation, a response or a cookie reply; `None` for any other length.
+    pub fn new(message: &[u8]) -> Option<Self> {
+        let length = match message.len() {
+            length @ (initiation::LEN | response::LEN | cookie_reply::LEN) => u8::try_from(length).ok()?,
+            _ => return None,
+        };
+        let mut bytes = [0; initiation::LEN];
+        bytes[..message.len()].copy_from_slice(message);
+        Some(Self { length, bytes })
+    }
+
+    /// The message as it goes on the wire.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+}
+
+/// What the keeper tells a lane.
+pub enum ToLane {
+    /// Routes from now on; replaces the former ones.
+    Routes(Arc<Routes>),
+    /// A peer that sessions may belong to.
+    AddPeer {
+        /// Who.
+        peer: PeerId,
+        /// Interval of unconditional keepalives, if any.
+        persistent_keepalive: Option<Duration>,
+    },
+    /// Forget the peer and its sessions.
+    RemovePeer(PeerId),
+    /// A session, once: its counters and windows live in the lane from here on (protocol.md 1.7).
+    AddSession {
+        /// Whose.
+        peer: PeerId,
+        /// Its name; never used before.
+        id: SessionId,
+        /// Its keys.
+        keys: Box<SessionKeys>,
+        /// When its handshake ended.
+        born: Time,
+        /// Where the handshake proved the peer to be; on the answering side the peer's first packet proves it.
+        proven: Option<SocketAddr>,
+    },
+    /// Send a handshake message from this lane's socket: a NAT mapping belongs to the socket that made it.
+    Send {
+        /// Where to.
+        destination: SocketAddr,
+        /// What.
+        message: HandshakeMessage,
+    },
+    /// Nobody answered for a long time: drop what waits for this peer.
+    GiveUp(PeerId),
+}
+
+/// What a lane tells the keeper. Rare things only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FromLane {
+    /// A handshake message with a mac1 made for us.
+    Handshake {
+        /// Where from.
+        source: SocketAddr,
+        /// What.
+        message: HandshakeMessage,
+    },
+    /// Packets wait for this peer, or its session is getting old.
+    WantsHandshake(PeerId),
+    /// The peer used a session that we had answered for.
+    Confirmed {
+        /// Whose.
+        peer: PeerId,
+        /// Which.
+        id: SessionId,
+    },
+    /// Authenticated packets come from another endpoint than before, and packets go there now.
+    Moved {
+        /// Whose.
+        peer: PeerId,
+        /// Where to.
+        endpoint: SocketAddr,
+    },
+    /// A session is gone; its index is free.
+    Retired {
+        /// Whose.
+        peer: PeerId,
+        /// Which.
+        id: SessionId,
+        /// The index that it had.
+        index: ReceiverIndex,
+    },
+}

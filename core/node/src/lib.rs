@@ -1,0 +1,23 @@
+//! One node, composed out of tunnel, path and map: everything that a keeper decides.
+//!
+//! [`Node`] is pure. What happened goes in (a map, a message of a lane, the time), what is to be done comes out ([`Node::poll_command`]):
+//!
+//! ```text
+//! set_map(map)            ─▶ ┌──────┐ ─▶ ToLane::{AddPeer, RemovePeer, Routes}
+//! handle_lane(FromLane)   ─▶ │ Node │ ─▶ ToLane::{Send, AddSession, GiveUp}
+//! handle_timeout()        ─▶ └──────┘      until poll_command() is empty
+//!                                          then wait until poll_timeout()
+//! ```
+//! The keeper carries the commands to the lanes. A lane owns its sessions' counters and windows; the node only knows which indices are in use,
+//! so that no two sessions share one (protocol.md 1.7).
+
+mod contract;
+mod indices;
+mod node;
+mod peer;
+mod routes;
+
+pub use contract::{Clocks, FromLane, HandshakeMessage, ToLane};
+pub use node::Node;
+pub use peer::PeerView;
+pub use routes::Routes;

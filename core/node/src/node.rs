@@ -1,0 +1,281 @@
+//! The node: peers, their handshakes, and the commands that follow.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use taut_base::{Entropy, PeerId, Prefix, PresharedKey, PrivateKey, PublicKey, ReceiverIndex, SessionId, Time};
+use taut_netmap::NetworkMap;
+use taut_tunnel::handshake::{Identity, Initiation, Received, Remote, Timestamp};
+use taut_tunnel::{Attempt, Due, Limits, Retry, SessionKeys};
+use taut_wire::wireguard::{self, Message, classify};
+
+use crate::contract::{Clocks, FromLane, HandshakeMessage, ToLane};
+use crate::indices::Indices;
+use crate::peer::{Peer, PeerView};
+use crate::routes::Routes;
+
+/// After we answered an initiation, the peer's first packet is on its way: for this long there is no need for an initiation of ours.
+const AWAIT_CONFIRMATION: Duration = Duration::from_millis(500);
+
+/// One node.
+pub struct Node<E> {
+    identity: Identity,
+    limits: Limits,
+    entropy: E,
+    overlay: Vec<Prefix>,
+    peers: BTreeMap<PeerId, Peer>,
+    by_key: BTreeMap<PublicKey, PeerId>,
+    indices: Indices,
+    next_peer: u32,
+    next_session: u64,
+    commands: VecDeque<ToLane>,
+}
+
+impl<E: Entropy> Node<E> {
+    /// A node without peers.
+    pub fn new(node_key: PrivateKey, limits: Limits, entropy: E) -> Self {
+        Self {
+            identity: Identity::new(node_key),
+            limits,
+            entropy,
+            overlay: Vec::new(),
+            peers: BTreeMap::new(),
+            by_key: BTreeMap::new(),
+            indices: Indices::default(),
+            next_peer: 0,
+            next_session: 0,
+            commands: VecDeque::new(),
+        }
+    }
+
+    /// What the node calls itself.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// All peers.
+    pub fn peers(&self) -> impl Iterator<Item = PeerView<'_>> {
+        self.peers.values().map(Peer::view)
+    }
+
+    /// What is to be done next; drain it after every other call.
+    pub fn poll_command(&mut self) -> Option<ToLane> {
+        self.commands.pop_front()
+    }
+
+    /// When [`Self::handle_timeout`] has something to do; may change with every call.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.peers.values().filter_map(|peer| peer.poll_timeout(&self.limits)).min()
+    }
+
+    /// Takes a checked map: peers that are new, changed or gone, and the routes. Sessions of peers that stay are not touched (law 5).
+    pub fn set_map(&mut self, map: &NetworkMap) {
+        self.overlay = vec![map.network.ipv4, map.network.ipv6];
+        let listed: BTreeSet<PublicKey> = map.peers.values().map(|peer| peer.key).collect();
+        let gone: Vec<PeerId> = self.peers.values().filter(|peer| !listed.contains(&peer.key)).map(|peer| peer.id).collect();
+        for id in gone {
+            self.remove_peer(id);
+        }
+        for listed in map.peers.values() {
+            self.upsert_peer(listed);
+        }
+        let routes = self.peers.values().flat_map(|peer| peer.addresses.iter().map(|address| (Prefix::host(*address), peer.id)));
+        self.commands.push_back(ToLane::Routes(Arc::new(Routes::new(routes))));
+    }
+
+    fn upsert_peer(&mut self, listed: &taut_netmap::Peer) {
+        let id = match self.by_key.get(&listed.key) {
+            Some(id) => *id,
+            None => match self.add_peer(listed) {
+                Some(id) => id,
+                // A key that no handshake can be made with: the peer stays unreachable, the others are served (fault E10).
+                None => return,
+            },
+        };
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        peer.node = listed.id;
+        peer.name.clone_from(&listed.name);
+        peer.addresses.clone_from(&listed.addresses);
+        peer.candidates.set_listed(&listed.endpoints, &self.overlay);
+    }
+
+    fn add_peer(&mut self, listed: &taut_netmap::Peer) -> Option<PeerId> {
+        let remote = Remote::new(&self.identity, listed.key, PresharedKey::NONE).ok()?;
+        let id = PeerId(self.next_peer);
+        self.next_peer += 1;
+        self.peers.insert(id, Peer::new(id, listed, remote));
+        self.by_key.insert(listed.key, id);
+        self.commands.push_back(ToLane::AddPeer { peer: id, persistent_keepalive: None });
+        Some(id)
+    }
+
+    fn remove_peer(&mut self, id: PeerId) {
+        if let Some(peer) = self.peers.remove(&id) {
+            self.by_key.remove(&peer.key);
+            self.indices.release_all(id);
+            self.commands.push_back(ToLane::RemovePeer(id));
+        }
+    }
+
+    /// Takes what a lane says.
+    pub fn handle_lane(&mut self, said: FromLane, clocks: Clocks) {
+        match said {
+            FromLane::Handshake { source, message } => self.handle_handshake(source, &message, clocks),
+            FromLane::WantsHandshake(peer) => self.want_handshake(peer, clocks),
+            FromLane::Confirmed { peer, id } => self.confirm(peer, id),
+            FromLane::Moved { peer, endpoint } => {
+                if let Some(peer) = self.peers.get_mut(&peer) {
+                    peer.candidates.set_proven(endpoint);
+                }
+            }
+            FromLane::Retired { peer, id, index } => self.retire(peer, id, index),
+        }
+    }
+
+    /// Does what is due: tries again, gives up.
+    pub fn handle_timeout(&mut self, clocks: Clocks) {
+        let due: Vec<PeerId> = self
+            .peers
+            .values()
+            .filter(|peer| peer.poll_timeout(&self.limits).is_some_and(|due| clocks.now >= due))
+            .map(|peer| peer.id)
+            .collect();
+        for id in due {
+            self.continue_attempt(id, clocks);
+            let Some(peer) = self.peers.get_mut(&id) else { continue };
+            for index in peer.expire_waiting(&self.limits, clocks.now) {
+                self.indices.release(index);
+            }
+        }
+    }
+
+    fn want_handshake(&mut self, id: PeerId, clocks: Clocks) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let just_answered = peer.answered.is_some_and(|answered| clocks.now < answered + AWAIT_CONFIRMATION);
+        if peer.attempt.is_some() || just_answered {
+            return;
+        }
+        peer.attempt = Some(Attempt::start(Retry::Taut, &self.limits, clocks.now));
+        self.continue_attempt(id, clocks);
+    }
+
+    fn continue_attempt(&mut self, id: PeerId, clocks: Clocks) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let Some(attempt) = &mut peer.attempt else { return };
+        match attempt.handle_timeout(&self.limits, &mut self.entropy, clocks.now) {
+            Due::Later => {}
+            Due::Initiation => self.send_initiation(id, clocks),
+            Due::GiveUp => {
+                peer.attempt = None;
+                self.commands.push_back(ToLane::GiveUp(id));
+            }
+        }
+    }
+
+    /// Sends one new initiation as copies of one byte string to every candidate (protocol.md 2.1).
+    fn send_initiation(&mut self, id: PeerId, clocks: Clocks) {
+        let index = self.indices.draw(id, &mut self.entropy);
+        let ephemeral = draw_key(&mut self.entropy);
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        peer.stamped = Timestamp::from_wall_clock(clocks.wall).after(peer.stamped);
+        let Ok((initiation, message)) = Initiation::start(&self.identity, &peer.remote, index, peer.stamped, ephemeral) else {
+            self.indices.release(index);
+            return;
+        };
+        if let Some(oldest) = peer.wait_for(initiation, clocks.now) {
+            self.indices.release(oldest);
+        }
+        if let Some(message) = HandshakeMessage::new(&message) {
+            let copies = peer.candidates.for_handshake().map(|destination| ToLane::Send { destination, message });
+            self.commands.extend(copies);
+        }
+    }
+
+    fn handle_handshake(&mut self, source: SocketAddr, message: &HandshakeMessage, clocks: Clocks) {
+        match classify(message.as_bytes()) {
+            Ok(Message::Initiation(initiation)) => self.handle_initiation(source, &initiation, clocks),
+            Ok(Message::Response(response)) => self.handle_response(source, &response, clocks),
+            // Cookie replies follow with the load limits; data never comes here.
+            Ok(Message::CookieReply(_) | Message::Data(_)) | Err(_) => {}
+        }
+    }
+
+    fn handle_initiation(&mut self, source: SocketAddr, message: &wireguard::Initiation<'_>, clocks: Clocks) {
+        let Ok(received) = Received::read(&self.identity, message) else { return };
+        let Some(id) = self.by_key.get(&received.initiator()).copied() else { return };
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let Ok(authentic) = received.authenticate(&peer.remote) else { return };
+        if authentic.timestamp() <= peer.heard {
+            return;
+        }
+        let index = self.indices.draw(id, &mut self.entropy);
+        let ephemeral = draw_key(&mut self.entropy);
+        let heard = authentic.timestamp();
+        let Ok((keys, response)) = authentic.respond(&peer.remote, index, &ephemeral) else {
+            self.indices.release(index);
+            return;
+        };
+        peer.heard = heard;
+        peer.answered = Some(clocks.now);
+        let session = self.add_session(id, keys, None, clocks.now);
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.unconfirmed = Some((session, clocks.now));
+        }
+        // The session is in the lane before its response leaves (protocol.md 1.8): one queue, in this order.
+        if let Some(message) = HandshakeMessage::new(&response) {
+            self.commands.push_back(ToLane::Send { destination: source, message });
+        }
+    }
+
+    fn handle_response(&mut self, source: SocketAddr, message: &wireguard::Response<'_>, clocks: Clocks) {
+        let index = ReceiverIndex(message.receiver);
+        let Some(peer) = self.indices.owner(index).and_then(|id| self.peers.get_mut(&id)) else { return };
+        let Some(waiting) = peer.waiting_for(index) else { return };
+        let Ok(keys) = waiting.finish(&self.identity, &peer.remote, message) else { return };
+        for earlier in peer.finished(index) {
+            self.indices.release(earlier);
+        }
+        peer.attempt = None;
+        peer.established += 1;
+        peer.candidates.set_proven(source);
+        let id = peer.id;
+        let session = self.add_session(id, keys, Some(source), clocks.now);
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.session = Some((session, clocks.now));
+        }
+    }
+
+    fn add_session(&mut self, peer: PeerId, keys: SessionKeys, proven: Option<SocketAddr>, now: Time) -> SessionId {
+        let id = SessionId(self.next_session);
+        self.next_session += 1;
+        self.commands.push_back(ToLane::AddSession { peer, id, keys: Box::new(keys), born: now, proven });
+        id
+    }
+
+    fn confirm(&mut self, peer: PeerId, id: SessionId) {
+        let Some(peer) = self.peers.get_mut(&peer) else { return };
+        if let Some(confirmed) = peer.unconfirmed.take_if(|(unconfirmed, _)| *unconfirmed == id) {
+            peer.session = Some(confirmed);
+            peer.established += 1;
+            peer.attempt = None;
+        }
+    }
+
+    fn retire(&mut self, peer: PeerId, id: SessionId, index: ReceiverIndex) {
+        if self.indices.owner(index) == Some(peer) {
+            self.indices.release(index);
+        }
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            peer.session.take_if(|(session, _)| *session == id);
+            peer.unconfirmed.take_if(|(session, _)| *session == id);
+        }
+    }
+}
+
+fn draw_key(entropy: &mut impl Entropy) -> PrivateKey {
+    let mut bytes = zeroize::Zeroizing::new([0; 32]);
+    entropy.fill(&mut *bytes);
+    PrivateKey::from_bytes(*bytes)
+}

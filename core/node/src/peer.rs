@@ -1,0 +1,141 @@
+//! What the node knows of one peer: its keys, its handshakes, its candidates.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+
+use taut_base::{NodeId, PeerId, PublicKey, ReceiverIndex, SessionId, Time};
+use taut_path::Candidates;
+use taut_tunnel::handshake::{Initiation, Remote, Timestamp};
+use taut_tunnel::{Attempt, Limits};
+
+/// Initiations of one peer whose response may still come. Later tries do not spoil earlier ones: with a round trip above the first retry of 250 ms
+/// the response to the first is on its way when the second leaves.
+const WAITING: usize = 3;
+
+/// A peer, seen from the keeper.
+pub(crate) struct Peer {
+    pub(crate) id: PeerId,
+    pub(crate) node: NodeId,
+    pub(crate) name: String,
+    pub(crate) key: PublicKey,
+    pub(crate) addresses: Vec<IpAddr>,
+    pub(crate) remote: Remote,
+    pub(crate) candidates: Candidates,
+    pub(crate) attempt: Option<Attempt>,
+    waiting: VecDeque<(Time, Initiation)>,
+    /// The latest stamp of an initiation of the peer; an earlier or equal one is a replay.
+    pub(crate) heard: Timestamp,
+    /// The latest stamp of an initiation of ours.
+    pub(crate) stamped: Timestamp,
+    /// When we last answered an initiation; until the peer uses that session there is no need for one of ours.
+    pub(crate) answered: Option<Time>,
+    /// The session in use, and since when.
+    pub(crate) session: Option<(SessionId, Time)>,
+    /// Answered, not yet confirmed.
+    pub(crate) unconfirmed: Option<(SessionId, Time)>,
+    pub(crate) established: u64,
+}
+
+impl Peer {
+    pub(crate) fn new(id: PeerId, map: &taut_netmap::Peer, remote: Remote) -> Self {
+        Self {
+            id,
+            node: map.id,
+            name: map.name.clone(),
+            key: map.key,
+            addresses: map.addresses.clone(),
+            remote,
+            candidates: Candidates::default(),
+            attempt: None,
+            waiting: VecDeque::new(),
+            heard: Timestamp::default(),
+            stamped: Timestamp::default(),
+            answered: None,
+            session: None,
+            unconfirmed: None,
+            established: 0,
+        }
+    }
+
+    /// Remembers an initiation that was sent. Returns the index of one that is not waited for any more.
+    pub(crate) fn wait_for(&mut self, initiation: Initiation, now: Time) -> Option<ReceiverIndex> {
+        self.waiting.push_back((now, initiation));
+        if self.waiting.len() <= WAITING {
+            return None;
+        }
+        self.waiting.pop_front().map(|(_, initiation)| initiation.local())
+    }
+
+    /// The initiation that the peer names `index`.
+    pub(crate) fn waiting_for(&self, index: ReceiverIndex) -> Option<&Initiation> {
+        self.waiting.iter().map(|(_, initiation)| initiation).find(|initiation| initiation.local() == index)
+    }
+
+    /// The initiation `index` became a session. Earlier ones are of no use then; a later one is, because the peer will know only that.
+    pub(crate) fn finished(&mut self, index: ReceiverIndex) -> Vec<ReceiverIndex> {
+        let Some(place) = self.waiting.iter().position(|(_, initiation)| initiation.local() == index) else { return Vec::new() };
+        let mut earlier: Vec<_> = self.waiting.drain(..=place).map(|(_, initiation)| initiation.local()).collect();
+        earlier.retain(|other| *other != index);
+        earlier
+    }
+
+    /// Initiations that waited for longer than a stock retry interval after the attempt ended are given up.
+    pub(crate) fn expire_waiting(&mut self, limits: &Limits, now: Time) -> Vec<ReceiverIndex> {
+        if self.attempt.is_some() {
+            return Vec::new();
+        }
+        let mut expired = Vec::new();
+        while let Some((_, initiation)) = self.waiting.pop_front_if(|(sent, _)| now >= *sent + limits.retry) {
+            expired.push(initiation.local());
+        }
+        expired
+    }
+
+    /// When something is due for this peer.
+    pub(crate) fn poll_timeout(&self, limits: &Limits) -> Option<Time> {
+        match &self.attempt {
+            Some(attempt) => Some(attempt.poll_timeout()),
+            None => self.waiting.front().map(|(sent, _)| *sent + limits.retry),
+        }
+    }
+
+    pub(crate) fn view(&self) -> PeerView<'_> {
+        PeerView {
+            id: self.id,
+            node: self.node,
+            name: &self.name,
+            key: self.key,
+            addresses: &self.addresses,
+            proven: self.candidates.proven(),
+            candidates: self.candidates.listed(),
+            session: self.session.map(|(_, since)| since),
+            established: self.established,
+            trying: self.attempt.is_some(),
+        }
+    }
+}
+
+/// A peer, as a user may see it.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerView<'a> {
+    /// Its number in this daemon.
+    pub id: PeerId,
+    /// Its number in the network.
+    pub node: NodeId,
+    /// Its name.
+    pub name: &'a str,
+    /// Its WireGuard key.
+    pub key: PublicKey,
+    /// Its overlay addresses.
+    pub addresses: &'a [IpAddr],
+    /// Where packets go to it.
+    pub proven: Option<SocketAddr>,
+    /// Where the map says it may be reached.
+    pub candidates: &'a [SocketAddr],
+    /// When the session in use was made.
+    pub session: Option<Time>,
+    /// Sessions made with it so far.
+    pub established: u64,
+    /// Whether a handshake is being tried.
+    pub trying: bool,
+}

@@ -1,0 +1,85 @@
+//! Which peer an inner address belongs to.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use taut_base::{PeerId, Prefix};
+
+/// An immutable table: built by the keeper, read by lanes. The longest prefix wins, as in WireGuard's cryptokey routing (paper, section 2);
+/// it serves both directions: where to send, and who may send from an address.
+#[derive(Clone, Debug, Default)]
+pub struct Routes {
+    /// One map per prefix length in use, longest first; in a plain network that is one map for each family.
+    by_length: Vec<(u8, HashMap<IpAddr, PeerId>)>,
+}
+
+impl Routes {
+    /// Builds the table. Of two equal prefixes the later one wins, as in WireGuard.
+    pub fn new(entries: impl IntoIterator<Item = (Prefix, PeerId)>) -> Self {
+        let mut routes = Self::default();
+        for (prefix, peer) in entries {
+            let length = prefix.length();
+            let place = match routes.by_length.binary_search_by(|(other, _)| length.cmp(other)) {
+                Ok(place) => place,
+                Err(place) => {
+                    routes.by_length.insert(place, (length, HashMap::new()));
+                    place
+                }
+            };
+            routes.by_length[place].1.insert(prefix.address(), peer);
+        }
+        routes
+    }
+
+    /// Whose address this is.
+    pub fn lookup(&self, address: IpAddr) -> Option<PeerId> {
+        self.by_length.iter().find_map(|(length, table)| {
+            let prefix = Prefix::new(address, *length).ok()?;
+            table.get(&prefix.address()).copied()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn route(text: &str, peer: u32) -> (Prefix, PeerId) {
+        (text.parse().unwrap(), PeerId(peer))
+    }
+
+    #[test]
+    fn fault_g2_the_longest_prefix_wins() {
+        let routes = Routes::new([route("10.0.0.0/8", 1), route("10.1.0.0/16", 2), route("10.1.2.3/32", 3), route("fd00::/64", 4)]);
+        let whose = |text: &str| routes.lookup(text.parse().unwrap()).map(|peer| peer.0);
+        assert_eq!(whose("10.9.0.1"), Some(1));
+        assert_eq!(whose("10.1.9.1"), Some(2));
+        assert_eq!(whose("10.1.2.3"), Some(3));
+        assert_eq!(whose("11.0.0.1"), None);
+        assert_eq!(whose("fd00::9"), Some(4));
+        assert_eq!(whose("fd00:0:0:1::9"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_plain_search(
+            entries in proptest::collection::vec((any::<u32>(), 0..=32_u8), 0..20),
+            wanted in any::<u32>(),
+            near in any::<prop::sample::Index>(),
+        ) {
+            let entries: Vec<_> = entries
+                .into_iter()
+                .zip(0..)
+                .map(|((bits, length), peer)| (Prefix::new(IpAddr::V4(bits.into()), length).unwrap(), PeerId(peer)))
+                .collect();
+            let addresses = [Some(IpAddr::V4(wanted.into())), (!entries.is_empty()).then(|| near.get(&entries).0.address())];
+            let routes = Routes::new(entries.clone());
+            for address in addresses.into_iter().flatten() {
+                let best = entries.iter().filter(|(prefix, _)| prefix.contains(address)).max_by_key(|(prefix, peer)| (prefix.length(), peer.0));
+                prop_assert_eq!(routes.lookup(address), best.map(|(_, peer)| *peer));
+            }
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! Noise: the building blocks of WireGuard's handshake, and the IK handshake of the control channel.
+//!
+//! One set of primitives (X25519, ChaCha20-Poly1305, BLAKE2s), one [`Symmetric`] state, two users: `taut-tunnel` builds
+//! `Noise_IKpsk2` out of it by the WireGuard paper, and [`ik`] is `Noise_IK` between a node's machine key and the coordinator's
+//! pinned key (protocol.md 8). Pure: ephemeral keys come from outside. The other side in the tests is the crate `snow`.
+
+pub mod ik;
+mod primitives;
+mod symmetric;
+mod transport;
+
+pub use primitives::{AeadKey, NoAgreement, TAG, dh, hash, hmac, keyed_mac, mac16, public_key};
+pub use symmetric::{DecryptError, Symmetric};
+pub use transport::{MAX_MESSAGE, Transport, TransportError};

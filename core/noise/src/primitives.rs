@@ -1,0 +1,184 @@
+//! X25519 (RFC 7748), ChaCha20-Poly1305 (RFC 8439), BLAKE2s (RFC 7693), HMAC (RFC 2104).
+
+use std::error::Error;
+use std::fmt;
+
+use blake2::digest::consts::U16;
+use blake2::digest::{KeyInit, Mac};
+use blake2::{Blake2s256, Blake2sMac, Digest};
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use taut_base::{PrivateKey, PublicKey};
+use x25519_dalek::StaticSecret;
+use zeroize::{Zeroize, Zeroizing};
+
+/// Bytes that sealing adds: the Poly1305 tag.
+pub const TAG: usize = 16;
+
+/// BLAKE2s works on blocks of 64 bytes; HMAC pads its key to one (RFC 2104 section 2).
+const BLOCK: usize = 64;
+
+/// The public half of a private key.
+pub fn public_key(private: &PrivateKey) -> PublicKey {
+    let secret = StaticSecret::from(*private.expose());
+    PublicKey(x25519_dalek::PublicKey::from(&secret).to_bytes())
+}
+
+/// X25519: the secret that both owners compute from their own private and the other's public key.
+///
+/// # Errors
+/// [`NoAgreement`] when the public key is a point of low order, for which everybody knows the result (fault A8).
+pub fn dh(private: &PrivateKey, public: &PublicKey) -> Result<Zeroizing<[u8; 32]>, NoAgreement> {
+    let secret = StaticSecret::from(*private.expose());
+    let shared = secret.diffie_hellman(&x25519_dalek::PublicKey::from(public.0));
+    if !shared.was_contributory() {
+        return Err(NoAgreement);
+    }
+    Ok(Zeroizing::new(shared.to_bytes()))
+}
+
+/// The other side's public key is a point of low order: no secret can be agreed with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoAgreement;
+
+impl fmt::Display for NoAgreement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the other side's public key is a point of low order, which no honest program makes")
+    }
+}
+
+impl Error for NoAgreement {}
+
+/// BLAKE2s with 32 bytes of output over the parts in order.
+pub fn hash(parts: &[&[u8]]) -> [u8; 32] {
+    let mut hasher = Blake2s256::new();
+    for part in parts {
+        Digest::update(&mut hasher, part);
+    }
+    hasher.finalize().into()
+}
+
+/// HMAC with BLAKE2s over the parts in order.
+pub fn hmac(key: &[u8; 32], parts: &[&[u8]]) -> Zeroizing<[u8; 32]> {
+    let mut inner_pad = [0x36; BLOCK];
+    let mut outer_pad = [0x5c; BLOCK];
+    for (place, byte) in key.iter().enumerate() {
+        inner_pad[place] ^= byte;
+        outer_pad[place] ^= byte;
+    }
+    let mut hasher = Blake2s256::new();
+    Digest::update(&mut hasher, inner_pad);
+    for part in parts {
+        Digest::update(&mut hasher, part);
+    }
+    let mut inner: [u8; 32] = hasher.finalize().into();
+    let outer = hash(&[&outer_pad, &inner]);
+    inner_pad.zeroize();
+    outer_pad.zeroize();
+    inner.zeroize();
+    Zeroizing::new(outer)
+}
+
+/// Keyed BLAKE2s with 16 bytes of output: the `Mac` of the WireGuard paper, section 5.4. Keys of up to 32 bytes.
+pub fn keyed_mac(key: &[u8], message: &[u8]) -> [u8; 16] {
+    // A longer key is a mistake of ours, which the tests would show; cutting it keeps this free of panics.
+    let key = &key[..key.len().min(32)];
+    match Blake2sMac::<U16>::new_from_slice(key) {
+        Ok(mut mac) => {
+            Mac::update(&mut mac, message);
+            mac.finalize().into_bytes().into()
+        }
+        Err(_) => [0; 16],
+    }
+}
+
+/// [`keyed_mac`] with a key of 32 bytes.
+pub fn mac16(key: &[u8; 32], message: &[u8]) -> [u8; 16] {
+    keyed_mac(key, message)
+}
+
+/// A ChaCha20-Poly1305 key. The nonce is four zero bytes and the counter in little endian, as Noise and WireGuard have it.
+pub struct AeadKey(LessSafeKey);
+
+impl AeadKey {
+    /// Takes 32 bytes as a key.
+    pub fn new(key: &[u8; 32]) -> Self {
+        match UnboundKey::new(&CHACHA20_POLY1305, key) {
+            Ok(key) => Self(LessSafeKey::new(key)),
+            // ring refuses a key only for its length, which the type fixes.
+            Err(_) => unreachable!("32 bytes are the length of a ChaCha20-Poly1305 key"),
+        }
+    }
+
+    /// Encrypts `data` in place and returns the tag that belongs behind it. Never call it twice with one counter.
+    pub fn seal(&self, counter: u64, associated: &[u8], data: &mut [u8]) -> [u8; TAG] {
+        match self.0.seal_in_place_separate_tag(nonce(counter), Aad::from(associated), data) {
+            Ok(tag) => {
+                let mut bytes = [0; TAG];
+                bytes.copy_from_slice(tag.as_ref());
+                bytes
+            }
+            // ring refuses only what is longer than 256 GiB.
+            Err(_) => unreachable!("a message fits in ChaCha20's counter"),
+        }
+    }
+
+    /// Checks and decrypts `sealed` (ciphertext and tag) in place; the plaintext is its beginning. `None` when it was not made by
+    /// this key, counter and associated data; `sealed` is garbage then.
+    pub fn open<'a>(&self, counter: u64, associated: &[u8], sealed: &'a mut [u8]) -> Option<&'a mut [u8]> {
+        self.0.open_in_place(nonce(counter), Aad::from(associated), sealed).ok()
+    }
+}
+
+fn nonce(counter: u64) -> Nonce {
+    let mut bytes = [0; 12];
+    bytes[4..].copy_from_slice(&counter.to_le_bytes());
+    Nonce::assume_unique_for_key(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rfc_7693_blake2s_of_abc() {
+        let expected = [
+            0x50, 0x8c, 0x5e, 0x8c, 0x32, 0x7c, 0x14, 0xe2, 0xe1, 0xa7, 0x2b, 0xa3, 0x4e, 0xeb, 0x45, 0x2f, 0x37, 0x45, 0x8b, 0x20,
+            0x9e, 0xd6, 0x3a, 0x29, 0x4d, 0x99, 0x9b, 0x4c, 0x86, 0x67, 0x59, 0x82,
+        ];
+        assert_eq!(hash(&[b"a", b"bc"]), expected);
+    }
+
+    #[test]
+    fn rfc_7748_agreement() {
+        let alice = PrivateKey::from_bytes([1; 32]);
+        let bob = PrivateKey::from_bytes([2; 32]);
+        let here = dh(&alice, &public_key(&bob)).unwrap();
+        assert_eq!(here, dh(&bob, &public_key(&alice)).unwrap());
+    }
+
+    #[test]
+    fn fault_a8_low_order_points_are_refused() {
+        let private = PrivateKey::from_bytes([1; 32]);
+        let mut one = [0; 32];
+        one[0] = 1;
+        let mut minus_one = [0xff; 32];
+        minus_one[0] = 0xec;
+        minus_one[31] = 0x7f;
+        for point in [[0; 32], one, minus_one] {
+            assert_eq!(dh(&private, &PublicKey(point)), Err(NoAgreement));
+        }
+    }
+
+    #[test]
+    fn a_changed_bit_is_noticed() {
+        let key = AeadKey::new(&[9; 32]);
+        let mut message = *b"hello";
+        let tag = key.seal(3, b"aad", &mut message);
+        let mut sealed = [message.as_slice(), &tag].concat();
+        assert_eq!(key.open(3, b"aad", &mut sealed.clone()).unwrap(), b"hello");
+        assert!(key.open(4, b"aad", &mut sealed.clone()).is_none());
+        assert!(key.open(3, b"aae", &mut sealed.clone()).is_none());
+        sealed[0] ^= 1;
+        assert!(key.open(3, b"aad", &mut sealed).is_none());
+    }
+}

@@ -1,0 +1,142 @@
+//! WireGuard's handshake (paper, section 5.4): `Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s`, one message each way, as a chain of types.
+//!
+//! ```text
+//! Initiation::start ──── 148 bytes ───▶ Received::read        one DH, tells who asks
+//!      │                                  └─▶ authenticate     the second DH, yields the timestamp
+//!      │                                       └─▶ Authentic::respond
+//!   finish ◀──────────── 92 bytes ─────────────────────┘
+//!      └─▶ SessionKeys                                 └─▶ SessionKeys
+//! ```
+//! `finish` borrows its state: a forged response must not end an attempt that the real one would complete (fault A9).
+
+mod initiator;
+mod responder;
+mod timestamp;
+
+use std::error::Error;
+use std::fmt;
+
+use subtle::ConstantTimeEq;
+use taut_base::{PresharedKey, PrivateKey, PublicKey};
+use taut_noise::{NoAgreement, dh, hash, mac16, public_key};
+use taut_wire::wireguard::{initiation, response};
+use zeroize::Zeroizing;
+
+pub use initiator::Initiation;
+pub use responder::{Authentic, Received};
+pub use timestamp::Timestamp;
+
+/// `Construction` of the paper, section 5.4.
+const CONSTRUCTION: &str = "Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s";
+/// `Identifier` of the paper, section 5.4: the handshake's prologue.
+const IDENTIFIER: &[u8] = b"WireGuard v1 zx2c4 Jason@zx2c4.com";
+/// `Label-Mac1` of the paper, section 5.4.
+const LABEL_MAC1: &[u8] = b"mac1----";
+
+/// This node's WireGuard key and what derives from it.
+pub struct Identity {
+    private: PrivateKey,
+    public: PublicKey,
+    mac1_key: [u8; 32],
+}
+
+impl Identity {
+    /// Derives the rest from the private key.
+    pub fn new(private: PrivateKey) -> Self {
+        let public = public_key(&private);
+        Self { private, public, mac1_key: mac1_key(&public) }
+    }
+
+    /// Who this node is to its peers.
+    pub fn public(&self) -> PublicKey {
+        self.public
+    }
+
+    /// The key that mac1 of messages to this node is made with: what a lane needs to drop strangers early (protocol.md 2.4).
+    pub fn mac1_key(&self) -> [u8; 32] {
+        self.mac1_key
+    }
+}
+
+/// A peer's WireGuard key and what derives from it and ours.
+pub struct Remote {
+    public: PublicKey,
+    static_secret: Zeroizing<[u8; 32]>,
+    preshared: PresharedKey,
+    mac1_key: [u8; 32],
+}
+
+impl Remote {
+    /// Computes what every handshake with this peer needs.
+    ///
+    /// # Errors
+    /// When the peer's key is a point of low order.
+    pub fn new(identity: &Identity, public: PublicKey, preshared: PresharedKey) -> Result<Self, NoAgreement> {
+        let static_secret = dh(&identity.private, &public)?;
+        Ok(Self { public, static_secret, preshared, mac1_key: mac1_key(&public) })
+    }
+
+    /// Who the peer is.
+    pub fn public(&self) -> PublicKey {
+        self.public
+    }
+}
+
+fn mac1_key(public: &PublicKey) -> [u8; 32] {
+    hash(&[LABEL_MAC1, public.as_bytes()])
+}
+
+/// Whether an initiation's mac1 was made by somebody who knows our public key.
+pub fn initiation_mac1_is_ours(mac1_key: &[u8; 32], message: &[u8; initiation::LEN]) -> bool {
+    mac1_matches(mac1_key, message, initiation::MAC1)
+}
+
+/// Whether a response's mac1 was made by somebody who knows our public key.
+pub fn response_mac1_is_ours(mac1_key: &[u8; 32], message: &[u8; response::LEN]) -> bool {
+    mac1_matches(mac1_key, message, response::MAC1)
+}
+
+fn mac1_matches(mac1_key: &[u8; 32], message: &[u8], field: std::ops::Range<usize>) -> bool {
+    let expected = mac16(mac1_key, &message[..field.start]);
+    expected.ct_eq(&message[field]).into()
+}
+
+fn write_mac1(mac1_key: &[u8; 32], message: &mut [u8], field: std::ops::Range<usize>) {
+    let mac = mac16(mac1_key, &message[..field.start]);
+    message[field].copy_from_slice(&mac);
+}
+
+/// Why a handshake message leads nowhere. The sender learns nothing of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandshakeError {
+    /// A key in it is a point of low order (fault A8).
+    LowOrder,
+    /// A sealed field does not decrypt: not made for us, not by this peer, or altered.
+    NotAuthentic,
+}
+
+impl fmt::Display for HandshakeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::LowOrder => "a handshake message with a key of low order, which no honest program sends",
+            Self::NotAuthentic => "a handshake message that was not made for this node by this peer",
+        })
+    }
+}
+
+impl Error for HandshakeError {}
+
+impl From<NoAgreement> for HandshakeError {
+    fn from(_: NoAgreement) -> Self {
+        Self::LowOrder
+    }
+}
+
+impl From<taut_noise::DecryptError> for HandshakeError {
+    fn from(_: taut_noise::DecryptError) -> Self {
+        Self::NotAuthentic
+    }
+}
+
+#[cfg(test)]
+mod tests;

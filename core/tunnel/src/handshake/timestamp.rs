@@ -1,0 +1,64 @@
+//! TAI64N: the moment in an initiation by which the responder tells a new one from a replay (paper, section 5.1).
+
+use std::time::Duration;
+
+/// TAI64 counts from 2^62 at the Unix epoch, plus ten leap seconds (<https://cr.yp.to/libtai/tai64.html>); only the order matters.
+const EPOCH: u64 = (1 << 62) + 10;
+
+/// Nanoseconds are cut to a multiple of this, so that the wire does not show how long a handshake took to compute.
+const GRAIN: u32 = 1 << 24;
+
+/// Twelve bytes that compare like the moments they stand for: seconds and nanoseconds, big endian.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timestamp(pub [u8; 12]);
+
+impl Timestamp {
+    /// The stamp of a wall clock's reading, given as time since the Unix epoch.
+    pub fn from_wall_clock(since_epoch: Duration) -> Self {
+        let seconds = EPOCH.saturating_add(since_epoch.as_secs());
+        let nanoseconds = since_epoch.subsec_nanos() & !(GRAIN - 1);
+        Self::from_parts(seconds, nanoseconds)
+    }
+
+    /// The larger of this and the smallest stamp that is later than `last`: what one side says only ever rises.
+    pub fn after(self, last: Self) -> Self {
+        if self > last { self } else { last.next() }
+    }
+
+    fn next(self) -> Self {
+        let [s0, s1, s2, s3, s4, s5, s6, s7, nanoseconds @ ..] = self.0;
+        let seconds = u64::from_be_bytes([s0, s1, s2, s3, s4, s5, s6, s7]);
+        let nanoseconds = u32::from_be_bytes(nanoseconds).saturating_add(GRAIN);
+        if nanoseconds < 1_000_000_000 {
+            Self::from_parts(seconds, nanoseconds)
+        } else {
+            Self::from_parts(seconds.saturating_add(1), 0)
+        }
+    }
+
+    fn from_parts(seconds: u64, nanoseconds: u32) -> Self {
+        let mut bytes = [0; 12];
+        bytes[..8].copy_from_slice(&seconds.to_be_bytes());
+        bytes[8..].copy_from_slice(&nanoseconds.to_be_bytes());
+        Self(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_rise_even_when_the_clock_does_not() {
+        let now = Timestamp::from_wall_clock(Duration::from_millis(1_700_000_000_999));
+        let mut last = now;
+        for _ in 0..200 {
+            let next = now.after(last);
+            assert!(next > last);
+            last = next;
+        }
+        assert!(Timestamp::from_wall_clock(Duration::ZERO).after(last) > last);
+        let later = Timestamp::from_wall_clock(Duration::from_secs(1_800_000_000));
+        assert_eq!(later.after(last), later);
+    }
+}

@@ -1,0 +1,240 @@
+//! The sessions of one peer on one lane, and the timers of its data (paper, sections 6.1 to 6.5).
+//!
+//! A keyring holds at most three sessions: *current* seals; *next* is one that we answered for and that the peer has not used yet;
+//! *previous* still opens what is on its way. It never makes a handshake; it wishes for one.
+//!
+//! ```text
+//! we started, response came:   previous ◀─ next or current      current ◀─ new
+//! we answered:                 previous ◀─ nothing              next ◀─ new
+//! a packet opens with next:    previous ◀─ current              current ◀─ next
+//! ```
+
+use std::fmt;
+use std::time::Duration;
+
+use taut_base::{ReceiverIndex, SessionId, Time};
+
+use crate::limits::Limits;
+use crate::session::{Role, Session};
+
+/// While a wish for a handshake stands, it is not repeated more often than this; the keeper keeps its own schedule of tries.
+const REPEAT_WISH: Duration = Duration::from_secs(1);
+
+/// The sessions of one peer on one lane.
+#[derive(Default)]
+pub struct Keyring {
+    previous: Option<Session>,
+    current: Option<Session>,
+    next: Option<Session>,
+    retired: Vec<(SessionId, ReceiverIndex)>,
+    wished: Option<Time>,
+    /// Data was sent and nothing came back since: at this time it has been too long.
+    no_answer: Option<Time>,
+    /// Data was received and nothing sent since: at this time the peer wants to hear from us.
+    keepalive: Option<Time>,
+    /// More data came while [`Self::keepalive`] was pending, so one keepalive will not be the last.
+    more_received: bool,
+    persistent: Option<Duration>,
+    /// When the next packet is due whatever happens.
+    persistent_due: Option<Time>,
+}
+
+/// What a keyring wants done at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Send an empty packet.
+    Keepalive,
+    /// Make a new session.
+    Handshake,
+}
+
+/// There is no session to send with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoSession;
+
+impl fmt::Display for NoSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no session with this peer yet; a handshake comes first")
+    }
+}
+
+impl std::error::Error for NoSession {}
+
+impl Keyring {
+    /// A keyring without sessions; `persistent` is the interval of unconditional keepalives, if any.
+    pub fn new(persistent: Option<Duration>) -> Self {
+        Self { persistent, ..Self::default() }
+    }
+
+    /// Takes a new session. What it pushes out shows in [`Self::take_retired`].
+    pub fn add(&mut self, session: Session) {
+        self.wished = None;
+        match session.role {
+            Role::Initiator => {
+                let older = if self.next.is_some() { self.next.take() } else { self.current.take() };
+                let pushed_out = std::mem::replace(&mut self.previous, older);
+                self.retire(pushed_out);
+                let pushed_out = self.current.replace(session);
+                self.retire(pushed_out);
+            }
+            Role::Responder => {
+                let pushed_out = self.previous.take();
+                self.retire(pushed_out);
+                let pushed_out = self.next.replace(session);
+                self.retire(pushed_out);
+            }
+        }
+    }
+
+    /// Forgets a session.
+    pub fn remove(&mut self, id: SessionId) {
+        for slot in [&mut self.previous, &mut self.current, &mut self.next] {
+            if let Some(session) = slot.take_if(|session| session.id == id) {
+                self.retired.push((session.id, session.local));
+            }
+        }
+    }
+
+    /// Forgets all sessions and timers.
+    pub fn clear(&mut self) {
+        for slot in [self.previous.take(), self.current.take(), self.next.take()] {
+            self.retire(slot);
+        }
+        (self.wished, self.no_answer, self.keepalive, self.persistent_due) = (None, None, None, None);
+        self.more_received = false;
+    }
+
+    /// Sessions that are gone since the last call: their indices are free.
+    pub fn take_retired(&mut self) -> Vec<(SessionId, ReceiverIndex)> {
+        std::mem::take(&mut self.retired)
+    }
+
+    /// The session to seal with, if there is a usable one.
+    ///
+    /// # Errors
+    /// [`NoSession`] when there is none, it is too old or has sealed all it may.
+    pub fn sending(&mut self, limits: &Limits, now: Time) -> Result<&mut Session, NoSession> {
+        self.current.as_mut().filter(|session| usable(session, limits, now)).ok_or(NoSession)
+    }
+
+    /// The session in use, whether or not it may still seal.
+    pub fn current(&self) -> Option<&Session> {
+        self.current.as_ref()
+    }
+
+    /// The session that the peer names `index`, if it may still open.
+    pub fn receiving(&mut self, index: ReceiverIndex, limits: &Limits, now: Time) -> Option<&mut Session> {
+        [&mut self.current, &mut self.next, &mut self.previous]
+            .into_iter()
+            .flatten()
+            .find(|session| session.local == index)
+            .filter(|session| usable(session, limits, now))
+    }
+
+    /// A packet was opened with the session `index`; `data` tells it from a keepalive. Returns whether this confirmed a session that we
+    /// had answered for, so that packets may be sent with it from now on.
+    pub fn received(&mut self, index: ReceiverIndex, data: bool, limits: &Limits, now: Time) -> bool {
+        self.no_answer = None;
+        self.persistent_due = self.persistent.map(|interval| now + interval);
+        if data {
+            match self.keepalive {
+                None => self.keepalive = Some(now + limits.keepalive),
+                Some(_) => self.more_received = true,
+            }
+        }
+        if self.next.as_ref().is_none_or(|session| session.local != index) {
+            return false;
+        }
+        let confirmed = self.next.take();
+        let older = std::mem::replace(&mut self.current, confirmed);
+        let pushed_out = std::mem::replace(&mut self.previous, older);
+        self.retire(pushed_out);
+        true
+    }
+
+    /// A packet was sealed and sent; `data` tells it from a keepalive.
+    pub fn sent(&mut self, data: bool, limits: &Limits, now: Time) {
+        self.keepalive = None;
+        self.more_received = false;
+        self.persistent_due = self.persistent.map(|interval| now + interval);
+        if data && self.no_answer.is_none() {
+            self.no_answer = Some(now + limits.no_answer());
+        }
+    }
+
+    /// Whether to ask for a handshake now, because a packet is to be sent: there is no session, or we started the current one and it is
+    /// old or much used (paper, section 6.2). Says yes once per second at most while the wish stands.
+    pub fn wishes_handshake_to_send(&mut self, limits: &Limits, now: Time) -> bool {
+        let needed = match &self.current {
+            Some(session) if usable(session, limits, now) => {
+                let old = now.since(session.born) >= limits.rekey_after || session.wants_rekey_by_messages();
+                session.role == Role::Initiator && old
+            }
+            _ => true,
+        };
+        needed && self.wish(now)
+    }
+
+    /// Whether to ask for a handshake now, because packets only come in and our session will soon be too old to open them
+    /// (paper, section 6.2).
+    pub fn wishes_handshake_to_receive(&mut self, limits: &Limits, now: Time) -> bool {
+        let old = self.current.as_ref().is_some_and(|session| {
+            session.role == Role::Initiator && now.since(session.born) >= limits.rekey_on_receive()
+        });
+        old && self.wish(now)
+    }
+
+    fn wish(&mut self, now: Time) -> bool {
+        if self.wished.is_some_and(|wished| now < wished + REPEAT_WISH) {
+            return false;
+        }
+        self.wished = Some(now);
+        true
+    }
+
+    /// Does what is due. Sessions that are too old are retired; what the caller has to do goes to `wish`.
+    pub fn handle_timeout(&mut self, limits: &Limits, now: Time, mut wish: impl FnMut(Wish)) {
+        for slot in [&mut self.previous, &mut self.current, &mut self.next] {
+            if let Some(session) = slot.take_if(|session| now >= session.born + limits.reject_after) {
+                self.retired.push((session.id, session.local));
+            }
+        }
+        if self.no_answer.take_if(|due| now >= *due).is_some() && self.wish(now) {
+            wish(Wish::Handshake);
+        }
+        if self.keepalive.take_if(|due| now >= *due).is_some() {
+            if std::mem::take(&mut self.more_received) {
+                self.keepalive = Some(now + limits.keepalive);
+            }
+            if self.current.is_some() {
+                wish(Wish::Keepalive);
+            }
+        }
+        if self.persistent_due.take_if(|due| now >= *due).is_some() {
+            self.persistent_due = self.persistent.map(|interval| now + interval);
+            wish(Wish::Keepalive);
+        }
+    }
+
+    /// When [`Self::handle_timeout`] has something to do.
+    pub fn poll_timeout(&self, limits: &Limits) -> Option<Time> {
+        let rejects = [&self.previous, &self.current, &self.next]
+            .into_iter()
+            .flatten()
+            .map(|session| session.born + limits.reject_after);
+        [self.no_answer, self.keepalive, self.persistent_due].into_iter().flatten().chain(rejects).min()
+    }
+
+    fn retire(&mut self, session: Option<Session>) {
+        if let Some(session) = session {
+            self.retired.push((session.id, session.local));
+        }
+    }
+}
+
+fn usable(session: &Session, limits: &Limits, now: Time) -> bool {
+    now < session.born + limits.reject_after && !session.exhausted()
+}
+
+#[cfg(test)]
+mod tests;

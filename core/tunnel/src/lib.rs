@@ -1,0 +1,26 @@
+//! WireGuard's tunnel rules: handshake, sessions, replay window, timers.
+//!
+//! Pure: time, randomness and buffers are arguments. The pieces, in the order in which a packet's life needs them:
+//!
+//! 1. [`handshake`]: `Noise_IKpsk2` as a chain of types. [`Initiation::start`](handshake::Initiation::start) →
+//!    [`finish`](handshake::Initiation::finish), and on the other side [`Received::read`](handshake::Received::read) →
+//!    [`authenticate`](handshake::Received::authenticate) → [`respond`](handshake::Authentic::respond). Both ends yield [`SessionKeys`].
+//! 2. [`Attempt`]: when to send an initiation again, and when to give up. The keeper's part.
+//! 3. [`Session`]: one pair of keys with its counter and replay [`Window`]; seals and opens packets in place.
+//! 4. [`Keyring`]: the sessions of one peer (previous, current, next) and WireGuard's data timers. The lane's part: it lives where the
+//!    packets are, and asks the keeper only for handshakes (protocol.md 1.7).
+//!
+//! What is missing on purpose: mac2, cookies and load limits (their fields are sent as zeros), preshared keys beyond zeros in network mode.
+
+mod attempt;
+pub mod handshake;
+mod keyring;
+mod limits;
+mod session;
+mod window;
+
+pub use attempt::{Attempt, Due, Retry};
+pub use keyring::{Keyring, NoSession, Wish};
+pub use limits::{Limits, REJECT_AFTER_MESSAGES, REKEY_AFTER_MESSAGES};
+pub use session::{Exhausted, OpenError, Role, Session, SessionKeys};
+pub use window::Window;

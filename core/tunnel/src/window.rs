@@ -1,0 +1,134 @@
+//! The replay window (RFC 6479): which of the last 8,192 counters were seen.
+
+/// Bits in the window. WireGuard's kernel module has as many, and sorted batches stay inside.
+const BITS: u64 = 8192;
+const WORD: u64 = 64;
+const WORDS: usize = 128;
+/// Counters below the highest one that are still told apart: one word of the ring is always being refilled.
+pub(crate) const REACH: u64 = BITS - WORD;
+
+/// A sliding window over received counters. Ask [`Self::fresh`] before decrypting, tell [`Self::mark`] only after (fault C4).
+pub struct Window {
+    /// One more than the highest counter seen; 0 before the first.
+    next: u64,
+    seen: [u64; WORDS],
+}
+
+impl Window {
+    /// A window that has seen nothing.
+    pub fn new() -> Self {
+        Self { next: 0, seen: [0; WORDS] }
+    }
+
+    /// Whether `counter` may be new: neither seen nor too old to say.
+    pub fn fresh(&self, counter: u64) -> bool {
+        if counter >= self.next {
+            return true;
+        }
+        if self.next - counter > REACH {
+            return false;
+        }
+        self.seen[place(counter)] & bit(counter) == 0
+    }
+
+    /// Remembers `counter`, whose packet was authentic. `false` when it was seen before or is too old.
+    pub fn mark(&mut self, counter: u64) -> bool {
+        if !self.fresh(counter) {
+            return false;
+        }
+        if counter >= self.next {
+            self.slide_to(counter);
+        }
+        self.seen[place(counter)] |= bit(counter);
+        true
+    }
+
+    /// Clears the words between the highest counter and `counter`.
+    fn slide_to(&mut self, counter: u64) {
+        let newest = counter / WORD;
+        let passed = match self.next.checked_sub(1) {
+            Some(highest) => (newest - highest / WORD).min(BITS / WORD),
+            None => BITS / WORD,
+        };
+        for step in 0..passed {
+            self.seen[place((newest - step) * WORD)] = 0;
+            if newest == step {
+                break;
+            }
+        }
+        self.next = counter.saturating_add(1);
+    }
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn place(counter: u64) -> usize {
+    usize::try_from((counter / WORD) % (BITS / WORD)).unwrap_or(0)
+}
+
+fn bit(counter: u64) -> u64 {
+    1 << (counter % WORD)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn fault_c1_edges() {
+        let mut window = Window::new();
+        assert!(window.mark(0));
+        assert!(!window.mark(0));
+        assert!(window.mark(1));
+        assert!(window.mark(REACH + 1));
+        assert!(!window.mark(1), "too old");
+        assert!(window.mark(2), "just inside");
+        assert!(!window.mark(2));
+        assert!(window.mark(u64::MAX - 1));
+        assert!(!window.mark(REACH));
+        assert!(window.mark(u64::MAX - REACH));
+        assert!(!window.mark(u64::MAX - 1 - REACH));
+    }
+
+    #[test]
+    fn looking_does_not_move_it() {
+        let mut window = Window::new();
+        assert!(window.mark(5));
+        assert!(window.fresh(1 << 40));
+        assert!(window.mark(4));
+    }
+
+    /// Any order with repeats, near and far: exactly what a set of all counters would say.
+    fn agrees_with_a_set(steps: &[(bool, u64)]) {
+        let mut window = Window::new();
+        let mut seen = BTreeSet::new();
+        let mut at = 0_u64;
+        for (forward, distance) in steps {
+            let counter = if *forward { at.saturating_add(*distance) } else { at.saturating_sub(*distance) };
+            let highest = seen.last().copied();
+            let too_old = highest.is_some_and(|highest: u64| highest + 1 > counter && highest + 1 - counter > REACH);
+            let expected = !too_old && !seen.contains(&counter);
+            assert_eq!(window.fresh(counter), expected, "{counter} after {highest:?}");
+            assert_eq!(window.mark(counter), expected, "{counter} after {highest:?}");
+            if expected {
+                seen.insert(counter);
+            }
+            at = counter;
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn says_what_a_set_says(steps in proptest::collection::vec((any::<bool>(), prop_oneof![0..4_u64, 0..200_u64, 0..20_000_u64]), 0..200)) {
+            agrees_with_a_set(&steps);
+        }
+    }
+}

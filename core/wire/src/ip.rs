@@ -1,0 +1,331 @@
+//! Checked views of IPv4 (RFC 791) and IPv6 (RFC 8200) packets.
+
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::bytes::{array, be16, u8_at};
+use crate::checksum::{self, Sum};
+
+/// Protocol number of ICMP (IANA).
+pub const ICMP: u8 = 1;
+/// Protocol number of TCP (IANA).
+pub const TCP: u8 = 6;
+/// Protocol number of UDP (IANA).
+pub const UDP: u8 = 17;
+/// Protocol number of ICMPv6 (IANA).
+pub const ICMPV6: u8 = 58;
+
+/// Bytes of an IPv4 header without options.
+pub const V4_HEADER: usize = 20;
+/// Bytes of the IPv6 header, without extension headers.
+pub const V6_HEADER: usize = 40;
+
+/// Extension headers that are walked before a packet is refused: more than any real packet carries, and a bound on
+/// what a forged one costs.
+pub const MAX_EXTENSIONS: usize = 8;
+
+/// Where the fields of an IPv4 header stand (RFC 791, 3.1).
+pub(crate) mod v4 {
+    pub(crate) const TOS: usize = 1;
+    pub(crate) const TOTAL_LENGTH: usize = 2;
+    pub(crate) const ID: usize = 4;
+    pub(crate) const FLAGS: usize = 6;
+    pub(crate) const TTL: usize = 8;
+    pub(crate) const PROTOCOL: usize = 9;
+    pub(crate) const CHECKSUM: usize = 10;
+    pub(crate) const SOURCE: usize = 12;
+    pub(crate) const DESTINATION: usize = 16;
+    /// "Do not fragment", in the word at [`FLAGS`].
+    pub(crate) const DONT_FRAGMENT: u16 = 0x4000;
+    /// "More fragments" and the fragment offset, in the word at [`FLAGS`].
+    pub(crate) const FRAGMENT: u16 = 0x3fff;
+}
+
+/// Where the fields of an IPv6 header stand (RFC 8200, 3).
+pub(crate) mod v6 {
+    pub(crate) const PAYLOAD_LENGTH: usize = 4;
+    pub(crate) const NEXT_HEADER: usize = 6;
+    pub(crate) const HOP_LIMIT: usize = 7;
+    pub(crate) const SOURCE: usize = 8;
+    pub(crate) const DESTINATION: usize = 24;
+}
+
+/// Why bytes are not an IP packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Malformed {
+    /// No bytes at all: inside a session, a keepalive.
+    Empty,
+    /// The version is neither 4 nor 6.
+    Version,
+    /// Fewer bytes than the header takes, or an IPv4 header length below 20.
+    Header,
+    /// The header tells of more bytes than there are, or of fewer than the header has.
+    Length,
+    /// An IPv6 extension header is cut off, or there are more than [`MAX_EXTENSIONS`].
+    Extension,
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Malformed::Empty => "the packet is empty",
+            Malformed::Version => "the packet is neither IPv4 nor IPv6; only IP goes through the tunnel",
+            Malformed::Header => "the IP header is cut off; the packet is dropped",
+            Malformed::Length => "the IP length does not fit the bytes received; the packet is dropped",
+            Malformed::Extension => "the IPv6 extension headers are cut off or too many; the packet is dropped",
+        })
+    }
+}
+
+impl core::error::Error for Malformed {}
+
+/// The version of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+/// An IP packet whose lengths were checked: no accessor can fail.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    bytes: &'a [u8],
+    version: Version,
+    transport: usize,
+    protocol: u8,
+    fragment: bool,
+    extras: bool,
+    routing: bool,
+}
+
+impl<'a> Packet<'a> {
+    /// Reads the packet at the start of `bytes`. What stands behind its IP length (WireGuard's padding) is cut off.
+    ///
+    /// The header checksum of IPv4 is not verified: [`Packet::header_checksum_ok`].
+    ///
+    /// # Errors
+    /// [`Malformed`] names what does not fit.
+    #[inline]
+    pub fn parse(bytes: &'a [u8]) -> Result<Packet<'a>, Malformed> {
+        match bytes.first().ok_or(Malformed::Empty)? >> 4 {
+            4 => Packet::parse_v4(bytes),
+            6 => Packet::parse_v6(bytes),
+            _ => Err(Malformed::Version),
+        }
+    }
+
+    #[inline]
+    fn parse_v4(bytes: &'a [u8]) -> Result<Packet<'a>, Malformed> {
+        let header = usize::from(u8_at(bytes, 0) & 0x0f) * 4;
+        if header < V4_HEADER || bytes.len() < header {
+            return Err(Malformed::Header);
+        }
+        let total = usize::from(be16(bytes, v4::TOTAL_LENGTH));
+        if total < header {
+            return Err(Malformed::Length);
+        }
+        Ok(Packet {
+            bytes: bytes.get(..total).ok_or(Malformed::Length)?,
+            version: Version::V4,
+            transport: header,
+            protocol: u8_at(bytes, v4::PROTOCOL),
+            fragment: be16(bytes, v4::FLAGS) & v4::FRAGMENT != 0,
+            extras: header > V4_HEADER,
+            routing: false,
+        })
+    }
+
+    #[inline]
+    fn parse_v6(bytes: &'a [u8]) -> Result<Packet<'a>, Malformed> {
+        if bytes.len() < V6_HEADER {
+            return Err(Malformed::Header);
+        }
+        let total = V6_HEADER + usize::from(be16(bytes, v6::PAYLOAD_LENGTH));
+        let mut packet = Packet {
+            bytes: bytes.get(..total).ok_or(Malformed::Length)?,
+            version: Version::V6,
+            transport: V6_HEADER,
+            protocol: u8_at(bytes, v6::NEXT_HEADER),
+            fragment: false,
+            extras: false,
+            routing: false,
+        };
+        for _ in 0..MAX_EXTENSIONS {
+            if !packet.skip_extension()? {
+                return Ok(packet);
+            }
+        }
+        if is_extension(packet.protocol) { Err(Malformed::Extension) } else { Ok(packet) }
+    }
+
+    /// Steps over one extension header (RFC 8200, 4); false where the upper layer begins, or where a later
+    /// fragment has no headers any more.
+    #[inline]
+    fn skip_extension(&mut self) -> Result<bool, Malformed> {
+        if !is_extension(self.protocol) {
+            return Ok(false);
+        }
+        let header: &[u8; 8] = array(self.bytes, self.transport).ok_or(Malformed::Extension)?;
+        let length = match self.protocol {
+            extension::FRAGMENT => 8,
+            extension::AUTHENTICATION => (usize::from(header[1]) + 2) * 4,
+            _ => (usize::from(header[1]) + 1) * 8,
+        };
+        let transport = self.transport + length;
+        if transport > self.bytes.len() {
+            return Err(Malformed::Extension);
+        }
+        let fragment = self.protocol == extension::FRAGMENT;
+        self.extras = true;
+        self.fragment |= fragment;
+        self.routing |= self.protocol == extension::ROUTING;
+        self.transport = transport;
+        self.protocol = header[0];
+        let later_fragment = fragment && be16(header, 2) >> 3 != 0;
+        Ok(!later_fragment)
+    }
+
+    /// The whole packet, without what stood behind it.
+    #[must_use]
+    pub const fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// IPv4 or IPv6.
+    #[must_use]
+    pub const fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The source address.
+    #[must_use]
+    #[inline]
+    pub fn source(&self) -> IpAddr {
+        match self.version {
+            Version::V4 => self.v4_address(v4::SOURCE),
+            Version::V6 => self.v6_address(v6::SOURCE),
+        }
+    }
+
+    /// The destination address.
+    #[must_use]
+    #[inline]
+    pub fn destination(&self) -> IpAddr {
+        match self.version {
+            Version::V4 => self.v4_address(v4::DESTINATION),
+            Version::V6 => self.v6_address(v6::DESTINATION),
+        }
+    }
+
+    #[inline]
+    fn v4_address(&self, at: usize) -> IpAddr {
+        IpAddr::V4(array(self.bytes, at).map_or(Ipv4Addr::UNSPECIFIED, |&octets| Ipv4Addr::from(octets)))
+    }
+
+    #[inline]
+    fn v6_address(&self, at: usize) -> IpAddr {
+        IpAddr::V6(array(self.bytes, at).map_or(Ipv6Addr::UNSPECIFIED, |&octets| Ipv6Addr::from(octets)))
+    }
+
+    /// The protocol of the upper layer, behind all extension headers. Of a later IPv6 fragment: what its fragment
+    /// header says, which may be one more extension header.
+    #[must_use]
+    pub const fn protocol(&self) -> u8 {
+        self.protocol
+    }
+
+    /// Where the upper layer begins: bytes of the IP header with its options or extension headers.
+    #[must_use]
+    pub const fn header_len(&self) -> usize {
+        self.transport
+    }
+
+    /// The upper layer: everything behind the IP header and its extension headers.
+    #[must_use]
+    #[inline]
+    pub fn payload(&self) -> &'a [u8] {
+        self.bytes.get(self.transport..).unwrap_or_default()
+    }
+
+    /// Whether this is a fragment, the first one included. A later one has no upper-layer header.
+    #[must_use]
+    pub const fn is_fragment(&self) -> bool {
+        self.fragment
+    }
+
+    /// Whether there are IPv4 options or IPv6 extension headers.
+    #[must_use]
+    pub const fn has_options(&self) -> bool {
+        self.extras
+    }
+
+    /// Whether there is an IPv6 routing header, so that the pseudo header may hold another destination
+    /// (RFC 8200, 8.1).
+    #[must_use]
+    pub const fn has_routing_header(&self) -> bool {
+        self.routing
+    }
+
+    /// The traffic class (IPv4: TOS): DSCP in the upper six bits, ECN in the lower two.
+    #[must_use]
+    pub fn traffic_class(&self) -> u8 {
+        match self.version {
+            Version::V4 => u8_at(self.bytes, v4::TOS),
+            Version::V6 => (u8_at(self.bytes, 0) << 4) | (u8_at(self.bytes, 1) >> 4),
+        }
+    }
+
+    /// Whether the header checksum of IPv4 is right; IPv6 has none, so it is.
+    #[must_use]
+    #[inline]
+    pub fn header_checksum_ok(&self) -> bool {
+        match self.version {
+            Version::V4 => Sum::of(self.bytes.get(..self.transport).unwrap_or_default()) == checksum::VALID,
+            Version::V6 => true,
+        }
+    }
+
+    /// The sum of the pseudo header for an upper-layer message of `length` bytes.
+    #[must_use]
+    #[inline]
+    pub fn pseudo_header(&self, length: u16) -> Sum {
+        let addresses = match self.version {
+            Version::V4 => self.bytes.get(v4::SOURCE..V4_HEADER),
+            Version::V6 => self.bytes.get(v6::SOURCE..V6_HEADER),
+        };
+        Sum::of(addresses.unwrap_or_default()).plus(u16::from(self.protocol)).plus(length)
+    }
+}
+
+/// Extension headers of IPv6 that other headers may follow (IANA, "IPv6 Extension Header Types").
+mod extension {
+    pub(super) const HOP_BY_HOP: u8 = 0;
+    pub(super) const ROUTING: u8 = 43;
+    pub(super) const FRAGMENT: u8 = 44;
+    pub(super) const AUTHENTICATION: u8 = 51;
+    pub(super) const DESTINATION: u8 = 60;
+    pub(super) const MOBILITY: u8 = 135;
+    pub(super) const HIP: u8 = 139;
+    pub(super) const SHIM6: u8 = 140;
+}
+
+/// Whether `protocol` names an extension header. ESP is not one here: what follows it is sealed.
+#[inline]
+const fn is_extension(protocol: u8) -> bool {
+    matches!(
+        protocol,
+        extension::HOP_BY_HOP
+            | extension::ROUTING
+            | extension::FRAGMENT
+            | extension::AUTHENTICATION
+            | extension::DESTINATION
+            | extension::MOBILITY
+            | extension::HIP
+            | extension::SHIM6
+    )
+}
+
+#[cfg(test)]
+mod tests;

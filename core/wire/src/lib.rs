@@ -1,0 +1,26 @@
+//! Bytes: what stands in a packet, and how one packet becomes many and many become one.
+//!
+//! - [`wireguard`]: WireGuard's four messages, as views and as writers. No cryptography.
+//! - [`ip`], [`tcp`], [`udp`], [`icmp`]: checked views of inner packets; echo requests and replies.
+//! - [`checksum`]: the Internet checksum, written so that the compiler vectorises it.
+//! - [`vnet`]: the ten bytes in front of every packet of a TUN with offloads.
+//! - [`split`]: a superpacket from the TUN, segment by segment, straight into a send buffer.
+//! - [`merge`]: received packets back into superpackets, as slices for one `writev`.
+//!
+//! It promises: no panic on any input, no allocation, no `unsafe`, no IO, no clock. Lengths in headers are
+//! checked against the bytes that are there, and every refusal has a name that a caller can count.
+//! It refuses: everything that would change an inner packet that nobody vouched for. Nothing is merged before its
+//! checksums were verified, and what cannot be merged keeps its bytes.
+
+mod bytes;
+pub mod checksum;
+pub mod icmp;
+pub mod ip;
+pub mod merge;
+pub mod split;
+pub mod tcp;
+#[cfg(test)]
+mod testkit;
+pub mod udp;
+pub mod vnet;
+pub mod wireguard;

@@ -1,0 +1,381 @@
+//! A superpacket from the TUN, cut into the packets that go on the wire.
+//!
+//! The kernel hands over up to 64 KiB with one set of headers. [`Split`] writes one finished IP packet after the
+//! other to where the caller wants it, so that headers and payload land in the send buffer with one copy and are
+//! sealed there. What is equal in all segments is summed once, in [`Split::new`].
+//!
+//! Rules (`docs/spec`, "Splitting"): FIN and PSH only on the last segment, CWR only on the first, the IPv4 ID rises
+//! by one per segment, all checksums are final. Lengths come from the packet and its IP header. Of the virtio header
+//! only kind, segment size and place of the checksum count, and they must agree with the packet; `hdr_len` is a hint
+//! of the kernel and not read.
+
+use core::fmt;
+
+use crate::bytes::{be16, be32, low16, put16, put32};
+use crate::checksum::Sum;
+use crate::ip::{self, Packet, Version, v4, v6};
+use crate::vnet::{GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, VnetHeader};
+use crate::{tcp, udp};
+
+/// Bytes of the longest superpacket, IP header included: the length field of IPv4 ends there, and a TUN reads no more.
+pub const MAX_SUPERPACKET: usize = 65_535;
+
+/// Segments of one superpacket at most: [`MAX_SUPERPACKET`] in pieces of 8 bytes, the smallest segment size that the
+/// kernel's TCP chooses (`TCP_MIN_GSO_SIZE`, `include/net/tcp.h`). Nothing is stored per segment: the bound is on
+/// time, so that no header keeps a lane busy with pieces of one byte.
+pub const MAX_SEGMENTS: usize = MAX_SUPERPACKET.div_ceil(8);
+
+/// Why a superpacket cannot be split. Each is a drop reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsplittable {
+    /// Not an IP packet.
+    Ip(ip::Malformed),
+    /// More than [`MAX_SUPERPACKET`] bytes.
+    TooLarge {
+        /// Bytes of the packet.
+        len: usize,
+    },
+    /// The kind of superpacket was never asked for.
+    UnknownKind {
+        /// `gso_type` of the virtio header.
+        gso_type: u8,
+    },
+    /// The packet is not of the IP version or protocol that its kind tells of.
+    WrongProtocol {
+        /// `gso_type` of the virtio header.
+        gso_type: u8,
+        /// Protocol of the packet.
+        protocol: u8,
+    },
+    /// A fragment, or a packet with an IPv6 routing header, cannot be a superpacket here.
+    NotWhole,
+    /// The TCP or UDP header is cut off.
+    Transport,
+    /// The segment size is zero.
+    ZeroSize,
+    /// More than [`MAX_SEGMENTS`] segments.
+    TooManySegments {
+        /// Segments it would take.
+        segments: usize,
+    },
+    /// The partial checksum does not stand inside the packet, or not where the protocol has it.
+    ChecksumPlace {
+        /// `csum_start` of the virtio header.
+        start: u16,
+        /// `csum_offset` of the virtio header.
+        offset: u16,
+    },
+}
+
+impl fmt::Display for Unsplittable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unsplittable::Ip(reason) => write!(f, "a packet from the TUN cannot be split: {reason}"),
+            Unsplittable::TooLarge { len } => {
+                write!(f, "a packet from the TUN has {len} bytes, more than {MAX_SUPERPACKET}; lower gso_max_size")
+            }
+            Unsplittable::UnknownKind { gso_type } => {
+                write!(f, "the TUN gave a superpacket of kind {gso_type}, which was not asked for; turn offloads off")
+            }
+            Unsplittable::WrongProtocol { gso_type, protocol } => {
+                write!(f, "a superpacket of kind {gso_type} holds IP protocol {protocol}; turn offloads off")
+            }
+            Unsplittable::NotWhole => f.write_str("a superpacket is a fragment or source-routed; turn offloads off"),
+            Unsplittable::Transport => f.write_str("a superpacket's TCP or UDP header is cut off; turn offloads off"),
+            Unsplittable::ZeroSize => f.write_str("a superpacket has segment size zero; turn offloads off"),
+            Unsplittable::TooManySegments { segments } => {
+                write!(
+                    f,
+                    "a superpacket would give {segments} segments, more than {MAX_SEGMENTS}; raise the peer's MSS"
+                )
+            }
+            Unsplittable::ChecksumPlace { start, offset } => {
+                write!(f, "a partial checksum at {start}+{offset} does not fit its packet; turn offloads off")
+            }
+        }
+    }
+}
+
+impl core::error::Error for Unsplittable {}
+
+/// A packet from the TUN on its way to the wire: one segment, or many.
+#[derive(Clone, Debug)]
+pub struct Split<'a> {
+    packet: &'a [u8],
+    plan: Plan,
+    headers: usize,
+    gso_size: usize,
+    segments: usize,
+    next: usize,
+}
+
+/// What is done to each segment.
+#[derive(Clone, Debug)]
+enum Plan {
+    /// One packet, as it is.
+    Whole,
+    /// One packet whose checksum is to be finished.
+    Finish { start: usize, field: usize },
+    /// Segments of a superpacket.
+    Segments(Template),
+}
+
+/// What all segments share.
+#[derive(Clone, Debug)]
+struct Template {
+    version: Version,
+    /// Where the TCP or UDP header begins.
+    transport: usize,
+    /// Sum of the IPv4 header without length, ID and checksum.
+    ip_sum: Sum,
+    /// IPv4 ID of the first segment.
+    id: u16,
+    /// Sum of the pseudo header and the TCP or UDP header, without everything that differs between segments.
+    transport_sum: Sum,
+    protocol: Protocol,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Protocol {
+    /// Sequence number of the first segment, and the word that holds the flags.
+    Tcp {
+        sequence: u32,
+        flags: u16,
+    },
+    Udp,
+}
+
+impl<'a> Split<'a> {
+    /// Plans the segments of `packet`, as read from the TUN behind `header`.
+    ///
+    /// Without GSO there is one segment: the packet, its checksum finished if it was partial.
+    ///
+    /// # Errors
+    /// [`Unsplittable`] names what does not fit; nothing may be sent of it.
+    pub fn new(header: VnetHeader, packet: &'a [u8]) -> Result<Split<'a>, Unsplittable> {
+        if packet.len() > MAX_SUPERPACKET {
+            return Err(Unsplittable::TooLarge { len: packet.len() });
+        }
+        let ip = Packet::parse(packet).map_err(Unsplittable::Ip)?;
+        if header.gso_type == GSO_NONE { Split::single(header, &ip) } else { Split::many(header, &ip) }
+    }
+
+    fn single(header: VnetHeader, ip: &Packet<'a>) -> Result<Split<'a>, Unsplittable> {
+        let packet = ip.bytes();
+        let plan = if header.needs_checksum() {
+            let start = usize::from(header.csum_start);
+            let field = start + usize::from(header.csum_offset);
+            if start < base_header(ip.version()) || field + 2 > packet.len() {
+                return Err(misplaced(header));
+            }
+            Plan::Finish { start, field }
+        } else {
+            Plan::Whole
+        };
+        Ok(Split { packet, plan, headers: 0, gso_size: packet.len(), segments: 1, next: 0 })
+    }
+
+    fn many(header: VnetHeader, ip: &Packet<'a>) -> Result<Split<'a>, Unsplittable> {
+        let protocol = protocol_of(header.gso_type, ip)?;
+        if ip.is_fragment() || ip.has_routing_header() {
+            return Err(Unsplittable::NotWhole);
+        }
+        let (transport_len, csum_offset) = match protocol {
+            ip::TCP => (
+                tcp::Segment::parse(ip.payload()).map_err(|_| Unsplittable::Transport)?.header_len(),
+                tcp::CHECKSUM_OFFSET,
+            ),
+            _ if ip.payload().len() < udp::HEADER => return Err(Unsplittable::Transport),
+            _ => (udp::HEADER, udp::CHECKSUM_OFFSET),
+        };
+        let in_place = usize::from(header.csum_start) == ip.header_len() && header.csum_offset == csum_offset;
+        if header.needs_checksum() && !in_place {
+            return Err(misplaced(header));
+        }
+        let headers = ip.header_len() + transport_len;
+        let gso_size = usize::from(header.gso_size);
+        if gso_size == 0 {
+            return Err(Unsplittable::ZeroSize);
+        }
+        let segments = (ip.bytes().len() - headers).div_ceil(gso_size).max(1);
+        if segments > MAX_SEGMENTS {
+            return Err(Unsplittable::TooManySegments { segments });
+        }
+        let plan = Plan::Segments(Template::new(ip, transport_len));
+        Ok(Split { packet: ip.bytes(), plan, headers, gso_size, segments, next: 0 })
+    }
+
+    /// Segments in all, at least 1.
+    #[must_use]
+    pub const fn segments(&self) -> usize {
+        self.segments
+    }
+
+    /// Segments not yet written.
+    #[must_use]
+    pub const fn remaining(&self) -> usize {
+        self.segments - self.next
+    }
+
+    /// Bytes of the largest segment, its IP header included. All but the last segment of a superpacket have it.
+    #[must_use]
+    pub fn largest(&self) -> usize {
+        self.packet.len().min(self.headers + self.gso_size)
+    }
+
+    /// Bytes of the segment that [`Split::write_next`] writes next; `None` after the last.
+    #[must_use]
+    pub fn next_len(&self) -> Option<usize> {
+        if self.next >= self.segments {
+            return None;
+        }
+        let start = self.headers + self.next * self.gso_size;
+        Some(self.headers + (self.packet.len() - start).min(self.gso_size))
+    }
+
+    /// Writes the next complete IP packet at the start of `out` and returns its bytes.
+    ///
+    /// `None` after the last segment, and if `out` is shorter than [`Split::next_len`]; then nothing is written and
+    /// the segment stays the next one.
+    pub fn write_next(&mut self, out: &mut [u8]) -> Option<usize> {
+        let len = self.next_len()?;
+        let out = out.get_mut(..len)?;
+        let start = self.headers + self.next * self.gso_size;
+        let payload = self.packet.get(start..start + len - self.headers)?;
+        match &self.plan {
+            Plan::Whole => out.copy_from_slice(payload),
+            Plan::Finish { start, field } => {
+                out.copy_from_slice(payload);
+                finish(out, *start, *field);
+            }
+            Plan::Segments(template) => {
+                let (head, body) = out.split_at_mut_checked(self.headers)?;
+                head.copy_from_slice(self.packet.get(..self.headers)?);
+                let sum = Sum::copying(payload, body);
+                template.patch(head, self.next, self.segments, self.next * self.gso_size, len, sum);
+            }
+        }
+        self.next += 1;
+        Some(len)
+    }
+}
+
+const fn base_header(version: Version) -> usize {
+    match version {
+        Version::V4 => ip::V4_HEADER,
+        Version::V6 => ip::V6_HEADER,
+    }
+}
+
+const fn misplaced(header: VnetHeader) -> Unsplittable {
+    Unsplittable::ChecksumPlace { start: header.csum_start, offset: header.csum_offset }
+}
+
+/// The protocol that a kind of superpacket tells of, if the packet is of it.
+fn protocol_of(gso_type: u8, ip: &Packet<'_>) -> Result<u8, Unsplittable> {
+    const TCPV4_ECN: u8 = GSO_TCPV4 | GSO_ECN;
+    const TCPV6_ECN: u8 = GSO_TCPV6 | GSO_ECN;
+    let (version, protocol) = match gso_type {
+        GSO_TCPV4 | TCPV4_ECN => (Version::V4, ip::TCP),
+        GSO_TCPV6 | TCPV6_ECN => (Version::V6, ip::TCP),
+        GSO_UDP_L4 => (ip.version(), ip::UDP),
+        _ => return Err(Unsplittable::UnknownKind { gso_type }),
+    };
+    if (version, protocol) == (ip.version(), ip.protocol()) {
+        Ok(protocol)
+    } else {
+        Err(Unsplittable::WrongProtocol { gso_type, protocol: ip.protocol() })
+    }
+}
+
+/// Finishes a partial checksum: the field holds the sum of the pseudo header already.
+fn finish(packet: &mut [u8], start: usize, field: usize) {
+    let sum = Sum::of(packet.get(start..).unwrap_or_default());
+    // A checksum at offset 6 is UDP's (or DCCP's), where 0 would mean "none"; 0xffff is the same number.
+    let is_udp = field - start == usize::from(udp::CHECKSUM_OFFSET);
+    put16(packet, field, if is_udp { sum.udp_checksum() } else { sum.checksum() });
+}
+
+impl Template {
+    fn new(ip: &Packet<'_>, transport_len: usize) -> Template {
+        let bytes = ip.bytes();
+        let transport = ip.header_len();
+        let header = ip.payload().get(..transport_len).unwrap_or_default();
+        let sum = ip.pseudo_header(0) + Sum::of(header);
+        let (protocol, varying) = match ip.protocol() {
+            ip::TCP => {
+                let sequence = be32(header, tcp::field::SEQUENCE);
+                let flags = be16(header, tcp::field::OFFSET);
+                let checksum = be16(header, tcp::field::CHECKSUM);
+                (Protocol::Tcp { sequence, flags }, Sum::double(sequence).plus(flags).plus(checksum))
+            }
+            _ => {
+                let length = be16(header, udp::field::LENGTH);
+                (Protocol::Udp, Sum::word(length).plus(be16(header, udp::field::CHECKSUM)))
+            }
+        };
+        let id = be16(bytes, v4::ID);
+        Template {
+            version: ip.version(),
+            transport,
+            ip_sum: Sum::of(bytes.get(..transport).unwrap_or_default())
+                .minus(be16(bytes, v4::TOTAL_LENGTH))
+                .minus(id)
+                .minus(be16(bytes, v4::CHECKSUM)),
+            id,
+            transport_sum: sum.minus(varying.folded()),
+            protocol,
+        }
+    }
+
+    /// Turns a copy of the headers into those of segment `index`, whose packet has `len` bytes and whose payload
+    /// begins `offset` bytes into that of the superpacket and sums to `payload`.
+    #[inline]
+    fn patch(&self, head: &mut [u8], index: usize, segments: usize, offset: usize, len: usize, payload: Sum) {
+        self.patch_ip(head, index, len);
+        let length = low16(len - self.transport);
+        let Some(header) = head.get_mut(self.transport..) else { return };
+        let sum = self.transport_sum.plus(length) + payload;
+        match self.protocol {
+            Protocol::Tcp { sequence, flags } => {
+                let sequence = sequence.wrapping_add(u32::from(low16(offset)));
+                let flags = flags & segment_flags(index, segments);
+                put32(header, tcp::field::SEQUENCE, sequence);
+                put16(header, tcp::field::OFFSET, flags);
+                put16(header, tcp::field::CHECKSUM, (sum + Sum::double(sequence)).plus(flags).checksum());
+            }
+            Protocol::Udp => {
+                put16(header, udp::field::LENGTH, length);
+                put16(header, udp::field::CHECKSUM, sum.plus(length).udp_checksum());
+            }
+        }
+    }
+
+    #[inline]
+    fn patch_ip(&self, head: &mut [u8], index: usize, len: usize) {
+        match self.version {
+            Version::V4 => {
+                let id = self.id.wrapping_add(low16(index));
+                put16(head, v4::TOTAL_LENGTH, low16(len));
+                put16(head, v4::ID, id);
+                put16(head, v4::CHECKSUM, self.ip_sum.plus(low16(len)).plus(id).checksum());
+            }
+            Version::V6 => put16(head, v6::PAYLOAD_LENGTH, low16(len - ip::V6_HEADER)),
+        }
+    }
+}
+
+/// The flags that a segment keeps: FIN and PSH on the last only, CWR on the first only.
+const fn segment_flags(index: usize, segments: usize) -> u16 {
+    let mut cleared = 0;
+    if index > 0 {
+        cleared |= tcp::CWR;
+    }
+    if index + 1 < segments {
+        cleared |= tcp::FIN | tcp::PSH;
+    }
+    !(cleared as u16)
+}
+
+#[cfg(test)]
+mod tests;
