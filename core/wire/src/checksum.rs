@@ -6,11 +6,6 @@ use core::ops::Add;
 /// The sum of a valid header or message together with its checksum and, where there is one, its pseudo header.
 pub const VALID: Sum = Sum(0xffff);
 
-/// Bytes that one round of the inner loop takes: wide enough for the compiler to use whole vector registers.
-const ROUND: usize = 64;
-/// Running sums side by side, one per 32-bit word of a round.
-const LANES: usize = ROUND / 4;
-
 /// A ones' complement sum, folded to 16 bits. Adding never overflows: carries come in again at the low end.
 ///
 /// Sums of pieces add up to the sum of the whole if every piece but the last has an even length.
@@ -24,19 +19,20 @@ impl Sum {
 
     /// The sum of `bytes` as big-endian words; an odd last byte counts as the high half of a word (RFC 1071, 4.1).
     #[must_use]
-    #[inline]
     pub fn of(bytes: &[u8]) -> Sum {
-        let (rounds, rest) = bytes.as_chunks::<ROUND>();
-        let mut lanes = [0_u64; LANES];
-        for round in rounds {
-            add_round(&mut lanes, round);
+        let (words, rest) = bytes.as_chunks::<4>();
+        // 64-bit sums of 32-bit words cannot overflow below 16 GiB. One plain loop: the compiler vectorises it, which
+        // it ceased to do for the forms with sums side by side (34 against 130 ns for 1,400 bytes).
+        let sum = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum::<u64>();
+        let mut last = [0; 4];
+        for (to, from) in last.iter_mut().zip(rest) {
+            *to = *from;
         }
-        Sum::of_native(lanes.iter().sum::<u64>() + native_tail(rest))
+        Sum::of_native(sum + u64::from(u32::from_ne_bytes(last)))
     }
 
     /// Copies `from` into `to` and sums it on the way. The shorter length counts.
     #[must_use]
-    #[inline]
     pub fn copying(from: &[u8], to: &mut [u8]) -> Sum {
         let len = from.len().min(to.len());
         let (Some(from), Some(to)) = (from.get(..len), to.get_mut(..len)) else {
@@ -100,12 +96,11 @@ impl Sum {
         }
     }
 
-    /// Folds a sum of native-endian words; swapping its halves is all that byte order costs (RFC 1071, 2 B).
+    /// Folds a sum of native-endian words: 64 bits to 33, to 17, to 16. Swapping its halves is all that byte order costs (RFC 1071, 2 B).
     #[inline]
     fn of_native(sum: u64) -> Sum {
         let sum = (sum & 0xffff_ffff) + (sum >> 32);
         let sum = (sum & 0xffff) + ((sum >> 16) & 0xffff) + (sum >> 32);
-        let sum = (sum & 0xffff) + (sum >> 16);
         let sum = (sum & 0xffff) + (sum >> 16);
         let [low, high, ..] = sum.to_le_bytes();
         Sum(u16::from_be(u16::from_le_bytes([low, high])))
@@ -119,27 +114,6 @@ impl Add for Sum {
     fn add(self, other: Sum) -> Sum {
         self.plus(other.0)
     }
-}
-
-/// Adds the words of one round; 64-bit sums of 32-bit words cannot overflow below 16 GiB.
-#[inline]
-fn add_round(lanes: &mut [u64; LANES], round: &[u8; ROUND]) {
-    let (words, _) = round.as_chunks::<4>();
-    for (lane, word) in lanes.iter_mut().zip(words) {
-        *lane += u64::from(u32::from_ne_bytes(*word));
-    }
-}
-
-/// The sum of less than one round.
-#[inline]
-fn native_tail(bytes: &[u8]) -> u64 {
-    let (words, rest) = bytes.as_chunks::<4>();
-    let sum = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum::<u64>();
-    let mut last = [0; 4];
-    for (to, from) in last.iter_mut().zip(rest) {
-        *to = *from;
-    }
-    sum + u64::from(u32::from_ne_bytes(last))
 }
 
 /// The sum of the pseudo header of TCP and UDP over IPv4 (RFC 9293, 3.1); `length` is the bytes behind the IP header.

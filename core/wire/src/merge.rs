@@ -135,6 +135,8 @@ pub struct Merger {
     open: usize,
 }
 
+const _: () = assert!(size_of::<Merger>() <= 9 * 1024, "a lane's memory is counted");
+
 impl Merger {
     /// A merger for a TUN that accepts these superpackets.
     #[must_use]

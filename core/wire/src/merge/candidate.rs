@@ -161,8 +161,7 @@ impl Candidate {
         else {
             return false;
         };
-        self.headers == other.headers
-            && same_ip(version, first, packet)
+        same_ip(version, first, packet)
             && (first_tcp.len() == udp::HEADER || self.same_tcp(other, first_tcp, packet_tcp))
     }
 
@@ -174,6 +173,7 @@ impl Candidate {
             && first.get(tcp::field::ACKNOWLEDGEMENT..tcp::field::FLAGS)
                 == packet.get(tcp::field::ACKNOWLEDGEMENT..tcp::field::FLAGS)
             && be16(first, tcp::field::WINDOW) == be16(packet, tcp::field::WINDOW)
+            // To the end of the options: they are equal, and so are both header lengths.
             && first.get(tcp::field::URGENT..) == packet.get(tcp::field::URGENT..)
     }
 }
