@@ -1,0 +1,43 @@
+//! Waiting and waking: everything a plain thread needs in order to sleep until there is work.
+//!
+//! - [`Poller`] waits for many descriptors at once (epoll, level-triggered);
+//! - [`Waker`] lets another thread end that wait (eventfd);
+//! - [`Signals`] turns termination signals into a readable descriptor (signalfd);
+//! - [`boot_time`] and [`wall_clock`] are the two clocks, kept apart on purpose;
+//! - [`peer_credentials`] says who is at the other end of a unix socket;
+//! - [`new_session`], [`effective_uid`], [`is_root`] are the few facts about the process that a daemon asks for.
+//!
+//! It promises: no call here panics on anything the kernel answers, no wait spins for a timeout below a
+//! millisecond, and every descriptor it makes is closed in children (`CLOEXEC`).
+//!
+//! It refuses: timers, task queues, callbacks, edge triggering. The caller owns its loop; this crate only wakes it.
+#![expect(unsafe_code, reason = "epoll, eventfd, signalfd and clocks are reached through libc")]
+
+mod clock;
+mod credentials;
+mod poller;
+mod process;
+mod signals;
+mod waker;
+
+pub use clock::{boot_time, wall_clock};
+pub use credentials::{Credentials, peer_credentials};
+pub use poller::{Event, Events, Interest, Poller};
+pub use process::{effective_uid, is_root, new_session};
+pub use signals::{Signal, Signals};
+pub use waker::Waker;
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+/// Takes over a descriptor that a system call returned, or the error it left in `errno`.
+///
+/// # Safety
+/// `fd` must be the direct result of a call that makes a new descriptor which nothing else owns.
+unsafe fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: not negative, hence open; the caller vouches that nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}

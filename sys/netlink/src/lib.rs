@@ -1,0 +1,31 @@
+//! The host's network configuration over rtnetlink: links, addresses, routes, and their changes. A small subset in
+//! place of a large library, because a node's whole budget is a few megabytes.
+//!
+//! - [`Netlink`] asks and changes, one request at a time;
+//! - [`Monitor`] says that something changed, not what: whoever listens reads the whole truth again.
+//!
+//! It promises: a dump that the kernel interrupted is repeated, never returned in part; an error is an error and not an
+//! empty answer; what the kernel sends is parsed with every length checked; errors carry the kernel's own explanation
+//! where it gives one; a route that belongs to somebody else is never replaced; every route made here carries
+//! [`ROUTE_PROTOCOL`], so that leftovers can be found.
+//!
+//! It refuses: rules, neighbours, traffic control, link creation, and keeping any state of its own.
+#![expect(unsafe_code, reason = "netlink sockets are reached through libc")]
+
+mod abi;
+mod address;
+mod error;
+mod link;
+mod message;
+mod monitor;
+mod parse;
+mod request;
+mod route;
+mod socket;
+
+pub use address::{Address, Scope};
+pub use error::NetlinkError;
+pub use link::Link;
+pub use monitor::{Changes, Monitor};
+pub use request::Netlink;
+pub use route::{MAIN_TABLE, ROUTE_PROTOCOL, Route};

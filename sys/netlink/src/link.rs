@@ -1,0 +1,129 @@
+//! Links: network interfaces.
+
+use crate::abi;
+use crate::error::NetlinkError;
+use crate::message::Request;
+use crate::parse::{self, Malformed, Message};
+use crate::request::Netlink;
+
+/// `struct ifinfomsg` (rtnetlink.h): family, padding, type, index, flags, change mask.
+const FIXED_LEN: usize = 16;
+
+/// A network interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Its number in this network namespace.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// Its MTU in bytes.
+    pub mtu: u32,
+    /// How many packets wait before it when it is busy.
+    pub tx_queue_len: u32,
+    /// An operator switched it on.
+    pub up: bool,
+    /// It can carry packets: switched on, and the cable (or its like) is there.
+    pub running: bool,
+    /// It leads back to this host.
+    pub loopback: bool,
+}
+
+impl Netlink {
+    /// The interface called `name`; `None` when there is none.
+    pub fn link(&mut self, name: &str) -> Result<Option<Link>, NetlinkError> {
+        let request = Request::new(abi::RTM_GETLINK, 0, &fixed(0, 0, 0))
+            .attribute(abi::IFLA_IFNAME, &zero_terminated(name))
+            .number(abi::IFLA_EXT_MASK, abi::RTEXT_FILTER_SKIP_STATS);
+        let mut found = None;
+        let answer = self.exchange(
+            "read the interface",
+            || name.to_owned(),
+            request,
+            |message| {
+                found = read(message)?;
+                Ok(())
+            },
+        );
+        match answer {
+            Ok(_) => Ok(found),
+            Err(error) if error.code() == Some(libc::ENODEV) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All interfaces.
+    pub fn links(&mut self) -> Result<Vec<Link>, NetlinkError> {
+        let request = || {
+            Request::new(abi::RTM_GETLINK, abi::NLM_F_DUMP, &fixed(0, 0, 0))
+                .number(abi::IFLA_EXT_MASK, abi::RTEXT_FILTER_SKIP_STATS)
+        };
+        self.dump("read the interfaces", request, read)
+    }
+
+    /// Switches an interface on or off.
+    pub fn set_link_up(&mut self, index: u32, up: bool) -> Result<(), NetlinkError> {
+        let flags = if up { abi::IFF_UP } else { 0 };
+        let operation = if up { "set up" } else { "set down" };
+        self.change(
+            operation,
+            || interface(index),
+            Request::new(abi::RTM_NEWLINK, 0, &fixed(index, flags, abi::IFF_UP)),
+        )
+    }
+
+    /// Sets the MTU of an interface in bytes. Below 1,280 the kernel takes IPv6 away from it.
+    pub fn set_mtu(&mut self, index: u32, mtu: u32) -> Result<(), NetlinkError> {
+        let request = Request::new(abi::RTM_NEWLINK, 0, &fixed(index, 0, 0)).number(abi::IFLA_MTU, mtu);
+        self.change("set the MTU", || format!("{mtu} of {}", interface(index)), request)
+    }
+
+    /// Sets how many packets may wait before an interface.
+    pub fn set_tx_queue_len(&mut self, index: u32, packets: u32) -> Result<(), NetlinkError> {
+        let request = Request::new(abi::RTM_NEWLINK, 0, &fixed(index, 0, 0)).number(abi::IFLA_TXQLEN, packets);
+        self.change("set the queue length", || format!("{packets} of {}", interface(index)), request)
+    }
+}
+
+/// How an interface is called in errors.
+pub(crate) fn interface(index: u32) -> String {
+    format!("interface {index}")
+}
+
+fn fixed(index: u32, flags: u32, mask: u32) -> [u8; FIXED_LEN] {
+    let mut bytes = [0; FIXED_LEN];
+    bytes[0] = abi::AF_UNSPEC;
+    bytes[4..8].copy_from_slice(&index.to_ne_bytes());
+    bytes[8..12].copy_from_slice(&flags.to_ne_bytes());
+    bytes[12..16].copy_from_slice(&mask.to_ne_bytes());
+    bytes
+}
+
+fn zero_terminated(name: &str) -> Vec<u8> {
+    name.bytes().take_while(|byte| *byte != 0).chain([0]).collect()
+}
+
+/// The link in a message; `None` when it is about something else.
+pub(crate) fn read(message: Message<'_>) -> Result<Option<Link>, Malformed> {
+    if message.kind != abi::RTM_NEWLINK {
+        return Ok(None);
+    }
+    let flags = parse::u32_at(message.payload, 8)?;
+    let mut link = Link {
+        index: parse::u32_at(message.payload, 4)?,
+        name: String::new(),
+        mtu: 0,
+        tx_queue_len: 0,
+        up: flags & abi::IFF_UP != 0,
+        running: flags & abi::IFF_RUNNING != 0,
+        loopback: flags & abi::IFF_LOOPBACK != 0,
+    };
+    for attribute in parse::attributes(message.payload.get(FIXED_LEN..).ok_or(Malformed("interface"))?) {
+        match attribute? {
+            (abi::IFLA_IFNAME, name) => link.name = parse::text(name),
+            (abi::IFLA_MTU, mtu) => link.mtu = parse::u32_at(mtu, 0)?,
+            (abi::IFLA_TXQLEN, packets) => link.tx_queue_len = parse::u32_at(packets, 0)?,
+            _ => {}
+        }
+    }
+    Ok(Some(link))
+}

@@ -1,0 +1,239 @@
+//! Routes.
+
+use crate::abi;
+use crate::address::octets;
+use crate::error::NetlinkError;
+use crate::message::Request;
+use crate::parse::{self, Malformed, Message};
+use crate::request::Netlink;
+use std::fmt;
+use std::net::IpAddr;
+
+/// `struct rtmsg` (rtnetlink.h): family, destination and source prefix lengths, tos, table, protocol, scope, type,
+/// flags.
+const FIXED_LEN: usize = 12;
+
+/// Marks routes as ours (the field that `ip route` shows as `proto`): ASCII `t`. Neither rtnetlink.h (`RTPROT_*`),
+/// iproute2's rt_protos nor FRR assigns 116, and above 4 (`RTPROT_STATIC`) the kernel gives the number no meaning.
+pub const ROUTE_PROTOCOL: u8 = 116;
+
+/// The table that all traffic asks unless rules say otherwise (rtnetlink.h, `RT_TABLE_MAIN`).
+pub const MAIN_TABLE: u32 = 254;
+
+/// A unicast route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The network it leads to; host bits are zero.
+    pub destination: IpAddr,
+    /// How many bits of `destination` count; 0 is the default route.
+    pub prefix_len: u8,
+    /// The interface it leaves by. `None` when read from a route with several next hops.
+    pub interface: Option<u32>,
+    /// The router it goes to; `None` when the network is right behind the interface.
+    pub gateway: Option<IpAddr>,
+    /// The path's MTU in bytes, where it is known to be less than the interface's.
+    pub mtu: Option<u32>,
+    /// Its rank among routes to the same network: the lowest wins. 0 lets the kernel choose (IPv4: 0; IPv6: 1024).
+    pub metric: u32,
+    /// The table it stands in.
+    pub table: u32,
+    /// Who made it: [`ROUTE_PROTOCOL`] for ours.
+    pub protocol: u8,
+}
+
+impl Route {
+    /// A route of ours in the main table, through `interface`.
+    pub fn new(destination: IpAddr, prefix_len: u8, interface: u32) -> Self {
+        Self {
+            destination,
+            prefix_len,
+            interface: Some(interface),
+            gateway: None,
+            mtu: None,
+            metric: 0,
+            table: MAIN_TABLE,
+            protocol: ROUTE_PROTOCOL,
+        }
+    }
+
+    /// Whether the kernel would hold both to be the same entry.
+    fn same_entry(&self, other: &Self) -> bool {
+        let key = |route: &Self| (route.destination, route.prefix_len, route.table, route.effective_metric());
+        key(self) == key(other)
+    }
+
+    fn effective_metric(&self) -> u32 {
+        // IP6_RT_PRIO_USER of include/net/ip6_fib.h.
+        if self.metric == 0 && self.destination.is_ipv6() { 1_024 } else { self.metric }
+    }
+}
+
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.destination, self.prefix_len)?;
+        if let Some(gateway) = self.gateway {
+            write!(f, " via {gateway}")?;
+        }
+        if let Some(interface) = self.interface {
+            write!(f, " on interface {interface}")?;
+        }
+        if self.table == MAIN_TABLE { Ok(()) } else { write!(f, " in table {}", self.table) }
+    }
+}
+
+impl Netlink {
+    /// The unicast routes of the main table, IPv4 and IPv6. On a router with a full Internet table that is a million of
+    /// them.
+    pub fn routes(&mut self) -> Result<Vec<Route>, NetlinkError> {
+        self.routes_where(|route| route.table == MAIN_TABLE)
+    }
+
+    /// The routes of all tables that carry [`ROUTE_PROTOCOL`]: ours, also those that a crash left behind.
+    pub fn own_routes(&mut self) -> Result<Vec<Route>, NetlinkError> {
+        self.routes_where(|route| route.protocol == ROUTE_PROTOCOL)
+    }
+
+    /// Adds a route, in place of one of the same protocol to the same network with the same metric. One of another
+    /// protocol in its place is somebody else's: it stays, and the answer is [`NetlinkError::RouteTaken`].
+    pub fn add_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
+        let exclusive = request(abi::RTM_NEWROUTE, abi::NLM_F_CREATE | abi::NLM_F_EXCL, route);
+        match self.change("add the route", || route.to_string(), exclusive) {
+            Err(error) if error.code() == Some(libc::EEXIST) => {}
+            answer => return answer,
+        }
+        let rivals = self.routes_where(|other| other.same_entry(route) && other.protocol != route.protocol)?;
+        if let Some(rival) = rivals.first() {
+            return Err(NetlinkError::RouteTaken { object: route.to_string(), protocol: rival.protocol });
+        }
+        let replace = request(abi::RTM_NEWROUTE, abi::NLM_F_CREATE | abi::NLM_F_REPLACE, route);
+        self.change("replace the route", || route.to_string(), replace)
+    }
+
+    /// Removes a route of the same network, table, protocol, and (where given) metric, interface and gateway. One that
+    /// is not there is no error.
+    pub fn remove_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
+        let request = request(abi::RTM_DELROUTE, 0, route);
+        match self.change("remove the route", || route.to_string(), request) {
+            // ENODEV: its interface is gone, and took the route along.
+            Err(error) if matches!(error.code(), Some(libc::ESRCH | libc::ENODEV)) => Ok(()),
+            answer => answer,
+        }
+    }
+
+    fn routes_where(&mut self, wanted: impl Fn(&Route) -> bool) -> Result<Vec<Route>, NetlinkError> {
+        let request = || Request::new(abi::RTM_GETROUTE, abi::NLM_F_DUMP, &[0; FIXED_LEN]);
+        self.dump("read the routes", request, |message| Ok(read(message)?.filter(&wanted)))
+    }
+}
+
+fn request(kind: u16, flags: u16, route: &Route) -> Request {
+    let family = if route.destination.is_ipv4() { abi::AF_INET } else { abi::AF_INET6 };
+    let mut fixed = [0; FIXED_LEN];
+    fixed[0] = family;
+    fixed[1] = route.prefix_len;
+    // Tables beyond 8 bits stand in the attribute alone.
+    fixed[4] = u8::try_from(route.table).unwrap_or_default();
+    fixed[5] = route.protocol;
+    fixed[6] = scope(kind, route);
+    fixed[7] = abi::RTN_UNICAST;
+    let mut request = Request::new(kind, flags, &fixed)
+        .attribute(abi::RTA_DST, &octets(route.destination))
+        .number(abi::RTA_TABLE, route.table);
+    if let Some(interface) = route.interface {
+        request = request.number(abi::RTA_OIF, interface);
+    }
+    if let Some(gateway) = route.gateway {
+        request = gateway_attribute(request, route, gateway);
+    }
+    if route.metric != 0 {
+        request = request.number(abi::RTA_PRIORITY, route.metric);
+    }
+    match route.mtu {
+        // An existing route is found by its place, not by its MTU.
+        Some(mtu) if kind == abi::RTM_NEWROUTE => request.attribute(abi::RTA_METRICS, &metrics(mtu)),
+        _ => request,
+    }
+}
+
+/// IPv4 wants to know how far the next hop is, and finds a route to remove under any scope only by "nowhere". IPv6
+/// ignores it.
+fn scope(kind: u16, route: &Route) -> u8 {
+    if kind == abi::RTM_DELROUTE {
+        abi::RT_SCOPE_NOWHERE
+    } else if route.gateway.is_none() {
+        abi::RT_SCOPE_LINK
+    } else {
+        abi::RT_SCOPE_UNIVERSE
+    }
+}
+
+fn gateway_attribute(request: Request, route: &Route, gateway: IpAddr) -> Request {
+    if gateway.is_ipv4() == route.destination.is_ipv4() {
+        return request.attribute(abi::RTA_GATEWAY, &octets(gateway));
+    }
+    // A gateway of the other family (RFC 8950) has its family in front: `struct rtvia`.
+    let family = if gateway.is_ipv4() { abi::AF_INET } else { abi::AF_INET6 };
+    let mut via = u16::from(family).to_ne_bytes().to_vec();
+    via.extend(octets(gateway));
+    request.attribute(abi::RTA_VIA, &via)
+}
+
+/// The nested attribute list with the MTU alone.
+fn metrics(mtu: u32) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    bytes[0..2].copy_from_slice(&8_u16.to_ne_bytes());
+    bytes[2..4].copy_from_slice(&abi::RTAX_MTU.to_ne_bytes());
+    bytes[4..8].copy_from_slice(&mtu.to_ne_bytes());
+    bytes
+}
+
+/// The route in a message; `None` when it is about something else.
+pub(crate) fn read(message: Message<'_>) -> Result<Option<Route>, Malformed> {
+    if message.kind != abi::RTM_NEWROUTE {
+        return Ok(None);
+    }
+    let fixed = message.payload.get(..FIXED_LEN).ok_or(Malformed("route"))?;
+    let any = match fixed[0] {
+        abi::AF_INET => IpAddr::from([0; 4]),
+        abi::AF_INET6 => IpAddr::from([0; 16]),
+        _ => return Ok(None),
+    };
+    if fixed[7] != abi::RTN_UNICAST || parse::u32_at(fixed, 8)? & abi::RTM_F_CLONED != 0 {
+        return Ok(None);
+    }
+    let mut route = Route {
+        destination: any,
+        prefix_len: fixed[1],
+        interface: None,
+        gateway: None,
+        mtu: None,
+        metric: 0,
+        table: u32::from(fixed[4]),
+        protocol: fixed[5],
+    };
+    for attribute in parse::attributes(&message.payload[FIXED_LEN..]) {
+        let (kind, value) = attribute?;
+        read_attribute(&mut route, kind, value)?;
+    }
+    Ok(Some(route))
+}
+
+fn read_attribute(route: &mut Route, kind: u16, value: &[u8]) -> Result<(), Malformed> {
+    match kind {
+        abi::RTA_DST => route.destination = parse::ip(value)?,
+        abi::RTA_OIF => route.interface = Some(parse::u32_at(value, 0)?),
+        abi::RTA_GATEWAY => route.gateway = Some(parse::ip(value)?),
+        abi::RTA_VIA => route.gateway = Some(parse::ip(value.get(2..).ok_or(Malformed("gateway"))?)?),
+        abi::RTA_PRIORITY => route.metric = parse::u32_at(value, 0)?,
+        abi::RTA_TABLE => route.table = parse::u32_at(value, 0)?,
+        abi::RTA_METRICS => {
+            for metric in parse::attributes(value) {
+                if let (abi::RTAX_MTU, mtu) = metric? {
+                    route.mtu = Some(parse::u32_at(mtu, 0)?);
+                }
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}

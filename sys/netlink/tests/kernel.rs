@@ -1,0 +1,251 @@
+//! rtnetlink against the kernel, on the loopback interface of a fresh namespace.
+#![expect(unsafe_code, reason = "the tests enter namespaces and wait through libc")]
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+mod namespace;
+
+use namespace::in_namespace;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd};
+use taut_netlink::{Address, Changes, MAIN_TABLE, Monitor, Netlink, NetlinkError, ROUTE_PROTOCOL, Route, Scope};
+
+/// The loopback interface is the first of every namespace.
+const LOOPBACK: u32 = 1;
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// A conversation in a namespace whose loopback interface is up.
+fn open() -> Netlink {
+    let mut netlink = Netlink::open().unwrap();
+    netlink.set_link_up(LOOPBACK, true).unwrap();
+    netlink
+}
+
+fn address(netlink: &mut Netlink, wanted: IpAddr) -> Option<Address> {
+    netlink.addresses().unwrap().into_iter().find(|address| address.ip == wanted)
+}
+
+fn route(destination: &str, prefix_len: u8) -> Route {
+    Route::new(ip(destination), prefix_len, LOOPBACK)
+}
+
+#[test]
+fn links_are_read_and_changed() {
+    in_namespace(|| {
+        let mut netlink = Netlink::open().unwrap();
+        let link = netlink.link("lo").unwrap().unwrap();
+        assert_eq!((link.index, link.name.as_str(), link.up, link.loopback), (LOOPBACK, "lo", false, true));
+        assert!(netlink.links().unwrap().contains(&link));
+
+        netlink.set_link_up(LOOPBACK, true).unwrap();
+        netlink.set_mtu(LOOPBACK, 9_000).unwrap();
+        netlink.set_tx_queue_len(LOOPBACK, 77).unwrap();
+        let link = netlink.link("lo").unwrap().unwrap();
+        assert_eq!((link.up, link.running, link.mtu, link.tx_queue_len), (true, true, 9_000, 77));
+
+        netlink.set_link_up(LOOPBACK, false).unwrap();
+        assert!(!netlink.link("lo").unwrap().unwrap().up);
+    });
+}
+
+#[test]
+fn a_missing_link_is_none_and_changing_it_an_error_with_advice() {
+    in_namespace(|| {
+        let mut netlink = open();
+        assert_eq!(netlink.link("taut0").unwrap(), None);
+        assert_eq!(netlink.link("").unwrap_or(None), None);
+        let error = netlink.set_mtu(4_711, 1_420).unwrap_err();
+        assert_eq!(error.code(), Some(libc::ENODEV));
+        let text = error.to_string();
+        assert!(text.contains("1420 of interface 4711") && text.contains("ip link"), "{text}");
+    });
+}
+
+#[test]
+fn the_kernels_own_words_are_shown() {
+    in_namespace(|| {
+        let mut netlink = open();
+        let beyond = Route { gateway: Some(ip("203.0.113.1")), ..route("198.51.100.0", 24) };
+        let text = netlink.add_route(&beyond).unwrap_err().to_string();
+        assert!(text.contains("198.51.100.0/24 via 203.0.113.1"), "{text}");
+        assert!(text.contains("the kernel says: ") && text.contains("gateway"), "{text}");
+    });
+}
+
+#[test]
+fn addresses_come_and_go_and_both_twice() {
+    in_namespace(|| {
+        let mut netlink = open();
+        for (own, prefix_len) in [(ip("100.64.0.5"), 10), (ip("fd00:7a::5"), 48)] {
+            assert_eq!(address(&mut netlink, own), None);
+            for _ in 0..2 {
+                netlink.add_address(LOOPBACK, own, prefix_len).unwrap();
+                let found = address(&mut netlink, own).unwrap();
+                assert_eq!((found.index, found.prefix_len, found.scope), (LOOPBACK, prefix_len, Scope::Global));
+                assert!(!found.tentative && !found.deprecated && !found.duplicate && !found.temporary, "{found:?}");
+            }
+            for _ in 0..2 {
+                netlink.remove_address(LOOPBACK, own, prefix_len).unwrap();
+                assert_eq!(address(&mut netlink, own), None);
+            }
+        }
+        assert_eq!(address(&mut netlink, ip("127.0.0.1")).unwrap().scope, Scope::Host);
+    });
+}
+
+#[test]
+fn routes_come_change_and_go() {
+    in_namespace(|| {
+        let mut netlink = open();
+        for plain in [route("10.7.0.0", 16), route("fd00:7b::", 32)] {
+            netlink.add_route(&plain).unwrap();
+            netlink.add_route(&plain).unwrap();
+            let changed = Route { mtu: Some(1_300), ..plain.clone() };
+            netlink.add_route(&changed).unwrap();
+
+            let own = netlink.own_routes().unwrap();
+            assert_eq!(own.len(), 1, "{own:?}");
+            let found = &own[0];
+            assert_eq!((found.destination, found.prefix_len), (plain.destination, plain.prefix_len));
+            assert_eq!((found.interface, found.mtu), (Some(LOOPBACK), Some(1_300)));
+            assert_eq!((found.protocol, found.table), (ROUTE_PROTOCOL, MAIN_TABLE));
+            assert!(netlink.routes().unwrap().contains(found));
+
+            netlink.remove_route(&changed).unwrap();
+            netlink.remove_route(&plain).unwrap();
+            assert_eq!(netlink.own_routes().unwrap(), []);
+        }
+    });
+}
+
+#[test]
+fn what_was_read_can_be_removed() {
+    in_namespace(|| {
+        let mut netlink = open();
+        netlink.add_address(LOOPBACK, ip("192.0.2.1"), 24).unwrap();
+        let far = Route { gateway: Some(ip("192.0.2.9")), metric: 50, ..route("0.0.0.0", 0) };
+        let aside = Route { table: 51_820, ..route("::", 0) };
+        let half = Route { table: 51_820, ..route("128.0.0.0", 1) };
+        for added in [&far, &aside, &half] {
+            netlink.add_route(added).unwrap();
+        }
+        let own = netlink.own_routes().unwrap();
+        assert_eq!(own.len(), 3, "{own:?}");
+        assert!(own.contains(&far) && own.contains(&half), "{own:?}");
+        assert!(own.iter().any(|route| route.table == 51_820 && route.destination == ip("::")));
+        assert!(netlink.routes().unwrap().iter().all(|route| route.table == MAIN_TABLE));
+        for leftover in &own {
+            netlink.remove_route(leftover).unwrap();
+        }
+        assert_eq!(netlink.own_routes().unwrap(), []);
+    });
+}
+
+#[test]
+fn a_route_of_somebody_else_stays() {
+    in_namespace(|| {
+        let mut netlink = open();
+        for ours in [route("10.8.0.0", 16), route("fd00:7c::", 32)] {
+            let theirs = Route { protocol: 4, mtu: Some(1_400), ..ours.clone() };
+            netlink.add_route(&theirs).unwrap();
+            let error = netlink.add_route(&ours).unwrap_err();
+            assert!(matches!(error, NetlinkError::RouteTaken { protocol: 4, .. }), "{error}");
+            netlink.remove_route(&ours).unwrap();
+            let same = |route: &Route| route.destination == ours.destination && route.protocol == 4;
+            assert!(netlink.routes().unwrap().iter().any(same), "not replaced, not removed");
+
+            let beside = Route { metric: 2_000, ..ours };
+            netlink.add_route(&beside).unwrap();
+            assert_eq!(netlink.own_routes().unwrap().len(), 1);
+            netlink.remove_route(&beside).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_dump_longer_than_one_datagram_is_whole() {
+    in_namespace(|| {
+        let mut netlink = open();
+        for number in 0..1_000_u32 {
+            let destination = IpAddr::from((0x0a00_0000 + number).to_be_bytes());
+            netlink.add_route(&Route::new(destination, 32, LOOPBACK)).unwrap();
+        }
+        let mut own = netlink.own_routes().unwrap();
+        own.sort_by_key(|route| route.destination);
+        own.dedup();
+        assert_eq!(own.len(), 1_000);
+    });
+}
+
+/// Long enough for the slowest machine; only news that never comes ends it.
+fn wait_readable(monitor: &Monitor) {
+    let mut slot = libc::pollfd { fd: monitor.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry that lives across the call.
+    assert_eq!(unsafe { libc::poll(&raw mut slot, 1, 20_000) }, 1, "no news");
+}
+
+/// What the monitor says, without links: their state follows a little later, on a thread of the kernel.
+fn without_links(monitor: &mut Monitor) -> Changes {
+    Changes { links: false, ..monitor.drain().unwrap() }
+}
+
+#[test]
+fn the_monitor_hears_each_kind_of_change() {
+    in_namespace(|| {
+        let mut netlink = open();
+        let mut monitor = Monitor::open().unwrap();
+        assert_eq!(without_links(&mut monitor), Changes::default());
+
+        netlink.set_mtu(LOOPBACK, 9_000).unwrap();
+        let changes = monitor.drain().unwrap();
+        assert_eq!(changes, Changes { links: true, ..Changes::default() });
+
+        for destination in ["10.9.0.0", "fd00:7d::"] {
+            netlink.add_route(&route(destination, 24)).unwrap();
+            assert_eq!(without_links(&mut monitor), Changes { routes: true, ..Changes::default() });
+        }
+        for own in ["192.0.2.7", "fd00:7d::7"] {
+            netlink.add_address(LOOPBACK, ip(own), 24).unwrap();
+            // IPv6 announces an address only once a thread of the kernel has looked at it.
+            while !monitor.drain().unwrap().addresses {
+                wait_readable(&monitor);
+            }
+        }
+    });
+}
+
+#[test]
+fn news_that_did_not_fit_is_an_overrun_and_then_it_goes_on() {
+    in_namespace(|| {
+        let mut netlink = open();
+        let mut monitor = Monitor::open().unwrap();
+        // Each change is a datagram of over a thousand bytes of kernel memory, so these overflow any default buffer.
+        for mtu in 2_000..4_000 {
+            netlink.set_mtu(LOOPBACK, mtu).unwrap();
+        }
+        let mut all = Changes::default();
+        loop {
+            let changes = monitor.drain().unwrap();
+            if !changes.any() {
+                break;
+            }
+            all.overrun |= changes.overrun;
+            all.routes |= changes.routes;
+        }
+        assert!(all.overrun && all.routes, "anything may have been lost");
+        netlink.add_route(&route("10.9.0.0", 24)).unwrap();
+        assert_eq!(without_links(&mut monitor), Changes { routes: true, ..Changes::default() });
+    });
+}
+
+#[test]
+fn a_conversation_stays_in_its_namespace() {
+    in_namespace(|| {
+        let mut netlink = open();
+        netlink.add_route(&route("10.7.0.0", 16)).unwrap();
+        in_namespace(|| assert_eq!(Netlink::open().unwrap().own_routes().unwrap(), []));
+        assert_eq!(netlink.own_routes().unwrap().len(), 1);
+    });
+}

@@ -1,0 +1,178 @@
+//! Making a device, and reading and writing its packets.
+
+use crate::ioctl::NAME_MAX;
+use crate::{HEADER_LEN, Offload, TunError, ioctl};
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+/// What device to make.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Its name, or a pattern with one `%d` for which the kernel puts the first free number, such as `taut%d`.
+    pub name: String,
+    /// The offloads to ask for; each `false` is a kill switch.
+    pub offload: Offload,
+    /// Whether further queues may be added by [`Tun::add_queue`].
+    pub multi_queue: bool,
+}
+
+/// One queue of a TUN device. The device is removed when its last queue is dropped.
+#[derive(Debug)]
+pub struct Tun {
+    file: File,
+    name: String,
+    offload: Offload,
+    multi_queue: bool,
+}
+
+impl Tun {
+    /// Makes a device. It is down and has no address yet. Offloads that the kernel does not have are left out, see
+    /// [`offload`](Self::offload).
+    pub fn create(config: &Config) -> Result<Self, TunError> {
+        check_name(&config.name)?;
+        let asked = config.offload.consistent();
+        if asked.vnet_header {
+            match Self::with_header(config, asked) {
+                // The kernel refuses a flag or the header itself: a device without is better than none.
+                Err(TunError::Kernel { .. }) => {}
+                answer => return answer,
+            }
+        }
+        let (file, name) = open(config, libc::IFF_TUN_EXCL)?;
+        Ok(Self { file, name, offload: Offload::NONE, multi_queue: config.multi_queue })
+    }
+
+    /// Opens one more queue of the same device, with the same offloads. The kernel spreads flows over all queues, and
+    /// sends a flow's replies to the queue on which it was last written.
+    pub fn add_queue(&self) -> Result<Self, TunError> {
+        if !self.multi_queue {
+            return Err(TunError::SingleQueue { name: self.name.clone() });
+        }
+        let config = Config { name: self.name.clone(), offload: self.offload, multi_queue: true };
+        // Offloads and header length belong to the device, so the new queue has them already.
+        let (file, name) = open(&config, 0)?;
+        Ok(Self { file, name, offload: self.offload, multi_queue: true })
+    }
+
+    /// The offloads that the kernel granted.
+    pub fn offload(&self) -> Offload {
+        self.offload
+    }
+
+    /// The interface's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Reads one packet, with [`HEADER_LEN`] bytes of header in front iff [`Offload::vnet_header`] is granted.
+    /// `WouldBlock` when there is none; a packet that does not fit `buffer` is cut off, so give it 65,536 +
+    /// [`HEADER_LEN`] bytes. `EBADFD` means that the device was removed.
+    pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&self.file).read(buffer)
+    }
+
+    /// Writes one packet, with its header iff granted. The kernel takes all of it or fails: `InvalidInput` for a packet
+    /// it does not understand (on some kernels also for good superpackets: then stop merging), `EIO` while the
+    /// interface is down.
+    pub fn write(&self, packet: &[u8]) -> io::Result<usize> {
+        (&self.file).write(packet)
+    }
+
+    /// The same for a packet that lies in several pieces (header, payloads), which spares the copy that would join
+    /// them. At most 1,024 pieces (`UIO_MAXIOV`).
+    pub fn write_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        (&self.file).write_vectored(pieces)
+    }
+
+    fn with_header(config: &Config, asked: Offload) -> Result<Self, TunError> {
+        let (file, name) = open(config, libc::IFF_VNET_HDR | libc::IFF_TUN_EXCL)?;
+        let refused = |source| TunError::from_kernel("set the packet header", &config.name, source);
+        ioctl::set_header_length(&file, HEADER_LEN).map_err(refused)?;
+        match ioctl::set_little_endian(&file) {
+            // An old kernel: its order is the host's, which is the right one here anyway.
+            Err(_) if cfg!(target_endian = "little") => {}
+            answer => answer.map_err(refused)?,
+        }
+        for offload in asked.ladder() {
+            if ioctl::set_offload(&file, offload.bits()).is_ok() {
+                return Ok(Self { file, name, offload, multi_queue: config.multi_queue });
+            }
+        }
+        // Not even "none" is known there; none is what a new device has.
+        let offload = Offload { vnet_header: true, ..Offload::NONE };
+        Ok(Self { file, name, offload, multi_queue: config.multi_queue })
+    }
+}
+
+impl AsFd for Tun {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// Opens `/dev/net/tun` and turns it into a queue. `IFF_TUN_EXCL` among the flags refuses to take over a device that
+/// exists.
+fn open(config: &Config, flags: libc::c_int) -> Result<(File, String), TunError> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open("/dev/net/tun")
+        .map_err(cannot_open)?;
+    let queues = if config.multi_queue { libc::IFF_MULTI_QUEUE } else { 0 };
+    let flags = libc::IFF_TUN | libc::IFF_NO_PI | queues | flags;
+    let name = ioctl::attach(&file, &config.name, flags)
+        .map_err(|source| TunError::from_kernel("make a TUN device", &config.name, source))?;
+    Ok((file, name))
+}
+
+fn cannot_open(source: io::Error) -> TunError {
+    match source.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => TunError::NotPermitted { step: "open /dev/net/tun", source },
+        _ => TunError::DeviceMissing { source },
+    }
+}
+
+/// What the kernel would refuse (`dev_valid_name`, net/core/dev.c), plus what no user could type; told apart here
+/// because its answer is a bare EINVAL, which reads like a missing offload.
+fn check_name(name: &str) -> Result<(), TunError> {
+    let reason = if name.is_empty() || name.len() > NAME_MAX {
+        "it must have 1 to 15 bytes"
+    } else if name == "." || name == ".." {
+        "it is a directory's name"
+    } else if !name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/' && byte != b':') {
+        "it contains a blank, a slash, a colon or something unprintable"
+    } else if name.replacen("%d", "", 1).contains('%') {
+        "a per cent sign stands only in one %d"
+    } else {
+        return Ok(());
+    };
+    Err(TunError::InvalidName { name: name.to_owned(), reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{cannot_open, check_name};
+    use std::io;
+
+    #[test]
+    fn names_are_checked_before_the_kernel_is_asked() {
+        for good in ["taut0", "taut%d", "a", "fifteen-letters", "tun.5"] {
+            assert!(check_name(good).is_ok(), "{good}");
+        }
+        for bad in ["", "sixteen-letters-", ".", "..", "a/b", "a b", "a:b", "a\0", "t%d%d", "t%s", "täut"] {
+            let error = check_name(bad).unwrap_err().to_string();
+            assert!(error.contains("choose"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_missing_device_is_not_a_missing_right() {
+        let message = |code| cannot_open(io::Error::from_raw_os_error(code)).to_string();
+        assert!(message(libc::ENOENT).contains("modprobe tun"));
+        assert!(message(libc::ENODEV).contains("modprobe tun"));
+        assert!(message(libc::EACCES).contains("CAP_NET_ADMIN"));
+    }
+}

@@ -1,0 +1,121 @@
+//! Why there is no TUN device, and what to do about it.
+
+use std::error::Error;
+use std::{fmt, io};
+
+/// Why a device could not be made.
+#[derive(Debug)]
+pub enum TunError {
+    /// The kernel would not accept this interface name.
+    InvalidName {
+        /// The name as asked for.
+        name: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// There is no usable `/dev/net/tun`.
+    DeviceMissing {
+        /// What opening it said.
+        source: io::Error,
+    },
+    /// The process may not make network devices.
+    NotPermitted {
+        /// The step that was refused.
+        step: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// An interface of this name exists, or every number of the pattern is taken.
+    NameTaken {
+        /// The name as asked for.
+        name: String,
+    },
+    /// A second queue was asked of a device that was made without several queues.
+    SingleQueue {
+        /// The device.
+        name: String,
+    },
+    /// The kernel refused for another reason.
+    Kernel {
+        /// The step that was refused.
+        step: &'static str,
+        /// The name as asked for.
+        name: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl TunError {
+    /// Sorts what the kernel said while taking `step` for the interface `name`.
+    pub(crate) fn from_kernel(step: &'static str, name: &str, source: io::Error) -> Self {
+        match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => Self::NotPermitted { step, source },
+            Some(libc::EBUSY | libc::EEXIST | libc::ENFILE) => Self::NameTaken { name: name.to_owned() },
+            _ => Self::Kernel { step, name: name.to_owned(), source },
+        }
+    }
+}
+
+impl fmt::Display for TunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InvalidName { name, reason } => {
+                write!(
+                    f,
+                    "cannot name a TUN device {name:?}: {reason}; choose 1 to 15 letters or digits, such as taut0"
+                )
+            }
+            Self::DeviceMissing { source } => write!(
+                f,
+                "cannot open /dev/net/tun: {source}; load the kernel module (modprobe tun), \
+                 or give the container the device (--device /dev/net/tun)"
+            ),
+            Self::NotPermitted { step, source } => write!(
+                f,
+                "cannot {step}: {source}; run as root, or give the program the capability CAP_NET_ADMIN \
+                 (in a container: --cap-add NET_ADMIN)"
+            ),
+            Self::NameTaken { name } => write!(
+                f,
+                "cannot make a TUN device {name:?}: the name is taken; stop the program that uses it \
+                 (ip link show {name}), or choose another name"
+            ),
+            Self::SingleQueue { name } => {
+                write!(f, "cannot add a queue to {name}: it was made with one queue; make it with several allowed")
+            }
+            Self::Kernel { step, name, source } => write!(
+                f,
+                "cannot {step} for the TUN device {name:?}: {source}; try with offloads off, \
+                 and see the kernel's log (dmesg)"
+            ),
+        }
+    }
+}
+
+impl Error for TunError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::DeviceMissing { source } | Self::NotPermitted { source, .. } | Self::Kernel { source, .. } => {
+                Some(source)
+            }
+            Self::InvalidName { .. } | Self::NameTaken { .. } | Self::SingleQueue { .. } => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TunError;
+    use std::io;
+
+    #[test]
+    fn every_refusal_says_what_to_do() {
+        let cases =
+            [(libc::EPERM, "CAP_NET_ADMIN"), (libc::EBUSY, "choose another name"), (libc::EINVAL, "offloads off")];
+        for (code, advice) in cases {
+            let error = TunError::from_kernel("make a device", "taut0", io::Error::from_raw_os_error(code));
+            assert!(error.to_string().contains(advice), "{error}");
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The ioctls of include/uapi/linux/if_tun.h that are used here, each as a safe function.
+
+use std::fs::File;
+use std::io;
+use std::mem;
+use std::os::fd::AsRawFd;
+
+/// Longest interface name in bytes: the kernel's field (`IFNAMSIZ`) less the closing zero.
+pub(crate) const NAME_MAX: usize = libc::IFNAMSIZ - 1;
+
+/// Makes a device, or attaches a queue to one (`TUNSETIFF`); returns the name the kernel chose from a pattern.
+pub(crate) fn attach(file: &File, name: &str, flags: libc::c_int) -> io::Result<String> {
+    // SAFETY: all bytes zero is a valid `ifreq`: an empty name and a union of plain numbers.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    for (slot, byte) in request.ifr_name.iter_mut().zip(name.bytes().take(NAME_MAX)) {
+        *slot = libc::c_char::from_ne_bytes([byte]);
+    }
+    // The kernel's field is a short whose top bit (IFF_TUN_EXCL) counts like any other.
+    request.ifr_ifru.ifru_flags = flags as libc::c_short;
+    // SAFETY: `request` is what TUNSETIFF reads and writes, and lives across the call.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
+    let name = request.ifr_name.iter().map(|byte| byte.to_ne_bytes()[0]).take_while(|byte| *byte != 0).collect();
+    String::from_utf8(name).map_err(io::Error::other)
+}
+
+/// Fixes the length of the header in front of packets (`TUNSETVNETHDRSZ`).
+pub(crate) fn set_header_length(file: &File, length: usize) -> io::Result<()> {
+    let length = libc::c_int::try_from(length).map_err(io::Error::other)?;
+    // SAFETY: the argument is a pointer to an int that lives across the call.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETVNETHDRSZ, &raw const length) })
+}
+
+/// Makes the header little-endian (`TUNSETVNETLE`, Linux 4.0); without it, it has the host's order.
+pub(crate) fn set_little_endian(file: &File) -> io::Result<()> {
+    let yes: libc::c_int = 1;
+    // SAFETY: the argument is a pointer to an int that lives across the call.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETVNETLE, &raw const yes) })
+}
+
+/// Says which unfinished packets we take (`TUNSETOFFLOAD`); fails with `InvalidInput` when the kernel does not know one
+/// of `bits`.
+pub(crate) fn set_offload(file: &File, bits: libc::c_uint) -> io::Result<()> {
+    // SAFETY: the argument is a number.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(bits)) })
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

@@ -1,0 +1,72 @@
+//! Which work the kernel and we leave undone for each other, and in which order it is given up.
+
+/// Offloads of a device, asked for or granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offload {
+    /// Each packet has a header of [`HEADER_LEN`](crate::HEADER_LEN) bytes in front. Without it there are no offloads
+    /// at all.
+    pub vnet_header: bool,
+    /// Checksums may be partial. Without it there is neither TSO nor USO: the kernel grants them only together with it.
+    pub checksum: bool,
+    /// TCP superpackets, IPv4 and IPv6.
+    pub tso: bool,
+    /// UDP superpackets, IPv4 and IPv6; Linux 6.2 and later.
+    pub uso: bool,
+}
+
+impl Offload {
+    /// Everything this crate knows.
+    pub const ALL: Self = Self { vnet_header: true, checksum: true, tso: true, uso: true };
+    /// Bare packets, one per read and write.
+    pub const NONE: Self = Self { vnet_header: false, checksum: false, tso: false, uso: false };
+
+    /// The same without what cannot be had alone.
+    pub(crate) fn consistent(self) -> Self {
+        let checksum = self.checksum && self.vnet_header;
+        Self { vnet_header: self.vnet_header, checksum, tso: self.tso && checksum, uso: self.uso && checksum }
+    }
+
+    /// What to ask for, in this order, until the kernel agrees; the last (a header and nothing else) is never refused.
+    pub(crate) fn ladder(self) -> [Self; 4] {
+        let no_uso = Self { uso: false, ..self };
+        let no_tso = Self { tso: false, ..no_uso };
+        [self, no_uso, no_tso, Self { checksum: false, ..no_tso }]
+    }
+
+    /// The argument of `TUNSETOFFLOAD` (include/uapi/linux/if_tun.h).
+    pub(crate) fn bits(self) -> libc::c_uint {
+        let mut bits = 0;
+        if self.checksum {
+            bits |= libc::TUN_F_CSUM;
+        }
+        if self.tso {
+            bits |= libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
+        }
+        if self.uso {
+            bits |= libc::TUN_F_USO4 | libc::TUN_F_USO6;
+        }
+        bits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Offload;
+
+    #[test]
+    fn what_cannot_be_had_alone_is_not_asked_for() {
+        assert_eq!(Offload::ALL.consistent(), Offload::ALL);
+        assert_eq!(Offload { vnet_header: false, ..Offload::ALL }.consistent(), Offload::NONE);
+        let bare_header = Offload { vnet_header: true, ..Offload::NONE };
+        assert_eq!(Offload { checksum: false, ..Offload::ALL }.consistent(), bare_header);
+    }
+
+    #[test]
+    fn the_ladder_gives_up_the_youngest_first_and_ends_with_nothing() {
+        let bits: Vec<_> = Offload::ALL.ladder().iter().map(|step| step.bits()).collect();
+        assert_eq!(bits, [0x01 | 0x06 | 0x60, 0x01 | 0x06, 0x01, 0]);
+        let only_uso = Offload { tso: false, ..Offload::ALL };
+        assert_eq!(only_uso.ladder()[0].bits(), 0x01 | 0x60);
+        assert!(only_uso.ladder().iter().all(|step| step.vnet_header && !step.tso));
+    }
+}

@@ -1,0 +1,258 @@
+//! The device against the kernel: real packets, each offload on and off.
+#![expect(unsafe_code, reason = "namespaces, interfaces and socket options of the tests are set through libc")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may stop at the first surprise")]
+
+mod namespace;
+
+use namespace::{configure, exists, in_namespace};
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use taut_tun::{Config, HEADER_LEN, Offload, Tun, TunError};
+
+/// Ours, on the device.
+const NEAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
+/// Nobody's, behind the device.
+const FAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
+/// What a TUN device has from the start.
+const MTU: usize = 1_500;
+
+fn config(offload: Offload) -> Config {
+    Config { name: "taut%d".to_owned(), offload, multi_queue: false }
+}
+
+/// A device that is up and has the near address.
+fn device(offload: Offload) -> Tun {
+    let tun = Tun::create(&config(offload)).unwrap();
+    configure(tun.name(), NEAR);
+    tun
+}
+
+/// Plays the far side: sends every IPv4 packet back with its addresses exchanged, so that the host talks to itself
+/// across the device. Checksums, partial ones too, stay right: the sum does not depend on order.
+struct Reflector {
+    stop: Arc<AtomicBool>,
+    longest: Arc<AtomicUsize>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reflector {
+    fn start(tun: Tun) -> Self {
+        let (stop, longest) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (stopped, seen) = (Arc::clone(&stop), Arc::clone(&longest));
+        let thread = thread::spawn(move || {
+            let header = if tun.offload().vnet_header { HEADER_LEN } else { 0 };
+            let mut buffer = vec![0; 65_536 + HEADER_LEN];
+            while !stopped.load(Ordering::Relaxed) {
+                let Some(length) = read(&tun, &mut buffer) else { continue };
+                let (header, packet) = buffer[..length].split_at_mut(header);
+                if packet[0] >> 4 != 4 {
+                    continue;
+                }
+                seen.fetch_max(packet.len(), Ordering::Relaxed);
+                let (source, destination) = packet[12..20].split_at_mut(4);
+                source.swap_with_slice(destination);
+                let pieces = [IoSlice::new(header), IoSlice::new(packet)];
+                assert_eq!(tun.write_vectored(&pieces).unwrap(), length);
+            }
+        });
+        Self { stop, longest, thread: Some(thread) }
+    }
+
+    /// Bytes of the longest packet so far, without its header.
+    fn longest(&self) -> usize {
+        self.longest.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Reflector {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let outcome = self.thread.take().unwrap().join();
+        if !thread::panicking() {
+            outcome.unwrap();
+        }
+    }
+}
+
+/// Waits a little for a packet.
+fn read(tun: &Tun, buffer: &mut [u8]) -> Option<usize> {
+    let mut slot = libc::pollfd { fd: tun.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry that lives across the call.
+    unsafe { libc::poll(&raw mut slot, 1, 50) };
+    match tun.read(buffer) {
+        Ok(length) => Some(length),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// The next IPv4 packet with its header, in one vector.
+fn next_ipv4(tun: &Tun, header: usize) -> Vec<u8> {
+    let mut buffer = vec![0; 65_536 + HEADER_LEN];
+    loop {
+        if let Some(length) = read(tun, &mut buffer)
+            && buffer[header] >> 4 == 4
+        {
+            buffer.truncate(length);
+            return buffer;
+        }
+    }
+}
+
+/// Moves a megabyte over TCP across the device and checks every byte; says how long the longest packet was.
+fn tcp_across(offload: Offload) -> usize {
+    let reflector = Reflector::start(device(offload));
+    let listener = TcpListener::bind((NEAR, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let sent: Vec<u8> = (0..1_000_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let payload = sent.clone();
+    let sender = thread::spawn(move || TcpStream::connect((FAR, port)).unwrap().write_all(&payload).unwrap());
+    let (mut stream, peer) = listener.accept().unwrap();
+    assert_eq!(peer.ip(), FAR, "the other end is behind the device");
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received).unwrap();
+    sender.join().unwrap();
+    assert!(received == sent, "every byte arrived");
+    reflector.longest()
+}
+
+#[test]
+fn this_kernel_grants_offloads() {
+    in_namespace(|| {
+        let granted = device(Offload::ALL).offload();
+        assert!(granted.vnet_header && granted.checksum && granted.tso, "{granted:?}");
+        println!("granted: {granted:?}");
+    });
+}
+
+#[test]
+fn tcp_crosses_in_superpackets() {
+    in_namespace(|| {
+        let longest = tcp_across(Offload::ALL);
+        assert!(longest > 4 * MTU, "the longest packet had {longest} bytes");
+    });
+}
+
+#[test]
+fn each_kill_switch_works() {
+    let switches = [
+        Offload { uso: false, ..Offload::ALL },
+        Offload { tso: false, ..Offload::ALL },
+        Offload { checksum: false, ..Offload::ALL },
+        Offload::NONE,
+    ];
+    for asked in switches {
+        in_namespace(move || {
+            let granted = device(asked).offload();
+            assert_eq!(granted.vnet_header, asked.vnet_header);
+            assert!(asked.tso && asked.checksum || !granted.tso);
+            assert!(asked.uso && asked.checksum || !granted.uso);
+            let longest = tcp_across(asked);
+            assert_eq!(longest > MTU, granted.tso, "{asked:?}: the longest packet had {longest} bytes");
+        });
+    }
+}
+
+#[test]
+fn a_udp_run_crosses_as_one_with_uso_and_as_many_without() {
+    const SEGMENT: usize = 1_000;
+    for uso in [true, false] {
+        in_namespace(move || {
+            let tun = device(Offload { uso, ..Offload::ALL });
+            if uso && !tun.offload().uso {
+                println!("skipped: this kernel has no USO");
+                return;
+            }
+            let socket = UdpSocket::bind((NEAR, 0)).unwrap();
+            let size = libc::c_int::try_from(SEGMENT).unwrap();
+            // SAFETY: an int with its length, which lives across the call.
+            let result = unsafe {
+                let size_at = (&raw const size).cast();
+                libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, size_at, 4)
+            };
+            assert_eq!(result, 0);
+            socket.send_to(&[7; 10 * SEGMENT], (FAR, 9)).unwrap();
+            let packet = next_ipv4(&tun, HEADER_LEN);
+            let payload = packet.len() - HEADER_LEN - 28;
+            assert_eq!(payload, if uso { 10 * SEGMENT } else { SEGMENT });
+            // virtio_net.h: gso_type VIRTIO_NET_HDR_GSO_UDP_L4 = 5, gso_size little-endian at 4.
+            assert_eq!(packet[1], if uso { 5 } else { 0 });
+            if uso {
+                assert_eq!(usize::from(u16::from_le_bytes([packet[4], packet[5]])), SEGMENT);
+            }
+        });
+    }
+}
+
+#[test]
+fn a_packet_written_arrives_at_a_socket() {
+    in_namespace(|| {
+        let tun = device(Offload::NONE);
+        let socket = UdpSocket::bind((NEAR, 0)).unwrap();
+        socket.send_to(b"there and back", (FAR, 5_000)).unwrap();
+        let mut packet = next_ipv4(&tun, 0);
+        let (source, destination) = packet[12..20].split_at_mut(4);
+        source.swap_with_slice(destination);
+        let (source, destination) = packet[20..24].split_at_mut(2);
+        source.swap_with_slice(destination);
+        assert_eq!(tun.write(&packet).unwrap(), packet.len());
+        let mut answer = [0; 64];
+        let (length, from) = socket.recv_from(&mut answer).unwrap();
+        assert_eq!((&answer[..length], from), (&b"there and back"[..], (FAR, 5_000).into()));
+    });
+}
+
+#[test]
+fn what_is_no_packet_is_refused_and_nothing_blocks() {
+    in_namespace(|| {
+        let tun = device(Offload::ALL);
+        assert_eq!(tun.write(&[0; 4]).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        let mut buffer = vec![0; 70_000];
+        // IPv6 of the host announces itself on a new link, so a few packets may be there; then there are none.
+        while tun.read(&mut buffer).is_ok() {}
+        assert_eq!(tun.read(&mut buffer).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    });
+}
+
+#[test]
+fn a_device_lives_as_long_as_its_value() {
+    in_namespace(|| {
+        let (first, second) = (device(Offload::ALL), Tun::create(&config(Offload::NONE)).unwrap());
+        assert_eq!((first.name(), second.name()), ("taut0", "taut1"));
+        assert!(exists("taut0") && exists("taut1"));
+        drop(first);
+        assert!(!exists("taut0") && exists("taut1"));
+    });
+}
+
+#[test]
+fn a_name_in_use_is_not_taken_over() {
+    in_namespace(|| {
+        for (multi_queue, offload) in [(false, Offload::ALL), (true, Offload::ALL), (true, Offload::NONE)] {
+            let config = Config { name: "mine".to_owned(), offload, multi_queue };
+            let _first = Tun::create(&config).unwrap();
+            assert!(matches!(Tun::create(&config), Err(TunError::NameTaken { .. })));
+            let loopback = Config { name: "lo".to_owned(), ..config };
+            assert!(matches!(Tun::create(&loopback), Err(TunError::NameTaken { .. })));
+        }
+    });
+}
+
+#[test]
+fn queues_are_added_where_allowed() {
+    in_namespace(|| {
+        let many = Tun::create(&Config { multi_queue: true, ..config(Offload::ALL) }).unwrap();
+        let second = many.add_queue().unwrap();
+        assert_eq!((second.name(), second.offload()), (many.name(), many.offload()));
+        let name = many.name().to_owned();
+        drop(many);
+        assert!(exists(&name), "the second queue keeps the device");
+        drop(second);
+        assert!(!exists(&name));
+        assert!(matches!(device(Offload::ALL).add_queue(), Err(TunError::SingleQueue { .. })));
+    });
+}

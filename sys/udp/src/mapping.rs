@@ -1,0 +1,64 @@
+//! Memory that costs nothing until it is touched.
+
+use std::{io, ptr, slice};
+
+/// Zeroed memory straight from the kernel: a page takes part in memory use only once something was written to it, and
+/// the heap's habits (reuse, clearing by hand) do not change that.
+pub(crate) struct Mapping {
+    start: ptr::NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: a `Mapping` is the only owner of its memory, like a `Box<[u8]>`.
+unsafe impl Send for Mapping {}
+// SAFETY: shared access only reads, like a `Box<[u8]>`.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `length` bytes (not zero). Fails when the address space or a memory limit is used up.
+    pub(crate) fn new(length: usize) -> io::Result<Self> {
+        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches no memory of ours.
+        let start = unsafe {
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            libc::mmap(ptr::null_mut(), length, access, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // A huge page would make the first touched byte cost 2 MiB. Kernels without huge pages refuse, which is as
+        // good. SAFETY: the range was mapped just above.
+        unsafe { libc::madvise(start, length, libc::MADV_NOHUGEPAGE) };
+        let start = ptr::NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { start, length })
+    }
+
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: `length` bytes are mapped, initialised (zero), and borrowed from nobody else while `self` is.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: exactly what `new` mapped; no reference outlives `self`.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Mapping;
+
+    #[test]
+    fn it_is_zero_and_keeps_what_is_written() {
+        let mut mapping = Mapping::new(3 * 4_096).unwrap();
+        assert!(mapping.bytes().iter().all(|byte| *byte == 0));
+        mapping.bytes()[5_000] = 7;
+        assert_eq!((mapping.bytes()[5_000], mapping.bytes().len()), (7, 12_288));
+    }
+
+    #[test]
+    fn the_impossible_is_an_error() {
+        assert!(Mapping::new(usize::MAX / 2).is_err());
+    }
+}

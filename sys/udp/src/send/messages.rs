@@ -1,0 +1,77 @@
+//! The kernel's description of up to [`MAX_MESSAGES`] messages, and the system call that sends them.
+
+use super::Transmit;
+use super::cursor::Cursor;
+use crate::MAX_MESSAGES;
+use crate::address::Name;
+use crate::control::SegmentControl;
+use std::io;
+use std::mem::{self, MaybeUninit};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
+
+/// Fixed room on the stack; only what a call needs of it is ever touched.
+pub(super) struct Messages {
+    headers: [MaybeUninit<libc::mmsghdr>; MAX_MESSAGES],
+    pieces: [MaybeUninit<libc::iovec>; MAX_MESSAGES],
+    names: [MaybeUninit<Name>; MAX_MESSAGES],
+    controls: [MaybeUninit<SegmentControl>; MAX_MESSAGES],
+}
+
+impl Messages {
+    pub(super) fn new() -> Self {
+        Self {
+            headers: [const { MaybeUninit::uninit() }; MAX_MESSAGES],
+            pieces: [const { MaybeUninit::uninit() }; MAX_MESSAGES],
+            names: [const { MaybeUninit::uninit() }; MAX_MESSAGES],
+            controls: [const { MaybeUninit::uninit() }; MAX_MESSAGES],
+        }
+    }
+
+    /// Sends what stands at `cursor` and behind it, and says how many messages the kernel took (one at least). An error
+    /// is about the message at `cursor`.
+    pub(super) fn send(&mut self, fd: BorrowedFd<'_>, cursor: Cursor, transmits: &[Transmit<'_>]) -> io::Result<usize> {
+        let count = self.describe(cursor, transmits);
+        // musl has a loop of `sendmsg` under the name `sendmmsg`; the system call itself is the same everywhere, and
+        // the headers' padding, which that loop is for, is zero. SAFETY: `describe` initialised `count` headers; what
+        // they point to lies in `self`, which has not moved since, and in `transmits`. The kernel only reads it, and
+        // writes the headers' lengths.
+        let taken = unsafe {
+            libc::syscall(
+                libc::SYS_sendmmsg,
+                fd.as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                libc::c_uint::try_from(count).unwrap_or_default(),
+                libc::MSG_NOSIGNAL,
+            )
+        };
+        usize::try_from(taken).map_err(|_| io::Error::last_os_error())
+    }
+
+    fn describe(&mut self, mut cursor: Cursor, transmits: &[Transmit<'_>]) -> usize {
+        let mut count = 0;
+        while count < MAX_MESSAGES {
+            let Some(transmit) = transmits.get(cursor.index()) else { break };
+            let (bytes, segment_size) = cursor.message(transmit);
+            let (name, name_length) = Name::encode(transmit.destination);
+            let name = self.names[count].write(name);
+            // sendmmsg takes pointers to mutable memory, and only reads.
+            let piece = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+            let piece = self.pieces[count].write(piece);
+            // SAFETY: all bytes zero is a valid `mmsghdr`: null pointers and numbers, padding included.
+            let header = self.headers[count].write(unsafe { mem::zeroed() });
+            header.msg_hdr.msg_name = ptr::from_mut(name).cast();
+            header.msg_hdr.msg_namelen = name_length;
+            header.msg_hdr.msg_iov = piece;
+            header.msg_hdr.msg_iovlen = 1;
+            if let Some(size) = segment_size {
+                let control = self.controls[count].write(SegmentControl::new(size));
+                header.msg_hdr.msg_control = ptr::from_mut(control).cast();
+                header.msg_hdr.msg_controllen = size_of::<SegmentControl>() as _;
+            }
+            cursor = cursor.behind(transmit, bytes.len());
+            count += 1;
+        }
+        count
+    }
+}

@@ -1,0 +1,63 @@
+use super::cursor::Cursor;
+use super::{Sent, Transmit};
+use crate::{Config, UdpSocket};
+use std::io;
+
+const CONFIG: Config =
+    Config { port: 0, ipv4_only: true, send_buffer: 65_536, receive_buffer: 65_536, gso: true, gro: true };
+
+/// What happens when the kernel answers a run, or a single datagram, with `code`: the report, and where it goes on.
+fn answer(code: i32, segment_size: usize) -> (bool, Sent, Cursor, UdpSocket) {
+    let socket = UdpSocket::bind(&CONFIG).unwrap();
+    let transmit = Transmit { destination: "192.0.2.1:9".parse().unwrap(), contents: &[0; 3_000], segment_size };
+    let (mut cursor, mut report) = (Cursor::new(true), Sent::default());
+    let full = socket.handle(io::Error::from_raw_os_error(code), &[transmit; 2], &mut cursor, &mut report);
+    (full, report, cursor, socket)
+}
+
+fn is_run(cursor: Cursor, index: usize) -> bool {
+    let transmit = Transmit { destination: "192.0.2.1:9".parse().unwrap(), contents: &[0; 3_000], segment_size: 1_000 };
+    let mut there = cursor;
+    while there.index() < index {
+        there.skip();
+    }
+    there.is_run(&[transmit; 2])
+}
+
+#[test]
+fn a_full_buffer_blocks_and_fails_nothing() {
+    let (full, report, cursor, _) = answer(libc::EAGAIN, 1_000);
+    assert!(full && report.failed == 0 && cursor.index() == 0);
+}
+
+#[test]
+fn a_signal_changes_nothing() {
+    let (full, report, cursor, _) = answer(libc::EINTR, 1_000);
+    assert!(!full && report.failed == 0);
+    assert_eq!(cursor, Cursor::new(true));
+}
+
+#[test]
+fn a_device_without_checksums_ends_gso_for_good() {
+    let (_, report, cursor, socket) = answer(libc::EIO, 1_000);
+    assert_eq!((report.failed, cursor.index(), socket.features().gso), (0, 0, false));
+    assert!(!is_run(cursor, 0) && !is_run(cursor, 1), "the same run again, in pieces, and all later ones");
+}
+
+#[test]
+fn an_unexplained_refusal_ends_gso_for_this_run_only() {
+    let (_, report, cursor, socket) = answer(libc::EINVAL, 1_000);
+    assert_eq!((report.failed, cursor.index(), socket.features().gso), (0, 0, true));
+    assert!(!is_run(cursor, 0) && is_run(cursor, 1));
+}
+
+#[test]
+fn what_concerns_one_destination_is_counted_and_passed_over() {
+    for (code, segment_size) in [(libc::EINVAL, 0), (libc::EIO, 0), (libc::EPERM, 1_000), (libc::EMSGSIZE, 1_000)] {
+        let (full, report, cursor, socket) = answer(code, segment_size);
+        assert!(!full && socket.features().gso);
+        assert_eq!((report.failed, cursor.index()), (1, 1));
+        let (index, error) = report.first_error.unwrap();
+        assert_eq!((index, error.raw_os_error()), (0, Some(code)));
+    }
+}

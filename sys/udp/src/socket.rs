@@ -1,0 +1,191 @@
+//! Opening the socket, its options, and what the kernel granted.
+
+use crate::{BindError, option};
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::address::Name;
+
+/// What socket to open.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// The local port, on all addresses; 0 for any free one.
+    pub port: u16,
+    /// Do without IPv6 even where the host has it.
+    pub ipv4_only: bool,
+    /// Bytes to ask for as send buffer.
+    pub send_buffer: usize,
+    /// Bytes to ask for as receive buffer.
+    pub receive_buffer: usize,
+    /// Use GSO where the kernel has it; `false` is the kill switch.
+    pub gso: bool,
+    /// Use GRO where the kernel has it; `false` is the kill switch.
+    pub gro: bool,
+}
+
+/// Buffer sizes in bytes as the kernel reports them: twice what it was asked for, because its own bookkeeping counts
+/// (man 7 socket).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffers {
+    /// Send buffer.
+    pub send: usize,
+    /// Receive buffer.
+    pub receive: usize,
+}
+
+/// What the socket has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// It speaks IPv6 besides IPv4.
+    pub ipv6: bool,
+    /// Runs are sent as one. May end while running: see [`UdpSocket::send`].
+    pub gso: bool,
+    /// Runs arrive as one.
+    pub gro: bool,
+}
+
+/// A nonblocking UDP socket on all addresses of the host.
+#[derive(Debug)]
+pub struct UdpSocket {
+    fd: OwnedFd,
+    port: u16,
+    ipv6: bool,
+    gso: AtomicBool,
+    gro: bool,
+}
+
+impl UdpSocket {
+    /// Opens a socket. What the kernel does not have (IPv6, GSO, GRO, large buffers) is left out: see
+    /// [`features`](Self::features) and [`buffers`](Self::buffers).
+    pub fn bind(config: &Config) -> Result<Self, BindError> {
+        let (fd, ipv6) = open(config)?;
+        let socket = fd.as_fd();
+        let refused = |step| move |source| BindError::from_kernel(step, config.port, source);
+        set_fragmentation(socket, ipv6, false).map_err(refused("forbid fragmentation on the UDP socket"))?;
+        force_buffer(socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, config.send_buffer);
+        force_buffer(socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, config.receive_buffer);
+        let gro = config.gro && option::set(socket, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
+        // Size 0 is the default and changes nothing, but a kernel without GSO does not know the option.
+        let gso = config.gso && option::set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
+        let port = local_port(socket).map_err(refused("read the port of the UDP socket"))?;
+        Ok(Self { fd, port, ipv6, gso: AtomicBool::new(gso), gro })
+    }
+
+    /// The local port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The buffer sizes in force; zero where the kernel does not say.
+    pub fn buffers(&self) -> Buffers {
+        let size = |name| option::get(self.as_fd(), libc::SOL_SOCKET, name).ok().and_then(|size| size.try_into().ok());
+        Buffers { send: size(libc::SO_SNDBUF).unwrap_or(0), receive: size(libc::SO_RCVBUF).unwrap_or(0) }
+    }
+
+    /// What the socket has at this moment.
+    pub fn features(&self) -> Features {
+        Features { ipv6: self.ipv6, gso: self.gso_enabled(), gro: self.gro }
+    }
+
+    /// How many datagrams the kernel dropped at this socket since it was opened, mostly because the receive buffer was
+    /// full. Wraps around at 32 bits; `None` where the kernel does not say (before Linux 4.12).
+    pub fn dropped(&self) -> Option<u32> {
+        option::dropped(self.as_fd()).ok()
+    }
+
+    /// Marks everything sent from here on, for policy routing (`SO_MARK`); needs `CAP_NET_ADMIN`.
+    pub fn set_mark(&self, mark: u32) -> io::Result<()> {
+        option::set(self.as_fd(), libc::SOL_SOCKET, libc::SO_MARK, mark.cast_signed())
+    }
+
+    /// Whether hosts and routers may fragment what is sent from here on. Not allowed at the start.
+    ///
+    /// Not allowed means `IP_PMTUDISC_PROBE` and not `_DO`: both set Don't Fragment, but `_DO` also obeys the host's
+    /// path-MTU cache, which anyone can shrink by a forged ICMP message, and which would then refuse the very probes
+    /// that measure the path. A path's MTU is measured inside a session, so only the interface's own MTU binds here
+    /// (`EMSGSIZE`). Native peers cannot be measured: their traffic may need a socket that allows it
+    /// (`IP_PMTUDISC_DONT`).
+    pub fn allow_fragmentation(&self, allowed: bool) -> io::Result<()> {
+        set_fragmentation(self.as_fd(), self.ipv6, allowed)
+    }
+
+    pub(crate) fn gso_enabled(&self) -> bool {
+        self.gso.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn disable_gso(&self) {
+        self.gso.store(false, Ordering::Relaxed);
+    }
+}
+
+impl AsFd for UdpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Opens and binds: dual stack, or IPv4 where that is asked for or the host has no IPv6. Says whether it has IPv6.
+fn open(config: &Config) -> Result<(OwnedFd, bool), BindError> {
+    if !config.ipv4_only {
+        match open_family(libc::AF_INET6, (Ipv6Addr::UNSPECIFIED, config.port).into()) {
+            Ok(fd) => return Ok((fd, true)),
+            // Not compiled in or switched off at boot, or no address to bind to.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)) => {}
+            Err(source) => return Err(BindError::from_kernel("open a UDP socket", config.port, source)),
+        }
+    }
+    open_family(libc::AF_INET, (Ipv4Addr::UNSPECIFIED, config.port).into())
+        .map(|fd| (fd, false))
+        .map_err(|source| BindError::from_kernel("open a UDP socket", config.port, source))
+}
+
+fn open_family(family: libc::c_int, address: SocketAddr) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers.
+    let fd = unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor that nothing else owns.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    if family == libc::AF_INET6 {
+        option::set(fd.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0)?;
+    }
+    let (name, length) = Name::encode(address);
+    // SAFETY: `name` has at least `length` bytes and lives across the call.
+    let result = unsafe { libc::bind(fd.as_raw_fd(), (&raw const name).cast(), length) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(fd) }
+}
+
+fn local_port(fd: BorrowedFd<'_>) -> io::Result<u16> {
+    let (mut name, mut length) = (Name::empty(), Name::ROOM);
+    // SAFETY: `name` has room for `length` bytes, and both live across the call.
+    if unsafe { libc::getsockname(fd.as_raw_fd(), (&raw mut name).cast(), &raw mut length) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    name.decode().map(|address| address.port()).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+}
+
+/// Asks for a buffer beyond the system's limit (needs `CAP_NET_ADMIN`), else for as much as the limit allows. A refusal
+/// leaves the default, and shows in [`UdpSocket::buffers`].
+fn force_buffer(fd: BorrowedFd<'_>, force: libc::c_int, plain: libc::c_int, bytes: usize) {
+    // The kernel doubles the number, so half of an int is the most it takes.
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX).min(libc::c_int::MAX / 2);
+    if option::set(fd, libc::SOL_SOCKET, force, bytes).is_err() {
+        let _ = option::set(fd, libc::SOL_SOCKET, plain, bytes);
+    }
+}
+
+fn set_fragmentation(fd: BorrowedFd<'_>, ipv6: bool, allowed: bool) -> io::Result<()> {
+    let (v4, v6) = if allowed {
+        (libc::IP_PMTUDISC_DONT, libc::IPV6_PMTUDISC_DONT)
+    } else {
+        (libc::IP_PMTUDISC_PROBE, libc::IPV6_PMTUDISC_PROBE)
+    };
+    if ipv6 {
+        option::set(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, v6)?;
+    }
+    // An IPv6 socket has this one too, for its IPv4 traffic.
+    option::set(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, v4)
+}
