@@ -1,0 +1,64 @@
+//! How long to wait before the next attempt.
+
+use std::time::Duration;
+
+use taut_base::Entropy;
+
+/// Upper bound of the first wait: a coordinator that restarts is found again within a second.
+const FIRST: Duration = Duration::from_millis(500);
+/// Upper bound of any wait: a coordinator that was away for a day is found again within half a minute.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// Exponential backoff with full jitter: each wait is drawn evenly between nothing and a bound that doubles, so that a thousand nodes
+/// that lost the same coordinator do not come back as one wave (fault N4).
+#[derive(Debug, Default)]
+pub(crate) struct Backoff {
+    failures: u32,
+}
+
+impl Backoff {
+    /// The next wait; the one after it may be longer.
+    pub(crate) fn next(&mut self, entropy: &mut impl Entropy) -> Duration {
+        let bound = self.bound();
+        self.failures = self.failures.saturating_add(1);
+        let milliseconds = u32::try_from(bound.as_millis()).unwrap_or(u32::MAX);
+        Duration::from_millis(u64::from(entropy.below(milliseconds.saturating_add(1))))
+    }
+
+    /// Starts from the shortest wait again.
+    pub(crate) fn reset(&mut self) {
+        self.failures = 0;
+    }
+
+    fn bound(&self) -> Duration {
+        FIRST.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX)).min(LONGEST)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_half_a_minute() {
+        let mut most = |bytes: &mut [u8]| bytes.fill(0xff);
+        let mut backoff = Backoff::default();
+        let waits: Vec<u128> = (0..9).map(|_| backoff.next(&mut most).as_millis()).collect();
+        assert_eq!(waits, [500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000, 30_000]);
+        backoff.reset();
+        assert_eq!(backoff.next(&mut most), FIRST);
+    }
+
+    #[test]
+    fn jitter_is_full_and_never_beyond_the_bound() {
+        let mut least = |bytes: &mut [u8]| bytes.fill(0);
+        let mut backoff = Backoff::default();
+        for _ in 0..100 {
+            assert_eq!(backoff.next(&mut least), Duration::ZERO);
+        }
+        let mut jitter = crate::random::Jitter::new();
+        for _ in 0..1_000 {
+            assert!(backoff.next(&mut jitter) <= LONGEST);
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! An open channel: messages in, messages out, nothing that blocks.
+
+use std::borrow::Cow;
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use serde::Deserialize;
+use taut_base::{NodeId, PrivateKey, PublicKey};
+use taut_netmap::{CONTROL_PATH, ToCoordinator, ToNode};
+use taut_noise::ik::Initiator;
+use taut_noise::{MAX_MESSAGE, Transport};
+use tungstenite::handshake::HandshakeError;
+use tungstenite::protocol::WebSocketConfig;
+use tungstenite::{Message, WebSocket};
+
+use crate::random;
+use crate::stream::Stream;
+use crate::url::Url;
+
+/// Bytes read and written at once. tungstenite's own 128 KiB each would be a twentieth of the node's memory.
+const BUFFER: usize = 4096;
+
+/// A control channel after its handshakes.
+pub(crate) struct Channel {
+    socket: WebSocket<Stream>,
+    transport: Transport,
+    /// Whether bytes wait for the socket to take them.
+    blocked: bool,
+}
+
+/// Who speaks to whom.
+pub(crate) struct Parties {
+    pub(crate) network: [u8; 16],
+    pub(crate) machine_key: PrivateKey,
+    pub(crate) coordinator: PublicKey,
+}
+
+impl Channel {
+    /// Shakes hands on `stream`, which blocks with a timeout, and makes it non-blocking at the end.
+    pub(crate) fn open(stream: Stream, url: &Url, parties: &Parties) -> Result<Self, Broken> {
+        let network = crate::disk::hex(&parties.network);
+        // The scheme only pleases the library; the stream is made.
+        let target = format!("ws://{}{}{CONTROL_PATH}?network={network}", url.authority(), url.path);
+        let config = WebSocketConfig::default()
+            .read_buffer_size(BUFFER)
+            .write_buffer_size(0)
+            .max_message_size(Some(MAX_MESSAGE))
+            .max_frame_size(Some(MAX_MESSAGE));
+        let (mut socket, _) =
+            tungstenite::client::client_with_config(target, stream, Some(config)).map_err(|error| match error {
+                HandshakeError::Interrupted(_) => Broken(String::from("no answer in time")),
+                HandshakeError::Failure(error) => explain(error),
+            })?;
+        let transport = shake_hands(&mut socket, parties)?;
+        let tcp = socket.get_ref().socket();
+        tcp.set_nonblocking(true)
+            .and_then(|()| tcp.set_read_timeout(None))
+            .map_err(|error| Broken(error.to_string()))?;
+        Ok(Self { socket, transport, blocked: false })
+    }
+
+    /// Sends a message, or keeps what the socket does not take yet; see [`Self::wants_write`].
+    pub(crate) fn send(&mut self, message: &ToCoordinator) -> Result<(), Broken> {
+        let plain = serde_json::to_vec(message).map_err(|error| Broken(error.to_string()))?;
+        let sealed = self.transport.seal(&plain);
+        let written = self.socket.write(Message::binary(sealed));
+        self.settle(written)?;
+        self.flush()
+    }
+
+    /// Gives the socket what it did not take before.
+    pub(crate) fn flush(&mut self) -> Result<(), Broken> {
+        let flushed = self.socket.flush();
+        self.settle(flushed)
+    }
+
+    fn settle(&mut self, result: Result<(), tungstenite::Error>) -> Result<(), Broken> {
+        match result {
+            Ok(()) => self.blocked = false,
+            Err(tungstenite::Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => self.blocked = true,
+            Err(error) => return Err(explain(error)),
+        }
+        Ok(())
+    }
+
+    /// Whether [`Self::flush`] is to be called when the socket is writable.
+    pub(crate) fn wants_write(&self) -> bool {
+        self.blocked
+    }
+
+    /// The next message; `None` when none is there yet.
+    pub(crate) fn receive(&mut self) -> Result<Option<Received>, Broken> {
+        let sealed = match self.socket.read() {
+            Ok(Message::Binary(sealed)) => sealed,
+            Ok(Message::Close(frame)) => {
+                let reason = frame.map(|frame| frame.reason.to_string()).filter(|reason| !reason.is_empty());
+                let reason = reason.map(|reason| format!(" ({})", printable(&reason))).unwrap_or_default();
+                return Err(Broken(format!("the coordinator closed the channel{reason}")));
+            }
+            Ok(_) => return Ok(Some(Received::Unknown)),
+            Err(tungstenite::Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(explain(error)),
+        };
+        let plain = self.transport.open(sealed.into()).map_err(|error| Broken(error.to_string()))?;
+        read_message(&plain).map(Some)
+    }
+
+    /// Bytes received so far.
+    pub(crate) fn received(&self) -> u64 {
+        self.socket.get_ref().received()
+    }
+
+    /// Ends it politely, as far as that is possible without waiting.
+    pub(crate) fn close(&mut self) {
+        let _ = self.socket.close(None);
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.get_ref().as_fd()
+    }
+}
+
+fn shake_hands(socket: &mut WebSocket<Stream>, parties: &Parties) -> Result<Transport, Broken> {
+    let prologue = taut_netmap::prologue(&parties.network);
+    let ephemeral = random::private_key().map_err(|error| Broken(error.to_string()))?;
+    let (initiator, first) = Initiator::start(&prologue, &parties.machine_key, &parties.coordinator, ephemeral)
+        .map_err(|_| {
+            Broken(String::from("the coordinator's key in the join token is no key; ask the operator for a new token"))
+        })?;
+    socket.send(Message::binary(first.to_vec())).map_err(explain)?;
+    let second = loop {
+        match socket.read().map_err(explain)? {
+            Message::Binary(second) => break second,
+            Message::Ping(_) | Message::Pong(_) => {}
+            _ => return Err(Broken(String::from(STRANGER))),
+        }
+    };
+    initiator.finish(&second).map_err(|_| Broken(String::from(STRANGER)))
+}
+
+const STRANGER: &str =
+    "whoever answers there does not have the coordinator's key of the join token, or does not know this network";
+
+/// What the coordinator said.
+#[derive(Debug)]
+pub(crate) enum Received {
+    /// A message that this version knows.
+    Known(Box<ToNode>),
+    /// One from the future, which is no error (fault L5).
+    Unknown,
+}
+
+/// Reads one message. The type is looked at first, and then the content read straight into its place: a map of thousands of peers would
+/// otherwise stand in memory twice.
+fn read_message(bytes: &[u8]) -> Result<Received, Broken> {
+    #[derive(Deserialize)]
+    struct Kind<'a> {
+        #[serde(rename = "type", borrow)]
+        kind: Cow<'a, str>,
+    }
+    #[derive(Deserialize)]
+    struct Presence {
+        whole: bool,
+        nodes: Vec<(NodeId, bool)>,
+    }
+    let kind: Kind<'_> = content(bytes)?;
+    let message = match kind.kind.as_ref() {
+        "map" => ToNode::Map(content(bytes)?),
+        "delta" => ToNode::Delta(content(bytes)?),
+        "refused" => ToNode::Refused(content(bytes)?),
+        "pong" => ToNode::Pong,
+        "presence" => {
+            let Presence { whole, nodes } = content(bytes)?;
+            ToNode::Presence { whole, nodes }
+        }
+        _ => return Ok(Received::Unknown),
+    };
+    Ok(Received::Known(Box::new(message)))
+}
+
+fn content<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Broken> {
+    serde_json::from_slice(bytes)
+        .map_err(|error| Broken(format!("the coordinator said something that makes no sense: {error}")))
+}
+
+/// Why the channel is of no use any more, in words for the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Broken(pub(crate) String);
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for Broken {}
+
+fn explain(error: tungstenite::Error) -> Broken {
+    use tungstenite::Error as Ws;
+    use tungstenite::error::ProtocolError;
+    Broken(match error {
+        Ws::Http(response) => format!(
+            "it answered with HTTP status {} instead of a control channel; is this the coordinator's URL?",
+            response.status().as_u16()
+        ),
+        Ws::Io(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+            String::from("no answer in time")
+        }
+        Ws::Io(error) => error.to_string(),
+        Ws::ConnectionClosed | Ws::AlreadyClosed | Ws::Protocol(ProtocolError::ResetWithoutClosingHandshake) => {
+            String::from("the coordinator closed the connection")
+        }
+        Ws::Protocol(ProtocolError::HandshakeIncomplete) => {
+            String::from("the coordinator closed the connection before it answered")
+        }
+        other => format!("whoever answers there speaks no WebSocket as expected: {other}"),
+    })
+}
+
+/// A text from outside, fit for a terminal.
+fn printable(text: &str) -> String {
+    text.chars().filter(|character| !character.is_control()).take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fault_l5_messages_and_fields_from_the_future() {
+        assert!(matches!(read_message(br#"{"type":"teleport","to":[1,2]}"#), Ok(Received::Unknown)));
+        let known =
+            read_message(br#"{"later":1,"type":"presence","whole":true,"nodes":[[3,true]],"more":{}}"#).unwrap();
+        let Received::Known(message) = known else { panic!("presence is known") };
+        assert_eq!(*message, ToNode::Presence { whole: true, nodes: vec![(NodeId(3), true)] });
+        assert!(matches!(read_message(br#"{"type":"pong"}"#), Ok(Received::Known(_))));
+        let escaped = read_message(br#"{"type":"p\u006fng"}"#);
+        assert!(matches!(escaped, Ok(Received::Known(_))));
+    }
+
+    #[test]
+    fn nonsense_is_an_error_not_a_silence() {
+        for text in ["", "7", "{}", r#"{"type":7}"#, r#"{"type":"map"}"#, r#"{"type":"delta","from":1}"#] {
+            assert!(read_message(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_coordinators_words_cannot_drive_the_terminal() {
+        assert_eq!(printable("a\x1b[2Jb\n"), "a[2Jb");
+    }
+}

@@ -1,0 +1,131 @@
+//! One attempt to open a channel, on a thread of its own: resolvers and distant hosts may take their time.
+
+use std::io;
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use taut_event::Waker;
+
+use crate::channel::{Broken, Channel, Parties};
+use crate::stream::Stream;
+use crate::url::Url;
+
+/// How long one address may take to accept.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long one step of the handshakes may take.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Addresses of a name that are tried; `localhost`-like names have two, large sites a handful.
+const MAX_ADDRESSES: usize = 8;
+
+/// An attempt under way. Dropping it cancels it.
+pub(crate) struct Dial {
+    outcome: Receiver<Result<Channel, Broken>>,
+    cancel: Arc<Cancel>,
+}
+
+/// Where the attempt stands, for the one who cancels it.
+#[derive(Default)]
+struct Cancel(Mutex<Stage>);
+
+#[derive(Default)]
+enum Stage {
+    /// Nothing to shut down: resolving, connecting, or done.
+    #[default]
+    Elsewhere,
+    /// Shaking hands on this socket.
+    Connected(TcpStream),
+    /// Nobody waits for the outcome any more.
+    Cancelled,
+}
+
+impl Dial {
+    /// Starts an attempt at `url`. `waker` is woken when [`Self::take`] has its outcome.
+    pub(crate) fn start(url: String, parties: Parties, waker: Waker) -> io::Result<Self> {
+        let (sender, outcome) = mpsc::sync_channel(1);
+        let cancel = Arc::new(Cancel::default());
+        let shared = Arc::clone(&cancel);
+        thread::Builder::new().name(String::from("taut-dial")).spawn(move || {
+            report(
+                &sender,
+                &waker,
+                attempt(&url, &parties, &shared).map_err(|broken| Broken(format!("{url}: {broken}"))),
+            );
+        })?;
+        Ok(Self { outcome, cancel })
+    }
+
+    /// The outcome, once it is there; then the attempt is over.
+    pub(crate) fn take(&self) -> Option<Result<Channel, Broken>> {
+        match self.outcome.try_recv() {
+            Ok(outcome) => Some(outcome),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Err(Broken(String::from("the attempt ended without an outcome")))),
+        }
+    }
+}
+
+impl Drop for Dial {
+    fn drop(&mut self) {
+        let stage = std::mem::replace(&mut *self.cancel.lock(), Stage::Cancelled);
+        if let Stage::Connected(socket) = stage {
+            // Ends whatever the thread waits for.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Cancel {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Stage> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Moves on, unless somebody cancelled meanwhile.
+    fn advance(&self, next: Stage) -> Result<(), Broken> {
+        let mut stage = self.lock();
+        if matches!(*stage, Stage::Cancelled) {
+            return Err(Broken(String::from("cancelled")));
+        }
+        *stage = next;
+        Ok(())
+    }
+}
+
+fn report(sender: &SyncSender<Result<Channel, Broken>>, waker: &Waker, outcome: Result<Channel, Broken>) {
+    // Fails only when nobody waits for it any more.
+    let _ = sender.send(outcome);
+    waker.wake();
+}
+
+fn attempt(url: &str, parties: &Parties, cancel: &Cancel) -> Result<Channel, Broken> {
+    let url: Url = url.parse().map_err(|error| Broken(format!("{error}")))?;
+    let addresses = (url.host.as_str(), url.port).to_socket_addrs();
+    let addresses = addresses.map_err(|error| Broken(format!("its name cannot be resolved: {error}")))?;
+    let mut last = Broken(String::from("its name has no address"));
+    for address in addresses.take(MAX_ADDRESSES) {
+        match attempt_address(address, &url, parties, cancel) {
+            Ok(channel) => {
+                // From here on the channel belongs to whoever takes it; cancelling must not shut it down.
+                cancel.advance(Stage::Elsewhere)?;
+                return Ok(channel);
+            }
+            Err(broken) => last = broken,
+        }
+        cancel.advance(Stage::Elsewhere)?;
+    }
+    Err(last)
+}
+
+fn attempt_address(address: SocketAddr, url: &Url, parties: &Parties, cancel: &Cancel) -> Result<Channel, Broken> {
+    let named = url.host.parse::<IpAddr>().is_err();
+    let words = |error: io::Error| Broken(if named { format!("{address}: {error}") } else { error.to_string() });
+    let socket = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).map_err(words)?;
+    socket.set_nodelay(true).map_err(words)?;
+    socket.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(words)?;
+    socket.set_write_timeout(Some(ANSWER_TIMEOUT)).map_err(words)?;
+    cancel.advance(Stage::Connected(socket.try_clone().map_err(words)?))?;
+    let stream = Stream::new(socket, url).map_err(words)?;
+    Channel::open(stream, url, parties)
+}

@@ -1,0 +1,242 @@
+//! One state file that survives power cuts (fault K1) and tells damage from absence (fault K2).
+//!
+//! On disk: `NAME` (live), `NAME.prev` (the live one before it), and, while a save is under way, `NAME.new`. A save writes `NAME.new`,
+//! forces it to the disk, keeps the live file as the previous one, renames the new one over it, and forces the directory to the disk. At
+//! every moment one of them is whole.
+//!
+//! ```text
+//! taut-state 1 <BLAKE2s-256 of "taut-state 1\n" and the body, as 64 hex digits>\n
+//! <body>
+//! ```
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use zeroize::Zeroizing;
+
+/// Version of the format that is written here.
+const FORMAT: u32 = 1;
+/// First word of the header.
+const MAGIC: &str = "taut-state";
+/// Largest file that is read: twice the largest message that can carry a map.
+const MAX_FILE: u64 = 2 * taut_noise::MAX_MESSAGE as u64;
+
+/// A state file.
+#[derive(Debug)]
+pub(crate) struct StateFile {
+    path: PathBuf,
+    /// Whether the live file is known to be whole, and so worth to be kept as the previous one.
+    live_is_whole: bool,
+}
+
+/// What a load found.
+pub(crate) struct Loaded {
+    /// The body; it may hold secrets.
+    pub(crate) body: Zeroizing<Vec<u8>>,
+    /// Set when the live file was of no use: why, and what was read in its place.
+    pub(crate) instead: Option<String>,
+}
+
+/// Why a file is not whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Damage {
+    /// There is no such file.
+    Missing,
+    /// It has no bytes.
+    Empty,
+    /// Header, length or checksum are wrong.
+    Altered,
+    /// It is a directory, a link or something else that is no file.
+    NotAFile,
+    /// It is whole, but a later version of the program wrote it.
+    Later(u32),
+    /// The system does not let us read it.
+    Unreadable(String),
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str("is missing"),
+            Self::Empty => f.write_str("is empty"),
+            Self::Altered => f.write_str("is cut or altered (its checksum does not match)"),
+            Self::NotAFile => f.write_str("is not a regular file"),
+            Self::Later(format) => write!(f, "has format {format}, which this version of taut does not know"),
+            Self::Unreadable(why) => write!(f, "cannot be read ({why})"),
+        }
+    }
+}
+
+/// Neither the live nor the previous copy can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unusable {
+    path: PathBuf,
+    live: Damage,
+    previous: Damage,
+}
+
+impl Unusable {
+    /// Whether the file is fine and only this program is too old.
+    pub(crate) fn is_later_format(&self) -> bool {
+        matches!(self.live, Damage::Later(_))
+    }
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, live, previous } = self;
+        write!(f, "{} {live}", path.display())?;
+        if self.is_later_format() {
+            return Ok(());
+        }
+        write!(f, ", and its previous copy {} {previous}", beside(path, "prev").display())
+    }
+}
+
+impl StateFile {
+    /// The state file at `path`; nothing is read or written yet.
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path, live_is_whole: false }
+    }
+
+    /// Reads the live copy, or else the previous one, or else one whose save was cut off at its very last step. `None` when there is none.
+    ///
+    /// # Errors
+    /// When there are copies, but none is whole, or a later version of the program wrote them.
+    pub(crate) fn load(&mut self) -> Result<Option<Loaded>, Unusable> {
+        let live = match read_whole(&self.path) {
+            Ok(body) => {
+                self.live_is_whole = true;
+                return Ok(Some(Loaded { body, instead: None }));
+            }
+            Err(damage) => damage,
+        };
+        let previous = match read_whole(&beside(&self.path, "prev")) {
+            Ok(body) if !matches!(live, Damage::Later(_)) => {
+                let instead = format!("{} {live}; its previous copy was read instead", self.path.display());
+                return Ok(Some(Loaded { body, instead: Some(instead) }));
+            }
+            Ok(_) => Damage::Missing,
+            Err(damage) => damage,
+        };
+        if live != Damage::Missing || previous != Damage::Missing {
+            return Err(Unusable { path: self.path.clone(), live, previous });
+        }
+        // Nothing but an unfinished first save: a whole one is what it would have become, a cut one was never promised to anybody.
+        let unfinished = read_whole(&beside(&self.path, "new")).ok();
+        Ok(unfinished.map(|body| {
+            let instead =
+                format!("{} is missing; the copy that was about to become it was read instead", self.path.display());
+            Loaded { body, instead: Some(instead) }
+        }))
+    }
+
+    /// Replaces the live copy. Afterwards either the new or the old one is there, whole, whatever happens to the power.
+    ///
+    /// # Errors
+    /// When the disk is full, read-only or broken; the old copy is still there then.
+    pub(crate) fn save(&mut self, body: &[u8]) -> io::Result<()> {
+        let new = beside(&self.path, "new");
+        write_forced(&new, body).inspect_err(|_| {
+            let _ = fs::remove_file(&new);
+        })?;
+        if self.live_is_whole {
+            self.keep_previous()?;
+        }
+        fs::rename(&new, &self.path)?;
+        self.live_is_whole = true;
+        sync_directory(&self.path)
+    }
+
+    /// Makes the live file the previous one, too. A hard link keeps both names at every moment; where the file system has none, a rename
+    /// leaves the previous name alone for a moment, which a load survives.
+    fn keep_previous(&self) -> io::Result<()> {
+        let previous = beside(&self.path, "prev");
+        match fs::remove_file(&previous) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        match fs::hard_link(&self.path, &previous) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(_) => fs::rename(&self.path, &previous),
+            Ok(()) => Ok(()),
+        }
+    }
+}
+
+/// `NAME.extension` beside `NAME`.
+pub(crate) fn beside(path: &Path, extension: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(extension);
+    PathBuf::from(name)
+}
+
+fn write_forced(path: &Path, body: &[u8]) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(header(FORMAT, body).as_bytes())?;
+    file.write_all(body)?;
+    file.sync_all()
+}
+
+fn sync_directory(path: &Path) -> io::Result<()> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(directory)?.sync_all()
+}
+
+fn header(format: u32, body: &[u8]) -> String {
+    let words = format!("{MAGIC} {format}");
+    let checksum = hex(&taut_noise::hash(&[words.as_bytes(), b"\n", body]));
+    format!("{words} {checksum}\n")
+}
+
+/// Lower-case hex digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn read_whole(path: &Path) -> Result<Zeroizing<Vec<u8>>, Damage> {
+    let unreadable = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => Damage::Missing,
+        _ => Damage::Unreadable(error.to_string()),
+    };
+    // Looked at before it is opened: opening a pipe would wait for a writer.
+    let metadata = fs::symlink_metadata(path).map_err(unreadable)?;
+    if !metadata.is_file() {
+        return Err(Damage::NotAFile);
+    }
+    let mut bytes = Zeroizing::new(Vec::with_capacity(usize::try_from(metadata.len().min(MAX_FILE)).unwrap_or(0)));
+    File::open(path).and_then(|file| file.take(MAX_FILE).read_to_end(&mut bytes)).map_err(unreadable)?;
+    if bytes.is_empty() {
+        return Err(Damage::Empty);
+    }
+    let end = bytes.iter().position(|byte| *byte == b'\n').ok_or(Damage::Altered)?;
+    let (head, body) = bytes.split_at(end + 1);
+    let format = format_of(head).ok_or(Damage::Altered)?;
+    if header(format, body).as_bytes() != head {
+        return Err(Damage::Altered);
+    }
+    if format != FORMAT {
+        return Err(Damage::Later(format));
+    }
+    bytes.drain(..=end);
+    Ok(bytes)
+}
+
+fn format_of(head: &[u8]) -> Option<u32> {
+    let mut words = std::str::from_utf8(head).ok()?.split(' ');
+    if words.next()? != MAGIC {
+        return None;
+    }
+    words.next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

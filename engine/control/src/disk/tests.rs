@@ -1,0 +1,173 @@
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::*;
+
+/// A directory that is gone at the end of the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("taut-disk-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn live(&self) -> PathBuf {
+        self.0.join("identity.json")
+    }
+
+    fn load(&self) -> Result<Option<(Vec<u8>, bool)>, Unusable> {
+        let loaded = StateFile::new(self.live()).load()?;
+        Ok(loaded.map(|loaded| (loaded.body.to_vec(), loaded.instead.is_some())))
+    }
+
+    /// Saves `bodies` one after the other, as one run of the program would.
+    fn save(&self, bodies: &[&str]) {
+        let mut file = StateFile::new(self.live());
+        let _ = file.load();
+        for body in bodies {
+            file.save(body.as_bytes()).unwrap();
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn nothing_there_is_not_an_error() {
+    assert_eq!(Scratch::new().load(), Ok(None));
+}
+
+#[test]
+fn reads_back_what_it_wrote_and_keeps_the_one_before() {
+    let scratch = Scratch::new();
+    scratch.save(&["one"]);
+    assert_eq!(scratch.load(), Ok(Some((b"one".to_vec(), false))));
+    scratch.save(&["two", "three"]);
+    assert_eq!(scratch.load(), Ok(Some((b"three".to_vec(), false))));
+    fs::remove_file(scratch.live()).unwrap();
+    assert_eq!(scratch.load(), Ok(Some((b"two".to_vec(), true))));
+}
+
+#[test]
+fn only_the_owner_may_read_it_and_no_scraps_stay() {
+    let scratch = Scratch::new();
+    scratch.save(&["one", "two"]);
+    let mut names: Vec<String> = Vec::new();
+    for entry in fs::read_dir(&scratch.0).unwrap() {
+        let entry = entry.unwrap();
+        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        names.push(entry.file_name().into_string().unwrap());
+    }
+    names.sort();
+    assert_eq!(names, ["identity.json", "identity.json.prev"]);
+}
+
+#[test]
+fn fault_k2_cut_at_every_byte() {
+    let scratch = Scratch::new();
+    scratch.save(&["old", "{\"new\":1}"]);
+    let whole = fs::read(scratch.live()).unwrap();
+    for length in 0..whole.len() {
+        fs::write(scratch.live(), &whole[..length]).unwrap();
+        assert_eq!(scratch.load(), Ok(Some((b"old".to_vec(), true))), "cut to {length} bytes");
+    }
+    fs::remove_file(beside(&scratch.live(), "prev")).unwrap();
+    for length in 0..whole.len() {
+        fs::write(scratch.live(), &whole[..length]).unwrap();
+        assert!(scratch.load().is_err(), "cut to {length} bytes, without a previous copy");
+    }
+}
+
+#[test]
+fn fault_k2_every_flipped_bit() {
+    let scratch = Scratch::new();
+    scratch.save(&["old", "{\"new\":1}"]);
+    let whole = fs::read(scratch.live()).unwrap();
+    for bit in 0..whole.len() * 8 {
+        let mut damaged = whole.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        fs::write(scratch.live(), &damaged).unwrap();
+        assert_eq!(scratch.load(), Ok(Some((b"old".to_vec(), true))), "bit {bit}");
+    }
+}
+
+#[test]
+fn both_copies_damaged_is_an_error_that_names_both() {
+    let scratch = Scratch::new();
+    scratch.save(&["old", "new"]);
+    fs::write(scratch.live(), "").unwrap();
+    fs::write(beside(&scratch.live(), "prev"), "garbage").unwrap();
+    let text = scratch.load().unwrap_err().to_string();
+    assert!(text.contains("identity.json is empty") && text.contains("identity.json.prev is cut or altered"), "{text}");
+}
+
+#[test]
+fn a_save_over_a_damaged_file_spares_the_previous_copy() {
+    let scratch = Scratch::new();
+    scratch.save(&["old", "new"]);
+    fs::write(scratch.live(), "").unwrap();
+    scratch.save(&["newest"]);
+    assert_eq!(scratch.load(), Ok(Some((b"newest".to_vec(), false))));
+    fs::remove_file(scratch.live()).unwrap();
+    assert_eq!(scratch.load(), Ok(Some((b"old".to_vec(), true))));
+}
+
+#[test]
+fn what_is_no_file_is_no_absence() {
+    for make in [
+        |path: &Path| fs::create_dir(path).unwrap(),
+        |path: &Path| std::os::unix::fs::symlink("/etc/hostname", path).unwrap(),
+        |path: &Path| drop(std::os::unix::net::UnixListener::bind(path).unwrap()),
+    ] {
+        let scratch = Scratch::new();
+        make(&scratch.live());
+        assert_eq!(scratch.load().unwrap_err().live, Damage::NotAFile);
+    }
+}
+
+#[test]
+fn fault_l2_a_later_format_is_left_alone() {
+    let scratch = Scratch::new();
+    scratch.save(&["old", "new"]);
+    fs::write(scratch.live(), format!("{}body", header(FORMAT + 1, b"body"))).unwrap();
+    let error = scratch.load().unwrap_err();
+    assert!(error.is_later_format(), "{error}");
+    assert!(error.to_string().contains("format 2"), "{error}");
+}
+
+#[test]
+fn a_first_save_that_was_cut_off() {
+    let scratch = Scratch::new();
+    scratch.save(&["first"]);
+    let new = beside(&scratch.live(), "new");
+    fs::rename(scratch.live(), &new).unwrap();
+    assert_eq!(scratch.load(), Ok(Some((b"first".to_vec(), true))), "whole: nothing is lost");
+    fs::write(&new, "taut-state 1 ab").unwrap();
+    assert_eq!(scratch.load(), Ok(None), "cut: it was never promised to anybody");
+    scratch.save(&["again"]);
+    assert_eq!(scratch.load(), Ok(Some((b"again".to_vec(), false))));
+}
+
+#[test]
+fn fault_k3_a_full_disk_leaves_the_old_copy() {
+    let scratch = Scratch::new();
+    scratch.save(&["old"]);
+    let mut file = StateFile::new(scratch.live());
+    let _ = file.load();
+    // A directory in the way fails the save as a full disk would, also for root.
+    let new = beside(&scratch.live(), "new");
+    fs::create_dir(&new).unwrap();
+    assert!(file.save(b"new").is_err());
+    assert_eq!(scratch.load(), Ok(Some((b"old".to_vec(), false))));
+    fs::remove_dir(&new).unwrap();
+    file.save(b"new").unwrap();
+    assert_eq!(scratch.load(), Ok(Some((b"new".to_vec(), false))));
+}

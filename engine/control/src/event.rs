@@ -1,0 +1,96 @@
+//! What the keeper asks, and what it is told.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use taut_base::{NodeId, PrivateKey};
+use taut_netmap::{JoinToken, NetworkMap, Problem};
+
+/// What the user or the keeper wants.
+pub enum Command {
+    /// Becomes a member of the token's network; the first time, keys are made. Implies [`Command::Up`]. For a node that is a member of
+    /// that network already it shows the new secret with the same keys; for a member of another one it is refused.
+    Join {
+        /// The join token.
+        token: Box<JoinToken>,
+        /// The name that the node would like.
+        name: String,
+    },
+    /// Connects, and remembers to do so after a restart. Tries at once, even when the next attempt was minutes away or none was to come.
+    Up,
+    /// Says goodbye, disconnects, and remembers to stay so after a restart.
+    Down,
+    /// Where this node may be reached now; said to the coordinator on this and on every later channel.
+    Endpoints {
+        /// Interface addresses with the node's UDP ports, best first.
+        endpoints: Vec<SocketAddr>,
+        /// The node's UDP ports, one per lane.
+        ports: Vec<u16>,
+    },
+    /// The UDP port to use again after a restart.
+    RememberPort(u16),
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum Event {
+    /// The state directory holds no membership; waits for [`Command::Join`].
+    NeedsJoin,
+    /// Who this node is: at the start when it is a member, and after each [`Command::Join`] that was taken.
+    Identity(Box<Identity>),
+    /// The map to act upon: the last good one from disk at the start, then each new one that was checked.
+    Map(Arc<NetworkMap>),
+    /// Who is connected to the coordinator; for the eyes of users.
+    Presence {
+        /// Whether `nodes` is everybody, or only who changed.
+        whole: bool,
+        /// Node and whether it is online.
+        nodes: Vec<(NodeId, bool)>,
+    },
+    /// The coordinator took this node in.
+    Connected {
+        /// The URL in use.
+        url: String,
+    },
+    /// There is no channel: an attempt failed, or the open one broke. The next attempt comes by itself.
+    Disconnected {
+        /// What happened and why.
+        why: String,
+        /// How long until the next attempt.
+        retry_in: Duration,
+    },
+    /// The coordinator, or this thread in the case of a [`Command::Join`] to another network, said no. When
+    /// [`taut_netmap::ProblemCode::is_final`] and the coordinator said it, the channel is closed and nothing more is tried until the
+    /// next [`Command::Join`] or [`Command::Up`]; otherwise [`Event::Disconnected`] follows.
+    Refused(Problem),
+    /// The state directory has a problem: what, why, what to do. The node runs on. It is said again every half minute while it lasts,
+    /// so whoever shows it may let it go after a minute of silence.
+    DiskProblem(String),
+}
+
+/// Who this node is. It holds a private key, which `Debug` leaves out.
+pub struct Identity {
+    /// The WireGuard key.
+    pub node_key: PrivateKey,
+    /// The network.
+    pub network: [u8; 16],
+    /// The coordinator's first URL.
+    pub url: String,
+    /// The UDP port of the last run.
+    pub port: Option<u16>,
+    /// Whether the user wants the node up.
+    pub wanted: bool,
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity")
+            .field("network", &self.network)
+            .field("url", &self.url)
+            .field("port", &self.port)
+            .field("wanted", &self.wanted)
+            .finish_non_exhaustive()
+    }
+}

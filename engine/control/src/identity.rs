@@ -1,0 +1,165 @@
+//! What `identity.json` holds: the keys, and which network they are a member of.
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+use taut_base::{PrivateKey, PublicKey, decode_base64url, encode_base64url};
+use taut_netmap::{Enrol, JoinToken};
+use taut_noise::public_key;
+use zeroize::Zeroizing;
+
+use crate::event::Identity;
+use crate::random;
+
+/// Who this node is, as it stands on disk.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Membership {
+    #[serde(with = "private_key")]
+    pub(crate) machine_key: PrivateKey,
+    #[serde(with = "private_key")]
+    pub(crate) node_key: PrivateKey,
+    #[serde(with = "network_id")]
+    pub(crate) network: [u8; 16],
+    /// The coordinator's pinned key.
+    pub(crate) coordinator: PublicKey,
+    pub(crate) urls: Vec<String>,
+    /// The enrolment secret, until the coordinator took this node in with it.
+    #[serde(default, with = "secret", skip_serializing_if = "Option::is_none")]
+    enrol_secret: Option<Zeroizing<[u8; 32]>>,
+    /// The name that the node would like.
+    pub(crate) name: String,
+    /// Whether the coordinator ever took this node in.
+    #[serde(default)]
+    pub(crate) accepted: bool,
+    /// Whether the user wants the node up.
+    pub(crate) wanted: bool,
+    /// UDP port of the last run.
+    #[serde(default)]
+    pub(crate) port: Option<u16>,
+}
+
+impl Membership {
+    /// A first membership, with new keys.
+    pub(crate) fn new(token: &JoinToken, name: String, port: Option<u16>) -> io::Result<Self> {
+        Ok(Self {
+            machine_key: random::private_key()?,
+            node_key: random::private_key()?,
+            network: token.network,
+            coordinator: token.coordinator,
+            urls: token.urls.clone(),
+            enrol_secret: Some(Zeroizing::new(token.secret)),
+            name,
+            accepted: false,
+            wanted: true,
+            port,
+        })
+    }
+
+    /// The same node with what a new token says.
+    pub(crate) fn with_token(&self, token: &JoinToken, name: String) -> Self {
+        Self {
+            network: token.network,
+            coordinator: token.coordinator,
+            urls: token.urls.clone(),
+            enrol_secret: Some(Zeroizing::new(token.secret)),
+            name,
+            accepted: self.accepted && self.network == token.network,
+            wanted: true,
+            ..self.clone()
+        }
+    }
+
+    /// What to show the coordinator, while it has not taken this node in.
+    pub(crate) fn enrol(&self) -> Option<Enrol> {
+        let secret = self.enrol_secret.as_ref()?;
+        Some(Enrol { secret: encode_base64url(secret.as_slice()), name: self.name.clone() })
+    }
+
+    /// Whether there is an enrolment secret left to show.
+    pub(crate) fn is_enrolling(&self) -> bool {
+        self.enrol_secret.is_some()
+    }
+
+    /// Forgets the enrolment secret.
+    pub(crate) fn forget_secret(&mut self) {
+        self.enrol_secret = None;
+    }
+
+    /// The WireGuard key that others know this node by.
+    pub(crate) fn node_public_key(&self) -> PublicKey {
+        public_key(&self.node_key)
+    }
+
+    /// What the keeper needs to know of it.
+    pub(crate) fn announce(&self) -> Identity {
+        Identity {
+            node_key: self.node_key.clone(),
+            network: self.network,
+            url: self.urls.first().cloned().unwrap_or_default(),
+            port: self.port,
+            wanted: self.wanted,
+        }
+    }
+}
+
+mod private_key {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use taut_base::PrivateKey;
+    use zeroize::Zeroizing;
+
+    pub(super) fn serialize<S: Serializer>(key: &PrivateKey, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&Zeroizing::new(key.expose_base64()))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PrivateKey, D::Error> {
+        let text = Zeroizing::new(String::deserialize(deserializer)?);
+        PrivateKey::from_base64(&text).map_err(serde::de::Error::custom)
+    }
+}
+
+mod secret {
+    use super::{Zeroizing, decode_base64url, encode_base64url};
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        secret: &Option<Zeroizing<[u8; 32]>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match secret {
+            Some(secret) => serializer.serialize_str(&Zeroizing::new(encode_base64url(secret.as_slice()))),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Zeroizing<[u8; 32]>>, D::Error> {
+        let Some(text) = Option::<String>::deserialize(deserializer)?.map(Zeroizing::new) else {
+            return Ok(None);
+        };
+        let bytes = Zeroizing::new(decode_base64url(&text).map_err(serde::de::Error::custom)?);
+        let secret = bytes.as_slice().try_into().map_err(serde::de::Error::custom)?;
+        Ok(Some(Zeroizing::new(secret)))
+    }
+}
+
+/// The network's id as 32 hex digits, which is how URLs and logs name it.
+pub(crate) mod network_id {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::disk::hex;
+
+    pub(crate) fn serialize<S: Serializer>(network: &[u8; 16], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&hex(network))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 16], D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let number = u128::from_str_radix(&text, 16).map_err(serde::de::Error::custom)?;
+        let network = number.to_be_bytes();
+        match hex(&network) == text {
+            true => Ok(network),
+            false => Err(serde::de::Error::custom("a network id has 32 lower-case hex digits")),
+        }
+    }
+}

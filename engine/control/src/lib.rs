@@ -1,0 +1,34 @@
+//! The control channel to the coordinator, and the node's state files.
+//!
+//! One thread owns both, so that the keeper never waits for a disk or a distant host (design.md section 4). The keeper starts it with
+//! [`Control::start`], tells it what the user wants ([`Command`]) and is woken when something happened ([`Event`]).
+//!
+//! - **Channel** (protocol.md 8): WebSocket over http or https, in it `Noise_IK` between the machine key and the coordinator's pinned key,
+//!   in it the messages of `taut_netmap`. Trust is the pinned key alone; the certificate of an https front is accepted whatever it says.
+//!   A lost channel is opened again by itself: exponential backoff with full jitter, each URL of the join token in turn. Connecting is
+//!   done by a short-lived thread of its own, so that even a resolver that hangs does not delay [`Command::Down`] or [`Control::stop`].
+//! - **Disk**: `identity.json` (keys, membership) and `map.json` (last good map), each with a checksum and a previous copy, replaced
+//!   only as a whole. A lock keeps a second daemon out. A damaged identity is an error, never a new identity.
+//!
+//! It promises: only a map that was checked reaches the keeper; the last good one comes first, before the network is asked; private keys
+//! are made here, from the operating system's randomness, and never leave the host.
+//!
+//! It refuses: proxies, certificate checks, more than one network per state directory.
+
+mod backoff;
+mod channel;
+mod control;
+mod dial;
+mod disk;
+mod error;
+mod event;
+mod identity;
+mod random;
+mod state;
+mod stream;
+mod url;
+mod worker;
+
+pub use control::{Control, Options};
+pub use error::StartError;
+pub use event::{Command, Event, Identity};

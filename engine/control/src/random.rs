@@ -1,0 +1,32 @@
+//! The operating system's randomness.
+
+use std::io;
+
+use ring::rand::{SecureRandom, SystemRandom};
+use taut_base::{Entropy, PrivateKey};
+use zeroize::Zeroizing;
+
+/// A new private key.
+///
+/// # Errors
+/// When the operating system has no randomness to give; nothing weaker takes its place.
+pub(crate) fn private_key() -> io::Result<PrivateKey> {
+    let mut bytes = Zeroizing::new([0; 32]);
+    SystemRandom::new().fill(bytes.as_mut_slice()).map_err(|_| io::Error::other("the system gave no random bytes"))?;
+    Ok(PrivateKey::from_bytes(*bytes))
+}
+
+/// Randomness for jitter, where a failure costs politeness, not safety.
+pub(crate) struct Jitter(SystemRandom);
+
+impl Jitter {
+    pub(crate) fn new() -> Self {
+        Self(SystemRandom::new())
+    }
+}
+
+impl Entropy for Jitter {
+    fn fill(&mut self, bytes: &mut [u8]) {
+        let _ = self.0.fill(bytes);
+    }
+}

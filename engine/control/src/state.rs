@@ -1,0 +1,191 @@
+//! The state directory: who may use it, and the two files in it.
+//!
+//! `identity.json` is precious: without a whole copy of it nothing starts. `map.json` is convenient: without it the node waits for the
+//! coordinator. Both may hold secrets or names of hosts, so the directory is 0700 and the files 0600.
+
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use taut_netmap::NetworkMap;
+use zeroize::Zeroizing;
+
+use crate::disk::{StateFile, beside};
+use crate::error::StartError;
+use crate::identity::{Membership, network_id};
+
+const IDENTITY: &str = "identity.json";
+const MAP: &str = "map.json";
+const LOCK: &str = "lock";
+
+/// An open, locked state directory.
+pub(crate) struct StateDir {
+    path: PathBuf,
+    identity: StateFile,
+    map: StateFile,
+    /// Locked for as long as it is open.
+    _lock: File,
+}
+
+/// What a state directory held.
+pub(crate) struct Found {
+    pub(crate) membership: Option<Membership>,
+    pub(crate) map: Option<NetworkMap>,
+    /// What the user should know: copies that were damaged.
+    pub(crate) notes: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct MapToSave<'a> {
+    #[serde(with = "network_id")]
+    network: [u8; 16],
+    map: &'a NetworkMap,
+}
+
+#[derive(Deserialize)]
+struct SavedMap {
+    #[serde(with = "network_id")]
+    network: [u8; 16],
+    map: NetworkMap,
+}
+
+impl StateDir {
+    /// Makes or opens the directory at `path`, locks it, and reads what is in it.
+    pub(crate) fn open(path: &Path) -> Result<(Self, Found), StartError> {
+        let unusable = |error: io::Error| StartError::Directory { state_dir: path.to_path_buf(), error };
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable)?;
+        close_to_others(path).map_err(unusable)?;
+        let lock = lock(path)?;
+        let mut state = Self {
+            path: path.to_path_buf(),
+            identity: StateFile::new(path.join(IDENTITY)),
+            map: StateFile::new(path.join(MAP)),
+            _lock: lock,
+        };
+        let found = state.load()?;
+        Ok((state, found))
+    }
+
+    fn load(&mut self) -> Result<Found, StartError> {
+        let damaged = |what: String| StartError::Damaged { state_dir: self.path.clone(), what };
+        let mut notes = Vec::new();
+        let loaded = self.identity.load().map_err(|unusable| match unusable.is_later_format() {
+            true => StartError::Later { what: unusable.to_string() },
+            false => damaged(unusable.to_string()),
+        })?;
+        let Some(loaded) = loaded else {
+            if self.has_map() {
+                return Err(damaged(format!("{MAP} is there, but {IDENTITY} is not")));
+            }
+            return Ok(Found { membership: None, map: None, notes });
+        };
+        notes.extend(loaded.instead);
+        let membership: Membership = serde_json::from_slice(&loaded.body)
+            .map_err(|error| damaged(format!("{IDENTITY} does not hold an identity ({error})")))?;
+        let map = self.load_map(membership.network, &mut notes);
+        Ok(Found { membership: Some(membership), map, notes })
+    }
+
+    fn has_map(&self) -> bool {
+        let path = self.path.join(MAP);
+        path.exists() || beside(&path, "prev").exists()
+    }
+
+    /// The last good map, if it is whole, of this network, and one that would be taken today (fault K7).
+    fn load_map(&mut self, network: [u8; 16], notes: &mut Vec<String>) -> Option<NetworkMap> {
+        let loaded = match self.map.load() {
+            Ok(loaded) => loaded?,
+            Err(unusable) => {
+                notes.push(format!("{unusable}; the coordinator is asked for the whole map"));
+                return None;
+            }
+        };
+        notes.extend(loaded.instead);
+        let saved: SavedMap = match serde_json::from_slice(&loaded.body) {
+            Ok(saved) => saved,
+            Err(error) => {
+                notes.push(format!("{MAP} does not hold a map ({error}); the coordinator is asked for the whole map"));
+                return None;
+            }
+        };
+        if saved.network != network {
+            return None;
+        }
+        match saved.map.check() {
+            Ok(()) => Some(saved.map),
+            Err(refusal) => {
+                notes.push(format!("{MAP}: {refusal}"));
+                None
+            }
+        }
+    }
+
+    /// Saves who this node is.
+    pub(crate) fn save_membership(&mut self, membership: &Membership) -> io::Result<()> {
+        let body = Zeroizing::new(serde_json::to_vec(membership)?);
+        self.identity.save(&body)
+    }
+
+    /// Saves the last good map; returns its bytes on disk.
+    pub(crate) fn save_map(&mut self, network: [u8; 16], map: &NetworkMap) -> io::Result<usize> {
+        let body = serde_json::to_vec(&MapToSave { network, map })?;
+        self.map.save(&body)?;
+        Ok(body.len())
+    }
+
+    /// Where it is, for messages.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Takes the rights of others away from the directory, unless it holds more than our own files: a `--state /etc` given by mistake must
+/// not lock everybody else out. Our files are closed to others in any case.
+fn close_to_others(path: &Path) -> io::Result<()> {
+    let mode = fs::metadata(path)?.permissions().mode();
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    for entry in fs::read_dir(path)? {
+        if !is_ours(&entry?.file_name()) {
+            return Ok(());
+        }
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700))
+}
+
+fn is_ours(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    // `lost+found` stands in the root of a file system made for us alone.
+    [IDENTITY, MAP, LOCK, "daemon.log", "lost+found"].iter().any(|ours| name.starts_with(ours))
+}
+
+fn lock(directory: &Path) -> Result<File, StartError> {
+    let unusable = |error: io::Error| StartError::Directory { state_dir: directory.to_path_buf(), error };
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(directory.join(LOCK))
+        .map_err(unusable)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut text = String::new();
+            let _ = file.take(16).read_to_string(&mut text);
+            return Err(StartError::Locked { state_dir: directory.to_path_buf(), pid: text.trim().parse().ok() });
+        }
+        Err(TryLockError::Error(error)) => return Err(unusable(error)),
+    }
+    // The number serves the message of whoever comes second; the lock itself does not need it.
+    let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests;

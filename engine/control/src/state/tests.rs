@@ -1,0 +1,188 @@
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use taut_base::{NodeId, PublicKey};
+use taut_netmap::{JoinToken, Me, NetworkInfo};
+
+use super::*;
+
+/// A directory that is gone at the end of the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        Self(std::env::temp_dir().join(format!("taut-state-{}-{number}", std::process::id())))
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn mode(&self, name: &str) -> u32 {
+        fs::metadata(self.file(name)).unwrap().permissions().mode() & 0o777
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn token(network: u8) -> JoinToken {
+    JoinToken {
+        network: [network; 16],
+        coordinator: PublicKey([2; 32]),
+        urls: vec![String::from("http://10.0.0.1:8288")],
+        secret: [3; 32],
+    }
+}
+
+fn map() -> NetworkMap {
+    NetworkMap {
+        version: 7,
+        network: NetworkInfo {
+            name: String::from("home"),
+            ipv4: "100.64.0.0/10".parse().unwrap(),
+            ipv6: "fd00::/48".parse().unwrap(),
+        },
+        me: Me {
+            id: NodeId(1),
+            name: String::from("a"),
+            key: PublicKey([9; 32]),
+            addresses: vec!["100.64.0.1".parse().unwrap()],
+        },
+        peers: BTreeMap::new(),
+    }
+}
+
+/// A directory with an identity of network 1 and a map of network `of`.
+fn filled(of: u8) -> (Scratch, Membership) {
+    let scratch = Scratch::new();
+    let membership = Membership::new(&token(1), String::from("a"), Some(8288)).unwrap();
+    let (mut state, _) = StateDir::open(&scratch.0).unwrap();
+    state.save_membership(&membership).unwrap();
+    state.save_map([of; 16], &map()).unwrap();
+    (scratch, membership)
+}
+
+#[test]
+fn reads_back_the_same_keys_and_map() {
+    let (scratch, before) = filled(1);
+    let (_state, found) = StateDir::open(&scratch.0).unwrap();
+    let after = found.membership.unwrap();
+    assert!(after.machine_key == before.machine_key && after.node_key == before.node_key);
+    assert!(after.network == before.network && after.coordinator == before.coordinator && after.urls == before.urls);
+    assert!(after.enrol() == before.enrol() && after.is_enrolling());
+    assert_eq!((after.port, after.wanted, after.accepted), (Some(8288), true, false));
+    assert_eq!(found.map, Some(map()));
+    assert_eq!(found.notes, Vec::<String>::new());
+}
+
+#[test]
+fn others_have_no_access() {
+    let (scratch, _) = filled(1);
+    for (name, mode) in [("", 0o700), (IDENTITY, 0o600), (MAP, 0o600), (LOCK, 0o600)] {
+        assert_eq!(scratch.mode(name), mode, "{name}");
+    }
+}
+
+#[test]
+fn an_open_directory_is_closed_unless_it_is_not_ours_alone() {
+    let scratch = Scratch::new();
+    fs::create_dir(&scratch.0).unwrap();
+    fs::set_permissions(&scratch.0, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(scratch.file("hosts"), "").unwrap();
+    drop(StateDir::open(&scratch.0).unwrap());
+    assert_eq!(scratch.mode(""), 0o755, "somebody else's directory stays as it is");
+    fs::remove_file(scratch.file("hosts")).unwrap();
+    drop(StateDir::open(&scratch.0).unwrap());
+    assert_eq!(scratch.mode(""), 0o700);
+}
+
+#[test]
+fn fault_k4_a_second_daemon_is_told_who_is_first() {
+    let scratch = Scratch::new();
+    let (_first, _) = StateDir::open(&scratch.0).unwrap();
+    let text = StateDir::open(&scratch.0).err().unwrap().to_string();
+    assert!(text.contains(&format!("process {}", std::process::id())), "{text}");
+}
+
+#[test]
+fn the_lock_ends_with_its_owner() {
+    let scratch = Scratch::new();
+    for _ in 0..2 {
+        drop(StateDir::open(&scratch.0).unwrap());
+    }
+}
+
+#[test]
+fn fault_k2_never_a_new_identity_in_place_of_a_damaged_one() {
+    let (scratch, before) = filled(1);
+    let whole = fs::read(scratch.file(IDENTITY)).unwrap();
+    for length in 0..whole.len() {
+        fs::write(scratch.file(IDENTITY), &whole[..length]).unwrap();
+        assert!(matches!(StateDir::open(&scratch.0), Err(StartError::Damaged { .. })), "cut to {length} bytes");
+    }
+    fs::remove_file(scratch.file(IDENTITY)).unwrap();
+    assert!(matches!(StateDir::open(&scratch.0), Err(StartError::Damaged { .. })), "removed, but the map is there");
+    fs::write(scratch.file("identity.json.prev"), &whole).unwrap();
+    let (_state, found) = StateDir::open(&scratch.0).unwrap();
+    assert!(found.membership.unwrap().node_key == before.node_key);
+    assert_eq!(found.notes.len(), 1, "the user is told");
+}
+
+#[test]
+fn a_whole_file_without_an_identity_is_damage_too() {
+    let (scratch, _) = filled(1);
+    StateFile::new(scratch.file(IDENTITY)).save(b"{}").unwrap();
+    assert!(matches!(StateDir::open(&scratch.0), Err(StartError::Damaged { .. })));
+}
+
+#[test]
+fn an_empty_or_unused_directory_is_a_first_start() {
+    let scratch = Scratch::new();
+    for _ in 0..2 {
+        let (_state, found) = StateDir::open(&scratch.0).unwrap();
+        assert!(found.membership.is_none() && found.map.is_none());
+        fs::write(scratch.file("daemon.log"), "started").unwrap();
+    }
+}
+
+#[test]
+fn fault_k7_a_map_that_is_damaged_foreign_or_refused_is_not_used() {
+    let (scratch, _) = filled(2);
+    let (_state, found) = StateDir::open(&scratch.0).unwrap();
+    assert!(found.map.is_none(), "of another network");
+
+    let (scratch, _) = filled(1);
+    fs::write(scratch.file(MAP), "").unwrap();
+    let (_state, found) = StateDir::open(&scratch.0).unwrap();
+    assert!(found.membership.is_some() && found.map.is_none() && found.notes.len() == 1, "damaged");
+
+    let (scratch, _) = filled(1);
+    let (mut state, _) = StateDir::open(&scratch.0).unwrap();
+    let mut hostile = map();
+    hostile.network.ipv4 = "0.0.0.0/0".parse().unwrap();
+    state.save_map([1; 16], &hostile).unwrap();
+    drop(state);
+    let (_state, found) = StateDir::open(&scratch.0).unwrap();
+    assert!(found.map.is_none() && found.notes.len() == 1, "refused");
+}
+
+#[test]
+fn secrets_leave_the_disk_when_they_are_forgotten() {
+    let (scratch, mut membership) = filled(1);
+    membership.forget_secret();
+    let (mut state, _) = StateDir::open(&scratch.0).unwrap();
+    // Twice, because the copy before is kept, too.
+    state.save_membership(&membership).unwrap();
+    state.save_membership(&membership).unwrap();
+    let secret = token(1).secret;
+    let text = taut_base::encode_base64url(&secret);
+    for name in [IDENTITY, "identity.json.prev"] {
+        assert!(!fs::read_to_string(scratch.file(name)).unwrap().contains(&text), "{name}");
+    }
+}

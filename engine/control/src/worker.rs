@@ -1,0 +1,257 @@
+//! The control thread: one loop over the channel's socket, the keeper's orders and a handful of deadlines.
+//!
+//! - this file: the loop, and what the keeper orders;
+//! - `link`: the life of a channel, from an attempt to its loss;
+//! - `talk`: what the coordinator says;
+//! - `store`: what is saved when.
+
+mod link;
+mod store;
+mod talk;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
+use std::thread;
+use std::time::Duration;
+
+use taut_base::Time;
+use taut_event::{Events, Interest, Poller, Waker, boot_time};
+use taut_netmap::{JoinToken, NetworkMap, Problem, ProblemCode, ToCoordinator};
+
+use crate::backoff::Backoff;
+use crate::event::{Command, Event};
+use crate::identity::Membership;
+use crate::random::Jitter;
+use crate::state::{Found, StateDir};
+use link::Link;
+use store::Store;
+
+use std::os::fd::AsFd;
+
+/// What the handle tells the thread.
+pub(crate) enum Order {
+    /// Something the keeper wants.
+    Obey(Command),
+    /// The end.
+    Stop,
+}
+
+/// Names of what the poller watches.
+const ORDERS: u64 = 0;
+const SOCKET: u64 = 1;
+
+/// The thread's whole state.
+pub(crate) struct Worker {
+    version: String,
+    store: Store,
+    membership: Option<Membership>,
+    map: Option<Arc<NetworkMap>>,
+    /// Whether the coordinator is told which map we have; not after it sent a change that we could not take.
+    resume: bool,
+    /// The last word about where this node may be reached.
+    endpoints: Option<ToCoordinator>,
+    /// Port to remember once there is a membership.
+    port: Option<u16>,
+    link: Link,
+    backoff: Backoff,
+    /// Which of the URLs is next.
+    turn: usize,
+    jitter: Jitter,
+    poller: Poller,
+    wake: Waker,
+    orders: Receiver<Order>,
+    events: SyncSender<Event>,
+    keeper: Waker,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        state: StateDir,
+        found: Found,
+        version: String,
+        orders: Receiver<Order>,
+        events: SyncSender<Event>,
+        wake: Waker,
+        keeper: Waker,
+    ) -> io::Result<Self> {
+        let poller = Poller::new()?;
+        poller.add(wake.as_fd(), ORDERS, Interest::READ)?;
+        Ok(Self {
+            version,
+            store: Store::new(state, found.notes),
+            port: found.membership.as_ref().and_then(|membership| membership.port),
+            membership: found.membership,
+            map: found.map.map(Arc::new),
+            resume: true,
+            endpoints: None,
+            link: Link::Idle,
+            backoff: Backoff::default(),
+            turn: 0,
+            jitter: Jitter::new(),
+            poller,
+            wake,
+            orders,
+            events,
+            keeper,
+        })
+    }
+
+    /// Runs until it is told to stop or nobody listens any more.
+    pub(crate) fn run(mut self) {
+        self.introduce();
+        let mut ready = Events::with_capacity(4);
+        loop {
+            let now = now();
+            self.on_time(now);
+            let timeout = self.next_deadline().map(|deadline| deadline.since(now));
+            if self.poller.wait(&mut ready, timeout).is_err() {
+                // Only a host without memory gets here; it gets a moment to recover.
+                thread::sleep(Duration::from_millis(100));
+            }
+            self.wake.drain();
+            if !self.take_orders() {
+                break;
+            }
+            self.take_outcome(self::now());
+            if ready.iter().any(|event| event.token == SOCKET) {
+                self.serve_socket(self::now());
+            }
+        }
+        self.hang_up();
+        let last_words = self.store.save_everything(self.membership.as_ref(), self.map.as_deref(), now());
+        self.report_disk(last_words);
+    }
+
+    /// Tells the keeper what the disk held, and connects when that is wanted.
+    fn introduce(&mut self) {
+        for note in self.store.take_notes() {
+            self.emit(Event::DiskProblem(note));
+        }
+        let Some(membership) = &self.membership else {
+            self.emit(Event::NeedsJoin);
+            return;
+        };
+        let wanted = membership.wanted;
+        let identity = Box::new(membership.announce());
+        self.emit(Event::Identity(identity));
+        if let Some(map) = &self.map {
+            self.emit(Event::Map(Arc::clone(map)));
+        }
+        if wanted {
+            self.dial(now());
+        }
+    }
+
+    /// False when it is time to end.
+    fn take_orders(&mut self) -> bool {
+        loop {
+            match self.orders.try_recv() {
+                Ok(Order::Obey(command)) => self.obey(command),
+                Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return false,
+                Err(TryRecvError::Empty) => return true,
+            }
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Join { token, name } => self.join(&token, name),
+            Command::Up => self.up(),
+            Command::Down => self.down(),
+            Command::Endpoints { endpoints, ports } => {
+                let message = ToCoordinator::Endpoints { endpoints, ports };
+                self.say(&message, now());
+                self.endpoints = Some(message);
+            }
+            Command::RememberPort(port) => {
+                self.port = Some(port);
+                self.change_membership(|membership| membership.port = Some(port));
+            }
+        }
+    }
+
+    fn join(&mut self, token: &JoinToken, name: String) {
+        let joined = match &self.membership {
+            None => Membership::new(token, name, self.port),
+            Some(present) if present.accepted && present.network != token.network => {
+                self.emit(Event::Refused(self.member_elsewhere()));
+                return;
+            }
+            Some(present) => Ok(present.with_token(token, name)),
+        };
+        // Keys that might be lost with the power must not be shown to anybody, so a disk that does not take them ends it here.
+        let joined = match joined.and_then(|joined| self.store.save_membership(&joined).map(|()| joined)) {
+            Ok(joined) => joined,
+            Err(error) => {
+                let text = self.store.explain(&error);
+                self.emit(Event::DiskProblem(format!("{text}; the network was not joined")));
+                return;
+            }
+        };
+        if self.membership.as_ref().is_some_and(|present| present.network != joined.network) {
+            self.map = None;
+        }
+        let identity = Box::new(joined.announce());
+        self.membership = Some(joined);
+        self.emit(Event::Identity(identity));
+        self.start_over();
+    }
+
+    fn member_elsewhere(&self) -> Problem {
+        Problem {
+            code: ProblemCode::Enrolment,
+            message: String::from(
+                "this node is a member of another network already, and the join token is for a different one",
+            ),
+            hint: format!(
+                "run a second daemon with a state directory and a socket of its own (--state, --socket), or leave the present network \
+                 for good by `taut down` and removing {}",
+                self.store.path().display()
+            ),
+        }
+    }
+
+    fn up(&mut self) {
+        if self.membership.is_none() {
+            self.emit(Event::NeedsJoin);
+            return;
+        }
+        self.change_membership(|membership| membership.wanted = true);
+        if !matches!(self.link, Link::Open(_) | Link::Dialing { .. }) {
+            self.start_over();
+        }
+    }
+
+    fn down(&mut self) {
+        self.change_membership(|membership| membership.wanted = false);
+        self.hang_up();
+    }
+
+    /// Changes the membership, and saves it if that made a difference.
+    fn change_membership(&mut self, change: impl FnOnce(&mut Membership)) {
+        let Some(membership) = &mut self.membership else { return };
+        let before = (membership.wanted, membership.port, membership.accepted, membership.is_enrolling());
+        change(membership);
+        let after = (membership.wanted, membership.port, membership.accepted, membership.is_enrolling());
+        if before != after {
+            self.store.membership_changed(now());
+            self.save_what_is_due(now());
+        }
+    }
+
+    fn emit(&self, event: Event) {
+        // Fails only when nobody listens any more, which the orders tell, too.
+        let _ = self.events.send(event);
+        self.keeper.wake();
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        [self.link.deadline(), self.store.deadline()].into_iter().flatten().min()
+    }
+}
+
+/// Time since boot, sleep included: a channel that slept through an hour has been silent for an hour.
+fn now() -> Time {
+    Time::from_duration(boot_time())
+}

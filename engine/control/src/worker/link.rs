@@ -1,0 +1,274 @@
+//! The life of a channel: attempt, hello, pings, loss, and the wait until the next attempt.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use taut_base::{Entropy, Time};
+use taut_event::Interest;
+use taut_netmap::{Hello, SCHEMA, ToCoordinator};
+
+use super::{SOCKET, Worker};
+use crate::channel::{Broken, Channel, Parties};
+use crate::dial::Dial;
+use crate::event::Event;
+
+/// An attempt that takes longer is given up: several addresses, each with its own timeouts.
+const DIAL_LIMIT: Duration = Duration::from_secs(30);
+/// Between two pings, less or more a fifth: three of them fit into [`SILENCE`], and into the lease that the coordinator grants.
+const PING: Duration = Duration::from_secs(15);
+/// A channel on which nothing was heard for this long is dead, whatever TCP believes.
+const SILENCE: Duration = Duration::from_secs(45);
+/// A channel that lasted this long was a good one: the next attempt comes soon.
+const GOOD: Duration = Duration::from_secs(10);
+/// How long the last words may take.
+const FAREWELL: Duration = Duration::from_millis(500);
+/// Messages read in one turn, so that orders are heard even while a coordinator talks without end.
+const TURN: usize = 32;
+
+/// Where the connection stands.
+pub(super) enum Link {
+    /// Nothing is wanted, or nothing helps.
+    Idle,
+    /// Until the next attempt.
+    Resting { until: Time },
+    /// An attempt.
+    Dialing { dial: Dial, url: String, until: Time },
+    /// A channel.
+    Open(Box<Open>),
+}
+
+/// An open channel.
+pub(super) struct Open {
+    channel: Channel,
+    url: String,
+    /// When the coordinator took us in.
+    accepted: Option<Time>,
+    /// When something was last heard, and how many bytes had come by then.
+    heard: Time,
+    bytes: u64,
+    next_ping: Time,
+    /// Whether the poller watches for room to write.
+    watches_write: bool,
+    /// Whether messages may be waiting that the poller does not know of, because they were read from the socket already.
+    more: bool,
+}
+
+impl Link {
+    pub(super) fn deadline(&self) -> Option<Time> {
+        match self {
+            Self::Idle => None,
+            Self::Resting { until } | Self::Dialing { until, .. } => Some(*until),
+            Self::Open(open) if open.more => Some(Time::ZERO),
+            Self::Open(open) => Some(open.next_ping.min(open.heard + SILENCE)),
+        }
+    }
+}
+
+impl Worker {
+    /// Whatever is due.
+    pub(super) fn on_time(&mut self, now: Time) {
+        self.save_what_is_due(now);
+        match &mut self.link {
+            Link::Resting { until } if *until <= now => self.dial(now),
+            Link::Dialing { until, url, .. } if *until <= now => {
+                let why = format!("{url}: no answer within {} s", DIAL_LIMIT.as_secs());
+                self.lose(&Broken(why), now);
+            }
+            Link::Open(open) if open.more => self.serve_socket(now),
+            Link::Open(open) if open.heard + SILENCE <= now => {
+                let why = format!("{}: nothing was heard for {} s", open.url, SILENCE.as_secs());
+                self.lose(&Broken(why), now);
+            }
+            Link::Open(open) if open.next_ping <= now => {
+                open.next_ping = now + PING.mul_f64(0.8 + 0.0004 * f64::from(self.jitter.below(1_000)));
+                self.say(&ToCoordinator::Ping, now);
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends what there is and tries at once.
+    pub(super) fn start_over(&mut self) {
+        self.hang_up();
+        self.backoff.reset();
+        self.resume = true;
+        self.dial(super::now());
+    }
+
+    /// Starts an attempt at the next URL.
+    pub(super) fn dial(&mut self, now: Time) {
+        let Some(membership) = &self.membership else { return };
+        let Some(url) = membership.urls.get(self.turn % membership.urls.len().max(1)).cloned() else {
+            self.lose(&Broken(String::from("no URL of a coordinator is known")), now);
+            return;
+        };
+        let parties = Parties {
+            network: membership.network,
+            machine_key: membership.machine_key.clone(),
+            coordinator: membership.coordinator,
+        };
+        match Dial::start(url.clone(), parties, self.wake.clone()) {
+            Ok(dial) => self.link = Link::Dialing { dial, url, until: now + DIAL_LIMIT },
+            Err(error) => self.lose(&Broken(format!("no thread for an attempt: {error}")), now),
+        }
+    }
+
+    /// Takes the outcome of an attempt, if there is one.
+    pub(super) fn take_outcome(&mut self, now: Time) {
+        let Link::Dialing { dial, url, .. } = &self.link else { return };
+        match dial.take() {
+            None => {}
+            Some(Err(broken)) => self.lose(&broken, now),
+            Some(Ok(channel)) => {
+                let url = url.clone();
+                self.greet(channel, url, now);
+            }
+        }
+    }
+
+    /// The first words on a new channel: who we are, which map we have, where we may be reached.
+    fn greet(&mut self, channel: Channel, url: String, now: Time) {
+        let Some(membership) = &self.membership else { return };
+        if let Err(error) = self.poller.add(channel.as_fd(), SOCKET, Interest::READ) {
+            self.lose(&Broken(error.to_string()), now);
+            return;
+        }
+        let hello = ToCoordinator::Hello(Hello {
+            schema: SCHEMA,
+            node_key: membership.node_public_key(),
+            enrol: membership.enrol(),
+            have: self.map.as_ref().filter(|_| self.resume).map_or(0, |map| map.version),
+            version: self.version.clone(),
+        });
+        self.link = Link::Open(Box::new(Open {
+            bytes: channel.received(),
+            channel,
+            url,
+            accepted: None,
+            heard: now,
+            next_ping: now + PING,
+            watches_write: false,
+            // The first answer may have come together with the end of the handshake.
+            more: true,
+        }));
+        self.say(&hello, now);
+        if let Some(endpoints) = self.endpoints.clone() {
+            self.say(&endpoints, now);
+        }
+    }
+
+    /// Says something, if there is a channel.
+    pub(super) fn say(&mut self, message: &ToCoordinator, now: Time) {
+        let Link::Open(open) = &mut self.link else { return };
+        let said = open.channel.send(message);
+        self.after_write(said, now);
+    }
+
+    fn after_write(&mut self, written: Result<(), Broken>, now: Time) {
+        if let Err(broken) = written {
+            self.lose(&broken, now);
+            return;
+        }
+        let Link::Open(open) = &mut self.link else { return };
+        if open.channel.wants_write() == open.watches_write {
+            return;
+        }
+        open.watches_write = open.channel.wants_write();
+        let interest = if open.watches_write { Interest::READ_WRITE } else { Interest::READ };
+        if let Err(error) = self.poller.modify(open.channel.as_fd(), SOCKET, interest) {
+            self.lose(&Broken(error.to_string()), now);
+        }
+    }
+
+    /// Reads and writes what the socket allows.
+    pub(super) fn serve_socket(&mut self, now: Time) {
+        for _ in 0..TURN {
+            let Link::Open(open) = &mut self.link else { return };
+            let received = open.channel.receive();
+            if open.channel.received() != open.bytes {
+                open.bytes = open.channel.received();
+                open.heard = now;
+            }
+            open.more = matches!(received, Ok(Some(_)));
+            match received {
+                Ok(Some(message)) => self.hear(message, now),
+                Ok(None) => break,
+                Err(broken) => {
+                    self.lose(&broken, now);
+                    return;
+                }
+            }
+        }
+        let Link::Open(open) = &mut self.link else { return };
+        if open.channel.wants_write() {
+            let flushed = open.channel.flush();
+            self.after_write(flushed, now);
+        }
+    }
+
+    /// The coordinator took us in; true the first time on this channel.
+    pub(super) fn accepted(&mut self, now: Time) -> bool {
+        let Link::Open(open) = &mut self.link else { return false };
+        if open.accepted.is_some() {
+            return false;
+        }
+        open.accepted = Some(now);
+        let url = open.url.clone();
+        self.emit(Event::Connected { url });
+        true
+    }
+
+    /// Lets go of an attempt or a channel that failed, and arranges the next attempt.
+    pub(super) fn lose(&mut self, broken: &Broken, now: Time) {
+        let urls = self.membership.as_ref().map_or(0, |membership| membership.urls.len());
+        let accepted = self.drop_link();
+        if accepted.is_none() {
+            self.turn = self.turn.wrapping_add(1);
+        }
+        if accepted.is_some_and(|since| now.since(since) >= GOOD) {
+            self.backoff.reset();
+        }
+        // Within a round over all URLs the next one follows at once; between rounds there is a wait.
+        let round_ends = accepted.is_some() || urls == 0 || self.turn.is_multiple_of(urls);
+        let retry_in = if round_ends { self.backoff.next(&mut self.jitter) } else { Duration::ZERO };
+        self.link = Link::Resting { until: now + retry_in };
+        self.emit(Event::Disconnected { why: broken.to_string(), retry_in });
+    }
+
+    /// Ends everything without another attempt, with a goodbye when connected.
+    pub(super) fn hang_up(&mut self) {
+        if let Link::Open(open) = &mut self.link {
+            let _ = open.channel.send(&ToCoordinator::Goodbye);
+            open.channel.close();
+            self.finish_writing();
+        }
+        self.drop_link();
+    }
+
+    /// Waits a moment for the socket to take the last words.
+    fn finish_writing(&mut self) {
+        let Link::Open(open) = &mut self.link else { return };
+        if !open.channel.wants_write() {
+            return;
+        }
+        let deadline = super::now() + FAREWELL;
+        let mut ready = taut_event::Events::with_capacity(1);
+        let watched = taut_event::Poller::new()
+            .and_then(|poller| poller.add(open.channel.as_fd(), SOCKET, Interest::WRITE).map(|()| poller));
+        let Ok(poller) = watched else { return };
+        while open.channel.wants_write() && super::now() < deadline {
+            let left = deadline.since(super::now());
+            if poller.wait(&mut ready, Some(left)).is_err() || open.channel.flush().is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Closes what is open. When the coordinator had taken us in, since when.
+    pub(super) fn drop_link(&mut self) -> Option<Time> {
+        let link = std::mem::replace(&mut self.link, Link::Idle);
+        let Link::Open(open) = link else { return None };
+        self.poller.remove(open.channel.as_fd());
+        open.accepted
+    }
+}

@@ -1,0 +1,121 @@
+//! What is saved when: at once as a rule, more rarely for large maps, again and again while the disk refuses.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use taut_base::Time;
+use taut_netmap::NetworkMap;
+
+use super::Worker;
+use crate::event::Event;
+use crate::identity::Membership;
+use crate::state::StateDir;
+
+/// After a failed save the next try; also how often the user is told while it lasts (fault K3).
+const RETRY: Duration = Duration::from_secs(30);
+/// Flash in routers wears: a map is written at most once a second, and at most this many bytes a second on average.
+const MAP_BYTES_PER_SECOND: u64 = 100_000;
+
+/// The state directory, and what is not in it yet.
+pub(super) struct Store {
+    state: StateDir,
+    notes: Vec<String>,
+    /// When the membership is to be saved, if it is newer than the disk.
+    membership_due: Option<Time>,
+    /// When the map is to be saved, if it is newer than the disk.
+    map_due: Option<Time>,
+    /// Before this moment no map is saved.
+    map_pause: Time,
+}
+
+impl Store {
+    pub(super) fn new(state: StateDir, notes: Vec<String>) -> Self {
+        Self { state, notes, membership_due: None, map_due: None, map_pause: Time::ZERO }
+    }
+
+    pub(super) fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.state.path()
+    }
+
+    pub(super) fn deadline(&self) -> Option<Time> {
+        [self.membership_due, self.map_due].into_iter().flatten().min()
+    }
+
+    pub(super) fn membership_changed(&mut self, now: Time) {
+        self.membership_due = Some(now);
+    }
+
+    pub(super) fn map_changed(&mut self, now: Time) {
+        if self.map_due.is_none() {
+            self.map_due = Some(now.max(self.map_pause));
+        }
+    }
+
+    /// Saves the membership now.
+    pub(super) fn save_membership(&mut self, membership: &Membership) -> io::Result<()> {
+        self.state.save_membership(membership)?;
+        self.membership_due = None;
+        Ok(())
+    }
+
+    /// Saves what is due; the texts of what went wrong.
+    fn save_due(&mut self, membership: Option<&Membership>, map: Option<&NetworkMap>, now: Time) -> Vec<String> {
+        let mut problems = Vec::new();
+        let Some(membership) = membership else { return problems };
+        if self.membership_due.is_some_and(|due| due <= now)
+            && let Err(error) = self.save_membership(membership)
+        {
+            self.membership_due = Some(now + RETRY);
+            problems.push(self.explain(&error));
+        }
+        let Some(map) = map else { return problems };
+        if self.map_due.is_some_and(|due| due <= now) {
+            match self.state.save_map(membership.network, map) {
+                Ok(bytes) => {
+                    self.map_due = None;
+                    self.map_pause = now + Duration::from_secs(1 + bytes as u64 / MAP_BYTES_PER_SECOND);
+                }
+                Err(error) => {
+                    self.map_due = Some(now + RETRY);
+                    problems.push(self.explain(&error));
+                }
+            }
+        }
+        problems
+    }
+
+    /// Saves all that is not saved yet, due or not.
+    pub(super) fn save_everything(
+        &mut self,
+        membership: Option<&Membership>,
+        map: Option<&NetworkMap>,
+        now: Time,
+    ) -> Vec<String> {
+        self.membership_due = self.membership_due.map(|_| now);
+        self.map_due = self.map_due.map(|_| now);
+        self.save_due(membership, map, now)
+    }
+
+    /// A failed save in words for the user.
+    pub(super) fn explain(&self, error: &io::Error) -> String {
+        format!("the state in {} cannot be saved: {error}; free or repair the disk", self.state.path().display())
+    }
+}
+
+impl Worker {
+    pub(super) fn save_what_is_due(&mut self, now: Time) {
+        let problems = self.store.save_due(self.membership.as_ref(), self.map.as_deref(), now);
+        self.report_disk(problems);
+    }
+
+    pub(super) fn report_disk(&self, problems: Vec<String>) {
+        for problem in problems {
+            self.emit(Event::DiskProblem(problem));
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The coordinator's side of a control channel, on a real socket, message by message.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use taut_base::{NodeId, PrivateKey, PublicKey};
+use taut_netmap::{Hello, JoinToken, Me, NetworkInfo, NetworkMap, Peer, ToCoordinator, ToNode, prologue};
+use taut_noise::ik::Responder;
+use taut_noise::{Transport, public_key};
+use tungstenite::handshake::server::{Request, Response};
+use tungstenite::{Message, WebSocket};
+
+/// Longer than anything here takes; a test that hangs fails instead.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) const SECRET: [u8; 32] = [7; 32];
+
+pub(crate) struct Coordinator {
+    listener: TcpListener,
+    key: PrivateKey,
+    pub(crate) network: [u8; 16],
+}
+
+pub(crate) trait Bytes: Read + Write {}
+impl<T: Read + Write> Bytes for T {}
+
+/// A channel, seen from the coordinator.
+pub(crate) struct Session {
+    socket: WebSocket<Box<dyn Bytes>>,
+    transport: Transport,
+    /// The node's machine key.
+    pub(crate) machine: PublicKey,
+    /// Path and query that it asked for.
+    pub(crate) target: String,
+}
+
+impl Coordinator {
+    pub(crate) fn start() -> Self {
+        // An address for each: a port that one test closed is not opened by another.
+        static NUMBER: AtomicU8 = AtomicU8::new(1);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        Self::start_at(SocketAddr::from(([127, 0, number, 1], 0)))
+    }
+
+    pub(crate) fn start_at(address: SocketAddr) -> Self {
+        let listener = TcpListener::bind(address).unwrap();
+        Self { listener, key: PrivateKey::from_bytes([42; 32]), network: [1; 16] }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.listener.local_addr().unwrap()
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address())
+    }
+
+    pub(crate) fn token(&self) -> Box<JoinToken> {
+        self.token_with(vec![self.url()])
+    }
+
+    pub(crate) fn token_with(&self, urls: Vec<String>) -> Box<JoinToken> {
+        Box::new(JoinToken { network: self.network, coordinator: public_key(&self.key), urls, secret: SECRET })
+    }
+
+    /// A raw connection, before anything was said on it.
+    pub(crate) fn accept_socket(&self) -> TcpStream {
+        let (socket, _) = self.listener.accept().unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket
+    }
+
+    pub(crate) fn accept(&self) -> Session {
+        self.shake_hands(Box::new(self.accept_socket()))
+    }
+
+    pub(crate) fn shake_hands(&self, stream: Box<dyn Bytes>) -> Session {
+        let mut target = String::new();
+        #[expect(clippy::result_large_err, reason = "the library's signature")]
+        let look = |request: &Request, response: Response| {
+            target = request.uri().to_string();
+            Ok(response)
+        };
+        let mut socket = tungstenite::accept_hdr(stream, look).unwrap();
+        let first = binary(&mut socket).unwrap();
+        let replying = Responder::read(&prologue(&self.network), &self.key, &first).unwrap();
+        let machine = replying.initiator();
+        let (transport, second) = replying.reply(&PrivateKey::from_bytes([43; 32])).unwrap();
+        socket.send(Message::binary(second.to_vec())).unwrap();
+        Session { socket, transport, machine, target }
+    }
+}
+
+impl Session {
+    /// The next message of the node; `None` when it closed the channel.
+    pub(crate) fn hear(&mut self) -> Option<ToCoordinator> {
+        let sealed = binary(&mut self.socket)?;
+        let plain = self.transport.open(sealed).unwrap();
+        Some(serde_json::from_slice(&plain).unwrap())
+    }
+
+    pub(crate) fn hear_hello(&mut self) -> Hello {
+        match self.hear() {
+            Some(ToCoordinator::Hello(hello)) => hello,
+            other => panic!("a hello comes first, not {other:?}"),
+        }
+    }
+
+    pub(crate) fn say(&mut self, message: &ToNode) {
+        self.say_json(&serde_json::to_vec(message).unwrap());
+    }
+
+    pub(crate) fn say_json(&mut self, json: &[u8]) {
+        let sealed = self.transport.seal(json);
+        self.socket.send(Message::binary(sealed)).unwrap();
+    }
+
+    /// Bytes that are no sealed message.
+    pub(crate) fn say_garbage(&mut self) {
+        self.socket.send(Message::binary(vec![0; 40])).unwrap();
+    }
+}
+
+fn binary(socket: &mut WebSocket<Box<dyn Bytes>>) -> Option<Vec<u8>> {
+    loop {
+        match socket.read() {
+            Ok(Message::Binary(bytes)) => return Some(bytes.into()),
+            Ok(Message::Ping(_) | Message::Pong(_)) => {}
+            Ok(Message::Close(_)) | Err(_) => return None,
+            Ok(other) => panic!("unexpected {other:?}"),
+        }
+    }
+}
+
+/// A map of the node with `key` and the peers 2, 3, … up to `peers + 1`.
+pub(crate) fn map(version: u64, key: PublicKey, peers: u8) -> NetworkMap {
+    NetworkMap {
+        version,
+        network: NetworkInfo {
+            name: String::from("home"),
+            ipv4: "100.64.0.0/10".parse().unwrap(),
+            ipv6: "fd00::/48".parse().unwrap(),
+        },
+        me: Me { id: NodeId(1), name: String::from("a"), key, addresses: vec!["100.64.0.1".parse().unwrap()] },
+        peers: (2..=peers + 1).map(|id| (NodeId(id.into()), peer(id))).collect(),
+    }
+}
+
+pub(crate) fn peer(id: u8) -> Peer {
+    Peer {
+        id: NodeId(id.into()),
+        name: format!("n{id}"),
+        key: PublicKey([id; 32]),
+        addresses: vec![format!("100.64.0.{id}").parse().unwrap()],
+        endpoints: vec![],
+    }
+}

@@ -1,0 +1,47 @@
+//! The channel behind an https front: any certificate will do, because trust is the pinned key (protocol.md 8).
+
+use std::sync::Arc;
+
+use crate::coordinator::{Coordinator, map};
+use crate::node::{Node, StateDir};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use taut_base::decode_base64;
+use taut_netmap::{ToCoordinator, ToNode};
+
+/// A self-signed certificate (P-256) for `expired.invalid`, valid on 2020-01-01 only, with a broken signature.
+const CERTIFICATE: &str = "\
+    MIIBiTCCAS+gAwIBAgIUMt/KhluwCFUm/aaUIell3paQvnQwCgYIKoZIzj0EAwIwGjEYMBYGA1UEAwwPZXhwaXJlZC5pbnZhbGlkMB4XDTIwMD\
+    EwMTAwMDAwMFoXDTIwMDEwMjAwMDAwMFowGjEYMBYGA1UEAwwPZXhwaXJlZC5pbnZhbGlkMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEaKft\
+    yZk6jj1WrH5if7YbiFsPTtM7TVzw3vNGmTREA4Sjz3ZS0JlakzptSJ52EiWjVhJY5AMlfVrPnNl2AMZ1WqNTMFEwHQYDVR0OBBYEFPV6bddrXb\
+    9rB47mXD2l9Y2KGZWHMB8GA1UdIwQYMBaAFPV6bddrXb9rB47mXD2l9Y2KGZWHMA8GA1UdEwEB/wQFMAMBAf8wCgYIKoZIzj0EAwIDSAAwRQIg\
+    aUAUuvhEXxIlLB3rdYitvio570buN7XKHAWOWbJKzccCIQDaTT9VJtAo7HOh3D2Cjp3KEMHKpIh787nqmJ7BL7Eq/Q==";
+
+/// Its private key, PKCS #8. Made for this test, used nowhere else.
+const PRIVATE_KEY: &str = "\
+    MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgajmr2QkB6gzM3q+l383goLvVY0k3QnbcEAHZmhpEQQ6hRANCAARop+3JmTqOPV\
+    asfmJ/thuIWw9O0ztNXPDe80aZNEQDhKPPdlLQmVqTOm1InnYSJaNWEljkAyV9Ws+c2XYAxnVa";
+
+fn server_config() -> Arc<ServerConfig> {
+    let certificate = CertificateDer::from(decode_base64(CERTIFICATE).unwrap());
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(decode_base64(PRIVATE_KEY).unwrap()));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    Arc::new(builder.with_no_client_auth().with_single_cert(vec![certificate], key).unwrap())
+}
+
+#[test]
+fn fault_n10_an_expired_foreign_certificate_is_only_transport() {
+    let (coordinator, state) = (Coordinator::start(), StateDir::new());
+    let node = Node::start(&state);
+    let url = coordinator.url().replace("http://", "https://");
+    node.join(coordinator.token_with(vec![url.clone()]));
+    let connection = ServerConnection::new(server_config()).unwrap();
+    let mut session = coordinator.shake_hands(Box::new(StreamOwned::new(connection, coordinator.accept_socket())));
+    let key = session.hear_hello().node_key;
+    session.say(&ToNode::Map(map(1, key, 250)));
+    assert_eq!(node.connected(), url);
+    assert_eq!(node.map().peers.len(), 250);
+    node.stop();
+    assert!(matches!(session.hear(), Some(ToCoordinator::Goodbye)));
+}

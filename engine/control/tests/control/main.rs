@@ -1,0 +1,11 @@
+//! The control thread against the coordinator's side of the channel, over loopback.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "the helpers of tests may stop at the first surprise, as tests do"
+)]
+
+mod channel;
+mod coordinator;
+mod https;
+mod node;

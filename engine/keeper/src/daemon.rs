@@ -1,0 +1,401 @@
+//! The daemon: one loop over signals, the local API, the control thread, the lane and the kernel's news.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use taut_base::{NodeId, Time};
+use taut_control::{Command, Control, Event, Identity, Options};
+use taut_event::{Events, Interest, Poller, Signal, Signals, Waker, boot_time, wall_clock};
+use taut_netlink::Monitor;
+use taut_netmap::{JoinToken, NetworkMap, Problem, ProblemCode, name_from_host};
+use taut_node::Clocks;
+
+use crate::api::{CoordinatorStatus, Failure, Request, Response, SCHEMA, State, Status};
+use crate::error::{RunError, failure};
+use crate::overlay::Overlay;
+use crate::server::{FIRST_CONNECTION, Server};
+use crate::status;
+
+/// How a daemon runs.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where keys, membership and the last good map are kept.
+    pub state_dir: PathBuf,
+    /// Where the local API answers.
+    pub socket: PathBuf,
+    /// UDP port; `None` lets the daemon choose: that of the last run, the usual one, or any.
+    pub port: Option<u16>,
+    /// Name of the TUN device.
+    pub tun_name: String,
+    /// MTU of the TUN device, in bytes.
+    pub mtu: u16,
+    /// Kill switch of the TUN's offloads.
+    pub tun_offload: bool,
+    /// Kill switch of GSO on the UDP socket.
+    pub udp_gso: bool,
+    /// Kill switch of GRO on the UDP socket.
+    pub udp_gro: bool,
+    /// End the daemon when a user says `down`: for a daemon that a user's `up` started.
+    pub exit_when_down: bool,
+    /// Tests only: shortens the life of sessions.
+    pub rekey_after: Option<Duration>,
+    /// Version of the program, for users and the coordinator.
+    pub version: String,
+}
+
+const TOKEN_SIGNALS: u64 = 0;
+const TOKEN_WAKER: u64 = 1;
+const TOKEN_MONITOR: u64 = 2;
+const TOKEN_SERVER: u64 = 3;
+
+/// Addresses come and go in bursts (an interface comes up, DHCP answers); one reading follows the burst.
+const SETTLE: Duration = Duration::from_millis(100);
+/// How soon a network that could not come up, or broke, is tried again.
+const RETRY_OVERLAY: Duration = Duration::from_secs(2);
+
+/// Runs the daemon until a signal, or a user with `down`, ends it.
+///
+/// # Errors
+/// When it could not start; nothing was changed on the host then.
+pub fn run(config: Config) -> Result<(), RunError> {
+    // Before any thread is started: they inherit the mask.
+    let signals = Signals::new(&[Signal::Terminate, Signal::Interrupt, Signal::Hangup])
+        .map_err(|error| RunError::System("take over its signals", error))?;
+    let mut daemon = Daemon::new(config, &signals)?;
+    daemon.run(&signals)
+}
+
+struct Daemon {
+    config: Config,
+    poller: Rc<Poller>,
+    waker: Waker,
+    server: Option<Server>,
+    monitor: Option<Monitor>,
+    control: Option<Control>,
+    identity: Option<Identity>,
+    map: Option<Arc<NetworkMap>>,
+    overlay: Option<Overlay>,
+    url: String,
+    connected: bool,
+    last_error: Option<String>,
+    presence: Option<BTreeMap<NodeId, bool>>,
+    problem: Option<Failure>,
+    /// When to bring the network up again after it could not, or broke.
+    retry_overlay: Option<Time>,
+    /// When to read the host's addresses again.
+    settle: Option<Time>,
+    ending: bool,
+}
+
+impl Daemon {
+    fn new(config: Config, signals: &Signals) -> Result<Self, RunError> {
+        let system = |what| move |error| RunError::System(what, error);
+        let poller = Poller::new().map_err(system("wait for events"))?;
+        let waker = Waker::new().map_err(system("be woken"))?;
+        let server = Server::listen(&config.socket)?;
+        let options = Options { state_dir: config.state_dir.clone(), version: config.version.clone() };
+        // Without news of address changes the node still works; it then learns of them only at a restart.
+        let monitor = Monitor::open().ok();
+        let control = Control::start(options, waker.clone()).map_err(RunError::State)?;
+        let add = |fd, token| poller.add(fd, token, Interest::READ).map_err(system("wait for events"));
+        add(signals.as_fd(), TOKEN_SIGNALS)?;
+        add(waker.as_fd(), TOKEN_WAKER)?;
+        add(server.as_fd(), TOKEN_SERVER)?;
+        if let Some(monitor) = &monitor {
+            add(monitor.as_fd(), TOKEN_MONITOR)?;
+        }
+        Ok(Self {
+            config,
+            poller: Rc::new(poller),
+            waker,
+            server: Some(server),
+            monitor,
+            control: Some(control),
+            identity: None,
+            map: None,
+            overlay: None,
+            url: String::new(),
+            connected: false,
+            last_error: None,
+            presence: None,
+            problem: None,
+            retry_overlay: None,
+            settle: None,
+            ending: false,
+        })
+    }
+
+    fn run(&mut self, signals: &Signals) -> Result<(), RunError> {
+        let mut events = Events::with_capacity(32);
+        while !self.ending {
+            let now = clocks().now;
+            let timeout = self.poll_timeout(now).map(|due| due.since(now));
+            self.poller.wait(&mut events, timeout).map_err(|error| RunError::System("wait for events", error))?;
+            for event in events.iter() {
+                match event.token {
+                    TOKEN_SIGNALS => self.handle_signals(signals),
+                    TOKEN_WAKER => self.waker.drain(),
+                    TOKEN_MONITOR => self.handle_news(),
+                    TOKEN_SERVER => self.with_server(|server, daemon| server.accept(&daemon.poller)),
+                    token if token >= FIRST_CONNECTION => self.serve(token),
+                    _ => {}
+                }
+            }
+            self.turn();
+        }
+        self.stop_overlay();
+        if let Some(control) = self.control.take() {
+            control.stop();
+        }
+        Ok(())
+    }
+
+    /// Everything that does not hang on one descriptor.
+    fn turn(&mut self) {
+        while let Some(event) = self.control.as_ref().and_then(Control::try_event) {
+            self.handle_control(event);
+        }
+        let clocks = clocks();
+        if let Some(overlay) = &mut self.overlay {
+            overlay.turn(clocks);
+            if overlay.has_failed() {
+                self.stop_overlay();
+                self.problem = Some(failure("the TUN device was taken away", "taut makes a new one by itself"));
+                self.retry_overlay = Some(clocks.now + RETRY_OVERLAY);
+            }
+        }
+        if self.settle.take_if(|due| clocks.now >= *due).is_some() {
+            self.refresh_endpoints();
+        }
+        if self.retry_overlay.take_if(|due| clocks.now >= *due).is_some() {
+            self.apply_map();
+        }
+    }
+
+    fn poll_timeout(&self, now: Time) -> Option<Time> {
+        let overlay = self.overlay.as_ref().and_then(|overlay| overlay.poll_timeout(now));
+        [overlay, self.settle, self.retry_overlay].into_iter().flatten().min()
+    }
+
+    fn handle_signals(&mut self, signals: &Signals) {
+        while let Some(signal) = signals.next() {
+            // A closed terminal does not end a daemon.
+            self.ending |= matches!(signal, Signal::Terminate | Signal::Interrupt);
+        }
+    }
+
+    fn handle_news(&mut self) {
+        let Some(monitor) = &mut self.monitor else { return };
+        // A lost message counts as a change; an error would come again with the next one.
+        let changed = monitor.drain().is_ok_and(|changes| changes.addresses || changes.links);
+        if changed && self.overlay.is_some() && self.settle.is_none() {
+            self.settle = Some(clocks().now + SETTLE);
+        }
+    }
+
+    fn handle_control(&mut self, event: Event) {
+        match event {
+            Event::NeedsJoin => self.identity = None,
+            Event::Identity(identity) => self.set_identity(*identity),
+            Event::Map(map) => {
+                self.map = Some(map);
+                self.apply_map();
+            }
+            Event::Presence { whole, nodes } => {
+                let presence = self.presence.get_or_insert_default();
+                if whole {
+                    presence.clear();
+                }
+                presence.extend(nodes);
+            }
+            Event::Connected { url } => {
+                (self.connected, self.url) = (true, url);
+                (self.last_error, self.problem) = (None, None);
+            }
+            Event::Disconnected { why, .. } => {
+                self.connected = false;
+                self.presence = None;
+                self.last_error = Some(why);
+            }
+            Event::Refused(problem) => self.handle_refusal(problem),
+            Event::DiskProblem(message) => {
+                self.problem = Some(failure(message, "the node runs on, but would not remember this after a restart"));
+            }
+        }
+    }
+
+    fn set_identity(&mut self, identity: Identity) {
+        let same = self.identity.as_ref().is_some_and(|old| old.node_key == identity.node_key && old.network == identity.network);
+        if !same {
+            self.stop_overlay();
+            self.map = None;
+        }
+        self.url.clone_from(&identity.url);
+        self.identity = Some(identity);
+        self.problem = None;
+        self.apply_map();
+    }
+
+    /// The coordinator said no. If this node is no member any more, its peers have dropped it: what is left is a device that leads nowhere.
+    fn handle_refusal(&mut self, problem: Problem) {
+        self.connected = false;
+        if problem.code == ProblemCode::NotAMember {
+            self.stop_overlay();
+            self.map = None;
+        }
+        self.last_error = Some(problem.to_string());
+        self.problem = Some(Failure { message: problem.message, hint: problem.hint });
+    }
+
+    /// Brings the network to what map and user want.
+    fn apply_map(&mut self) {
+        let Some(map) = self.map.clone() else { return };
+        if self.overlay.as_ref().is_some_and(|overlay| overlay.needs_restart(&map)) {
+            self.stop_overlay();
+        }
+        let Some(identity) = self.identity.as_ref().filter(|identity| identity.wanted) else { return };
+        if let Some(overlay) = &mut self.overlay {
+            let result = overlay.set_map(&map);
+            return self.note(result);
+        }
+        match Overlay::start(&self.config, &identity.node_key, identity.port, &map, &self.waker) {
+            Ok(overlay) => {
+                self.tell(Command::RememberPort(overlay.port));
+                self.overlay = Some(overlay);
+                self.problem = None;
+                self.refresh_endpoints();
+            }
+            Err(problem) => {
+                self.retry_overlay = Some(clocks().now + RETRY_OVERLAY);
+                self.note(Err(problem));
+            }
+        }
+    }
+
+    fn note(&mut self, result: Result<(), Failure>) {
+        if let Err(problem) = result {
+            self.problem = Some(problem);
+        }
+    }
+
+    fn refresh_endpoints(&mut self) {
+        let Some(overlay) = &mut self.overlay else { return };
+        if overlay.refresh_endpoints() {
+            let (endpoints, ports) = (overlay.endpoints.clone(), vec![overlay.port]);
+            self.tell(Command::Endpoints { endpoints, ports });
+        }
+    }
+
+    fn stop_overlay(&mut self) {
+        if let Some(overlay) = self.overlay.take() {
+            overlay.stop();
+        }
+        (self.retry_overlay, self.settle) = (None, None);
+    }
+
+    fn tell(&self, command: Command) {
+        if let Some(control) = &self.control {
+            control.send(command);
+        }
+    }
+
+    fn serve(&mut self, token: u64) {
+        self.with_server(|server, daemon| {
+            let poller = Rc::clone(&daemon.poller);
+            server.serve(token, &poller, |request| daemon.answer(request));
+        });
+    }
+
+    /// The server needs the daemon to answer: it is taken out for that long.
+    fn with_server(&mut self, work: impl FnOnce(&mut Server, &mut Self)) {
+        if let Some(mut server) = self.server.take() {
+            work(&mut server, self);
+            self.server = Some(server);
+        }
+    }
+
+    fn answer(&mut self, request: Request) -> Response {
+        match request {
+            Request::Status => Response::Status(Box::new(self.status())),
+            Request::Up { join, name } => self.up(join.as_deref(), name),
+            Request::Down => {
+                self.tell(Command::Down);
+                self.stop_overlay();
+                self.problem = None;
+                if let Some(identity) = &mut self.identity {
+                    identity.wanted = false;
+                }
+                self.ending = self.config.exit_when_down;
+                Response::Done
+            }
+        }
+    }
+
+    fn up(&mut self, join: Option<&str>, name: Option<String>) -> Response {
+        let Some(join) = join else {
+            let Some(identity) = &mut self.identity else {
+                let hint = "join one with `taut up --join TOKEN`; the coordinator's operator has the token";
+                return Response::Failed(failure("this node is not a member of any network", hint));
+            };
+            identity.wanted = true;
+            self.problem = None;
+            self.tell(Command::Up);
+            self.apply_map();
+            return Response::Done;
+        };
+        match join.parse::<JoinToken>() {
+            Ok(token) => {
+                let name = name.unwrap_or_else(|| name_from_host(&host_name()));
+                self.problem = None;
+                self.tell(Command::Join { token: Box::new(token), name });
+                Response::Done
+            }
+            Err(error) => Response::Failed(failure(error, "check that the whole line was copied")),
+        }
+    }
+
+    fn status(&self) -> Status {
+        let now = clocks().now;
+        let (map, overlay) = (self.map.as_deref(), self.overlay.as_ref());
+        let coordinator = self.identity.as_ref().map(|_| CoordinatorStatus {
+            url: self.url.clone(),
+            connected: self.connected,
+            last_error: self.last_error.clone(),
+            map_version: map.map_or(0, |map| map.version),
+        });
+        Status {
+            schema: SCHEMA,
+            state: self.state(),
+            version: self.config.version.clone(),
+            pid: std::process::id(),
+            network: map.map(|map| map.network.name.clone()),
+            me: map.map(|map| status::myself(map, overlay)),
+            coordinator,
+            problem: self.problem.clone(),
+            peers: map.map_or_else(Vec::new, |map| status::peers(map, overlay, self.presence.as_ref(), now)),
+            drops: status::drops(overlay),
+        }
+    }
+
+    fn state(&self) -> State {
+        match &self.identity {
+            None => State::NeedsJoin,
+            Some(identity) if !identity.wanted => State::Stopped,
+            Some(_) if self.overlay.is_some() => State::Running,
+            Some(_) => State::Connecting,
+        }
+    }
+}
+
+fn clocks() -> Clocks {
+    Clocks { now: Time::from_duration(boot_time()), wall: wall_clock() }
+}
+
+/// What the host calls itself; the network gives the node a name like it.
+fn host_name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+}

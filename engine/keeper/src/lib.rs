@@ -1,0 +1,25 @@
+//! The one thread that owns the node: handshakes, map, host configuration, local API.
+//!
+//! It is rare work, and none of it blocks: disk and coordinator have a thread of their own (`taut-control`), packets have theirs (`taut-lane`).
+//!
+//! ```text
+//!            control thread ──Event──▶ ┌────────┐ ──ToLane──▶ lane thread ◀──▶ TUN, UDP
+//! coordinator ◀──Command────────────── │ keeper │ ◀─FromLane─
+//!            unix socket ──Request───▶ └────────┘ ──netlink──▶ addresses, routes
+//! ```
+//! - [`run`] is the daemon: it returns when a signal or a user asks for the end.
+//! - [`api`] is what the command line and others say to it.
+//! - A network that is up is an [`Overlay`](overlay): TUN device, socket, lane, and the node's rules. It is built from a map, survives every change of
+//!   the map, and leaves nothing behind: closing the TUN takes its addresses and routes along (law 13).
+
+pub mod api;
+mod daemon;
+mod entropy;
+mod error;
+mod host;
+mod overlay;
+mod server;
+mod status;
+
+pub use daemon::{Config, run};
+pub use error::RunError;

@@ -1,0 +1,215 @@
+//! A network that is up: TUN device, socket, lane, and the node's rules between them.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use taut_base::{DEFAULT_PORT, Prefix, PrivateKey, Time};
+use taut_event::Waker;
+use taut_lane::{KeeperEnd, Lane, Shared, queues};
+use taut_netlink::Netlink;
+use taut_netmap::NetworkMap;
+use taut_node::{Clocks, Node, ToLane};
+use taut_tun::{Offload, Tun};
+use taut_tunnel::Limits;
+use taut_udp::{Config as UdpConfig, UdpSocket};
+
+use crate::api::{Failure, TunStatus, UdpStatus};
+use crate::daemon::Config;
+use crate::entropy::OsEntropy;
+use crate::error::failure;
+use crate::host::Host;
+
+/// Receive buffer: what 10 Gbit/s bring while a lane is not scheduled for 10 ms (12.5 MB), as a power of two.
+const RECEIVE_BUFFER: usize = buffer(10);
+/// Send buffer: 2 ms at 10 Gbit/s; more only adds to the delay under load.
+const SEND_BUFFER: usize = buffer(2);
+
+const fn buffer(milliseconds: usize) -> usize {
+    const BYTES_PER_MILLISECOND: usize = 10_000_000_000 / 8 / 1000;
+    (BYTES_PER_MILLISECOND * milliseconds).next_power_of_two()
+}
+
+/// How soon a command that found the lane's queue full is tried again.
+const QUEUE_RETRY: Duration = Duration::from_millis(5);
+
+/// A network that is up.
+pub(crate) struct Overlay {
+    node: Node<OsEntropy>,
+    lane: Lane,
+    queue: KeeperEnd,
+    /// A command that the lane's queue had no room for.
+    held: Option<ToLane>,
+    host: Host,
+    prefixes: Vec<Prefix>,
+    addresses: Vec<IpAddr>,
+    pub(crate) port: u16,
+    pub(crate) endpoints: Vec<SocketAddr>,
+    pub(crate) tun: TunStatus,
+    pub(crate) udp: UdpStatus,
+}
+
+impl Overlay {
+    /// Opens TUN and socket, configures the host and starts the lane.
+    pub(crate) fn start(
+        config: &Config,
+        node_key: &PrivateKey,
+        remembered_port: Option<u16>,
+        map: &NetworkMap,
+        waker: &Waker,
+    ) -> Result<Self, Failure> {
+        let offload = if config.tun_offload { Offload::ALL } else { Offload::NONE };
+        let tun = Tun::create(&taut_tun::Config { name: config.tun_name.clone(), offload, multi_queue: false })
+            .map_err(|error| failure(error, "taut needs a TUN device to carry packets"))?;
+        let udp = bind(config, remembered_port)?;
+        let netlink = Netlink::open().map_err(|error| failure(error, "taut configures addresses and routes by netlink"))?;
+        let host = Host::configure(netlink, tun.name(), config.mtu, &map.me.addresses)
+            .map_err(|error| failure(error, "run taut with the capability CAP_NET_ADMIN, as root has it"))?;
+
+        let limits = config.rekey_after.map_or(Limits::WIREGUARD, Limits::with_rekey_after);
+        let node = Node::new(node_key.clone(), limits, OsEntropy::new());
+        let (port, tun_status, udp_status) = (udp.port(), describe_tun(&tun, config.mtu), describe_udp(&udp));
+        let lane_waker = Waker::new().map_err(|error| failure(error, "raise the limit of open files"))?;
+        let (queue, lane_end) = queues(waker.clone(), lane_waker.clone());
+        let lane = Lane::start(taut_lane::Config {
+            tun,
+            mtu: config.mtu,
+            udp,
+            mac1_key: node.identity().mac1_key(),
+            limits,
+            queues: lane_end,
+            waker: lane_waker,
+        })
+        .map_err(|error| failure(error, "try again when the host has more room"))?;
+        let mut overlay = Self {
+            node,
+            lane,
+            queue,
+            held: None,
+            host,
+            prefixes: Vec::new(),
+            addresses: map.me.addresses.clone(),
+            port,
+            endpoints: Vec::new(),
+            tun: tun_status,
+            udp: udp_status,
+        };
+        overlay.set_map(map)?;
+        Ok(overlay)
+    }
+
+    /// Whether this map needs another TUN configuration: the node got other addresses.
+    pub(crate) fn needs_restart(&self, map: &NetworkMap) -> bool {
+        self.addresses != map.me.addresses
+    }
+
+    /// Takes a new map: peers and routes. Sessions of peers that stay go on.
+    pub(crate) fn set_map(&mut self, map: &NetworkMap) -> Result<(), Failure> {
+        self.prefixes = vec![map.network.ipv4, map.network.ipv6];
+        self.node.set_map(map);
+        self.carry_out();
+        let routed: BTreeSet<IpAddr> = map.peers.values().flat_map(|peer| peer.addresses.iter().copied()).collect();
+        self.host.set_routes(routed).map_err(|error| failure(error, "another program may own this route; see `ip route`"))
+    }
+
+    /// Reads the host's addresses again; true when they changed.
+    pub(crate) fn refresh_endpoints(&mut self) -> bool {
+        // On an error the last known ones stay: an error is not an empty answer (law 6).
+        let Ok(endpoints) = self.host.endpoints(self.port, &self.prefixes) else { return false };
+        let changed = endpoints != self.endpoints;
+        self.endpoints = endpoints;
+        changed
+    }
+
+    /// Takes what the lane said, does what is due, hands the resulting commands to the lane.
+    pub(crate) fn turn(&mut self, clocks: Clocks) {
+        while let Some(said) = self.queue.receive() {
+            self.node.handle_lane(said, clocks);
+        }
+        self.node.handle_timeout(clocks);
+        self.carry_out();
+    }
+
+    /// When [`Self::turn`] has something to do.
+    pub(crate) fn poll_timeout(&self, now: Time) -> Option<Time> {
+        let held = self.held.as_ref().map(|_| now + QUEUE_RETRY);
+        self.node.poll_timeout().into_iter().chain(held).min()
+    }
+
+    /// Whether the lane ended by itself.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.lane.has_failed()
+    }
+
+    pub(crate) fn node(&self) -> &Node<OsEntropy> {
+        &self.node
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        self.lane.shared()
+    }
+
+    /// Closes TUN and socket; the kernel takes addresses and routes away with the device.
+    pub(crate) fn stop(self) {
+        self.lane.stop();
+    }
+
+    fn carry_out(&mut self) {
+        let mut any = false;
+        while let Some(command) = self.held.take().or_else(|| self.node.poll_command()) {
+            if let Err(command) = self.queue.send(command) {
+                self.held = Some(command);
+                break;
+            }
+            any = true;
+        }
+        if any {
+            self.queue.wake();
+        }
+    }
+}
+
+/// The port that was asked for; otherwise that of the last run, or the usual one, or any.
+fn bind(config: &Config, remembered: Option<u16>) -> Result<UdpSocket, Failure> {
+    let open = |port| {
+        UdpSocket::bind(&UdpConfig {
+            port,
+            ipv4_only: false,
+            send_buffer: SEND_BUFFER,
+            receive_buffer: RECEIVE_BUFFER,
+            gso: config.udp_gso,
+            gro: config.udp_gro,
+        })
+    };
+    if let Some(port) = config.port {
+        return open(port).map_err(|error| failure(error, "choose another --port, or leave it out to let taut choose"));
+    }
+    open(remembered.unwrap_or(DEFAULT_PORT))
+        .or_else(|_| open(DEFAULT_PORT))
+        .or_else(|_| open(0))
+        .map_err(|error| failure(error, "taut sends its packets by UDP"))
+}
+
+fn describe_tun(tun: &Tun, mtu: u16) -> TunStatus {
+    let granted = tun.offload();
+    let all = [
+        (granted.vnet_header, "vnet-header"),
+        (granted.checksum, "checksum"),
+        (granted.tso, "tso"),
+        (granted.uso, "uso"),
+    ];
+    TunStatus { name: String::from(tun.name()), mtu, offload: names(&all) }
+}
+
+fn describe_udp(udp: &UdpSocket) -> UdpStatus {
+    let (features, buffers) = (udp.features(), udp.buffers());
+    UdpStatus {
+        offload: names(&[(features.gso, "gso"), (features.gro, "gro")]),
+        send_buffer: buffers.send,
+        receive_buffer: buffers.receive,
+    }
+}
+
+fn names(all: &[(bool, &str)]) -> Vec<String> {
+    all.iter().filter(|(granted, _)| *granted).map(|(_, name)| String::from(*name)).collect()
+}

@@ -1,0 +1,153 @@
+//! The local API's socket: small, bounded, never blocking.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use taut_event::{Interest, Poller, effective_uid, peer_credentials};
+
+use crate::api::{Failure, MAX_REQUEST, Request, Response};
+use crate::error::RunError;
+
+/// Users at a time; more wait in the kernel's backlog.
+const MAX_CONNECTIONS: usize = 32;
+
+/// Tokens of connections start here; the daemon's own are below.
+pub(crate) const FIRST_CONNECTION: u64 = 16;
+
+/// The listening socket and its connections.
+pub(crate) struct Server {
+    listener: UnixListener,
+    path: PathBuf,
+    connections: BTreeMap<u64, Connection>,
+    next: u64,
+}
+
+struct Connection {
+    stream: UnixStream,
+    may_change: bool,
+    input: Vec<u8>,
+    output: Vec<u8>,
+}
+
+impl Server {
+    /// Listens at `path`. A socket that nobody answers on is a leftover and is replaced.
+    pub(crate) fn listen(path: &Path) -> Result<Self, RunError> {
+        if UnixStream::connect(path).is_ok() {
+            return Err(RunError::AlreadyRunning(path.to_path_buf()));
+        }
+        let failed = |error| RunError::Socket(path.to_path_buf(), error);
+        if let Some(directory) = path.parent() {
+            std::fs::create_dir_all(directory).map_err(failed)?;
+        }
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+        let listener = UnixListener::bind(path).map_err(failed)?;
+        // Everybody may look; the kernel says who asks for a change.
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666)).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        Ok(Self { listener, path: path.to_path_buf(), connections: BTreeMap::new(), next: FIRST_CONNECTION })
+    }
+
+    /// Takes new connections.
+    pub(crate) fn accept(&mut self, poller: &Poller) {
+        while self.connections.len() < MAX_CONNECTIONS {
+            let Ok((stream, _)) = self.listener.accept() else { return };
+            let Ok(credentials) = peer_credentials(&stream) else { continue };
+            let may_change = credentials.uid == 0 || credentials.uid == effective_uid();
+            let token = self.next;
+            if stream.set_nonblocking(true).is_err() || poller.add(stream.as_fd(), token, Interest::READ).is_err() {
+                continue;
+            }
+            self.next += 1;
+            self.connections.insert(token, Connection { stream, may_change, input: Vec::new(), output: Vec::new() });
+        }
+    }
+
+    /// Goes on with a connection; `answer` carries out a request.
+    pub(crate) fn serve(&mut self, token: u64, poller: &Poller, mut answer: impl FnMut(Request) -> Response) {
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        let open = connection.read(&mut answer) && connection.write();
+        if !open {
+            poller.remove(connection.stream.as_fd());
+            self.connections.remove(&token);
+            // A place is free: whoever waits in the backlog comes in.
+            self.accept(poller);
+            return;
+        }
+        let interest = if connection.output.is_empty() { Interest::READ } else { Interest::READ_WRITE };
+        // Registered and open; if the kernel refused, the user would see a hanging request and ask again.
+        let _ = poller.modify(connection.stream.as_fd(), token, interest);
+    }
+}
+
+impl AsFd for Server {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Already gone is as good as removed.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl Connection {
+    /// Reads what has come and answers whole lines; false when the connection is at its end.
+    fn read(&mut self, answer: &mut impl FnMut(Request) -> Response) -> bool {
+        let mut chunk = [0; 4096];
+        loop {
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return false,
+                Ok(length) => self.input.extend_from_slice(&chunk[..length]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => return false,
+            }
+            while let Some(end) = self.input.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.input.drain(..=end).collect();
+                let response = self.respond(&line, answer);
+                let Ok(json) = serde_json::to_vec(&response) else { return false };
+                self.output.extend_from_slice(&json);
+                self.output.push(b'\n');
+            }
+            if self.input.len() > MAX_REQUEST {
+                return false;
+            }
+        }
+    }
+
+    fn respond(&self, line: &[u8], answer: &mut impl FnMut(Request) -> Response) -> Response {
+        match serde_json::from_slice::<Request>(line) {
+            Ok(request) if request.changes() && !self.may_change => Response::Failed(Failure {
+                message: String::from("only root and the daemon's own user may change anything"),
+                hint: String::from("try again with sudo"),
+            }),
+            Ok(request) => answer(request),
+            Err(error) => Response::Failed(Failure {
+                message: format!("the daemon does not understand this request: {error}"),
+                hint: String::from("use a `taut` of the daemon's version; `taut version` shows both"),
+            }),
+        }
+    }
+
+    /// Writes what waits; false when the connection is at its end.
+    fn write(&mut self) -> bool {
+        while !self.output.is_empty() {
+            match self.stream.write(&self.output) {
+                Ok(written) => drop(self.output.drain(..written)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,87 @@
+//! What a user sees.
+
+use std::collections::BTreeMap;
+
+use taut_base::{NodeId, Time};
+use taut_netmap::NetworkMap;
+use taut_node::PeerView;
+
+use crate::api::{PathKind, PathStatus, PeerStatus, SelfStatus, SessionStatus};
+use crate::overlay::Overlay;
+
+/// This node, as its map and its overlay say.
+pub(crate) fn myself(map: &NetworkMap, overlay: Option<&Overlay>) -> SelfStatus {
+    SelfStatus {
+        name: map.me.name.clone(),
+        id: map.me.id.0,
+        addresses: map.me.addresses.clone(),
+        node_key: map.me.key,
+        port: overlay.map_or(0, |overlay| overlay.port),
+        endpoints: overlay.map_or_else(Vec::new, |overlay| overlay.endpoints.clone()),
+        tun: overlay.map(|overlay| overlay.tun.clone()),
+        udp: overlay.map(|overlay| overlay.udp.clone()),
+    }
+}
+
+/// All peers, by name: as the overlay knows them, or as the map does while it is down.
+pub(crate) fn peers(
+    map: &NetworkMap,
+    overlay: Option<&Overlay>,
+    presence: Option<&BTreeMap<NodeId, bool>>,
+    now: Time,
+) -> Vec<PeerStatus> {
+    let online = |id: NodeId| presence.map(|presence| presence.get(&id).copied().unwrap_or(false));
+    let mut peers: Vec<PeerStatus> = match overlay {
+        Some(overlay) => {
+            let traffic = &overlay.shared().traffic;
+            overlay.node().peers().map(|peer| connected(&peer, traffic.of(peer.id), online(peer.node), now)).collect()
+        }
+        None => map.peers.values().map(|peer| listed(peer, online(peer.id))).collect(),
+    };
+    peers.sort_by(|one, other| one.name.cmp(&other.name));
+    peers
+}
+
+/// Dropped packets by reason, as far as there are any.
+pub(crate) fn drops(overlay: Option<&Overlay>) -> BTreeMap<String, u64> {
+    let Some(overlay) = overlay else { return BTreeMap::new() };
+    overlay.shared().drops.iter().filter(|(_, count)| *count > 0).map(|(name, count)| (String::from(name), count)).collect()
+}
+
+fn connected(peer: &PeerView<'_>, (received, sent): (u64, u64), online: Option<bool>, now: Time) -> PeerStatus {
+    let kind = if peer.session.is_some() && peer.proven.is_some() { PathKind::Direct } else { PathKind::None };
+    let age = peer.session.map(|since| now.since(since).as_secs_f64());
+    PeerStatus {
+        name: String::from(peer.name),
+        id: peer.node.0,
+        addresses: peer.addresses.to_vec(),
+        node_key: peer.key,
+        online,
+        path: PathStatus { kind, endpoint: peer.proven.filter(|_| kind == PathKind::Direct) },
+        session: age.map(|age_s| SessionStatus {
+            age_s,
+            suite: String::from("ChaCha20Poly1305"),
+            established: peer.established,
+        }),
+        rx_bytes: received,
+        tx_bytes: sent,
+        last_handshake_s: age,
+        candidates: peer.candidates.to_vec(),
+    }
+}
+
+fn listed(peer: &taut_netmap::Peer, online: Option<bool>) -> PeerStatus {
+    PeerStatus {
+        name: peer.name.clone(),
+        id: peer.id.0,
+        addresses: peer.addresses.clone(),
+        node_key: peer.key,
+        online,
+        path: PathStatus { kind: PathKind::None, endpoint: None },
+        session: None,
+        rx_bytes: 0,
+        tx_bytes: 0,
+        last_handshake_s: None,
+        candidates: peer.endpoints.clone(),
+    }
+}

@@ -1,0 +1,199 @@
+//! What is about to be sent: sealed datagrams in one buffer, as runs that one GSO message each can carry.
+
+use std::net::SocketAddr;
+
+use taut_udp::{MAX_GSO_BYTES, MAX_SEGMENTS, Transmit};
+
+/// Most bytes that one superpacket turns into when sealed. The smallest segments that a kernel makes carry 48 bytes of TCP payload
+/// (`tcp_min_snd_mss`): 1,366 of them, each with 40 bytes of IPv6 and 20 of TCP header, padded to 112 and sealed to 144.
+pub const SEALED_SUPERPACKET_MAX: usize = 192 * 1024;
+
+/// One full GSO message that is carried over, one superpacket on top, and some handshakes and keepalives.
+const CAPACITY: usize = 64 * 1024 + SEALED_SUPERPACKET_MAX + 8 * 1024;
+
+/// Runs of one batch. Only tiny packets to many peers come near; then the batch is sent earlier.
+const MAX_RUNS: usize = 512;
+
+/// Sealed datagrams for one or several destinations, in the order in which they were sealed.
+///
+/// Datagrams of equal size for one destination form a run; a shorter one ends it, as `UDP_SEGMENT` wants it.
+/// Memory: one buffer, touched as far as it is used.
+pub struct SendBatch {
+    bytes: Vec<u8>,
+    used: usize,
+    runs: Vec<Run>,
+    /// Runs that were sent, and bytes of the next one that were.
+    sent: usize,
+    partial: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Run {
+    destination: SocketAddr,
+    start: usize,
+    end: usize,
+    segment_size: usize,
+    segments: usize,
+}
+
+impl SendBatch {
+    /// An empty batch.
+    pub fn new() -> Self {
+        // Zeroed memory comes from the kernel untouched: pages count only once they are written.
+        Self { bytes: vec![0; CAPACITY], used: 0, runs: Vec::with_capacity(MAX_RUNS), sent: 0, partial: 0 }
+    }
+
+    /// Whether nothing waits to be sent.
+    pub fn is_empty(&self) -> bool {
+        self.sent == self.runs.len()
+    }
+
+    /// Whether another whole superpacket fits, whatever it is made of. If not, send first.
+    pub fn has_room(&self) -> bool {
+        CAPACITY - self.used >= SEALED_SUPERPACKET_MAX && self.runs.len() < MAX_RUNS / 2
+    }
+
+    /// Appends a datagram of `length` bytes that `write` fills. When `write` yields an error, nothing is appended.
+    /// `None` when there is no room: a caller that asked [`Self::has_room`] before never sees it.
+    pub fn append<E>(
+        &mut self,
+        destination: SocketAddr,
+        length: usize,
+        write: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Option<Result<(), E>> {
+        let start = self.used;
+        let end = start + length;
+        let room = self.bytes.get_mut(start..end)?;
+        if self.runs.len() == MAX_RUNS {
+            return None;
+        }
+        if let Err(error) = write(room) {
+            return Some(Err(error));
+        }
+        self.used = end;
+        match self.runs.last_mut() {
+            Some(run) if run.takes(destination, length) => {
+                run.end = end;
+                run.segments += 1;
+            }
+            _ => self.runs.push(Run { destination, start, end, segment_size: length, segments: 1 }),
+        }
+        Some(Ok(()))
+    }
+
+    /// The runs that wait, at most as many as `transmits` has places; returns how many there are.
+    pub fn transmits<'a>(&'a self, transmits: &mut [Transmit<'a>]) -> usize {
+        let waiting = self.runs.get(self.sent..).unwrap_or_default();
+        let skip = std::iter::once(self.partial).chain(std::iter::repeat(0));
+        let mut count = 0;
+        for ((run, skip), place) in waiting.iter().zip(skip).zip(transmits) {
+            let contents = self.bytes.get(run.start + skip..run.end).unwrap_or_default();
+            *place = Transmit { destination: run.destination, contents, segment_size: run.segment_size };
+            count += 1;
+        }
+        count
+    }
+
+    /// `runs` of the waiting runs were sent, and `partial` bytes of the one behind them.
+    pub fn consume(&mut self, runs: usize, partial: usize) {
+        self.partial = if runs == 0 { self.partial + partial } else { partial };
+        self.sent += runs;
+        if self.is_empty() {
+            self.runs.clear();
+            (self.used, self.sent, self.partial) = (0, 0, 0);
+        }
+    }
+
+    /// Whether the last run is all there is and may still grow: worth waiting for the next superpacket (limit.md 6.4).
+    pub fn could_carry_over(&self) -> bool {
+        self.runs.len() - self.sent == 1
+            && self.runs.last().is_some_and(|run| run.segments < MAX_SEGMENTS / 2 && !run.ended())
+    }
+}
+
+impl Default for SendBatch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Run {
+    /// The last datagram was shorter than the others.
+    fn ended(&self) -> bool {
+        (self.end - self.start) != self.segments * self.segment_size
+    }
+
+    fn takes(&self, destination: SocketAddr, length: usize) -> bool {
+        self.destination == destination
+            && length <= self.segment_size
+            && !self.ended()
+            && self.segments < MAX_SEGMENTS
+            && self.end - self.start + length <= MAX_GSO_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn to(number: u8) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, number], 1))
+    }
+
+    fn append(batch: &mut SendBatch, number: u8, length: usize) {
+        let written = batch.append(to(number), length, |room| {
+            room.fill(number);
+            Ok::<(), ()>(())
+        });
+        assert_eq!(written, Some(Ok(())));
+    }
+
+    fn shape(batch: &SendBatch) -> Vec<(SocketAddr, usize, usize)> {
+        let mut transmits = [Transmit { destination: to(0), contents: &[], segment_size: 0 }; 64];
+        let count = batch.transmits(&mut transmits);
+        transmits[..count].iter().map(|run| (run.destination, run.contents.len(), run.segment_size)).collect()
+    }
+
+    #[test]
+    fn equal_sizes_form_a_run_and_a_shorter_one_ends_it() {
+        let mut batch = SendBatch::new();
+        for (number, length) in [(1, 100), (1, 100), (1, 60), (1, 60), (2, 60), (1, 60), (1, 70)] {
+            append(&mut batch, number, length);
+        }
+        assert_eq!(shape(&batch), [(to(1), 260, 100), (to(1), 60, 60), (to(2), 60, 60), (to(1), 60, 60), (to(1), 70, 70)]);
+    }
+
+    #[test]
+    fn a_run_is_never_more_than_one_message_can_carry() {
+        let mut batch = SendBatch::new();
+        for _ in 0..65 {
+            append(&mut batch, 1, 100);
+        }
+        for _ in 0..46 {
+            append(&mut batch, 2, 1452);
+        }
+        assert_eq!(shape(&batch), [(to(1), 6400, 100), (to(1), 100, 100), (to(2), 45 * 1452, 1452), (to(2), 1452, 1452)]);
+    }
+
+    #[test]
+    fn what_was_not_sent_stays() {
+        let mut batch = SendBatch::new();
+        append(&mut batch, 1, 100);
+        append(&mut batch, 2, 100);
+        append(&mut batch, 2, 100);
+        batch.consume(1, 100);
+        assert_eq!(shape(&batch), [(to(2), 100, 100)]);
+        batch.consume(1, 0);
+        assert!(batch.is_empty());
+        assert!(shape(&batch).is_empty());
+    }
+
+    #[test]
+    fn a_failed_write_leaves_no_trace() {
+        let mut batch = SendBatch::new();
+        assert_eq!(batch.append(to(1), 100, |_| Err("no")), Some(Err("no")));
+        assert!(batch.is_empty());
+        append(&mut batch, 1, 50);
+        assert_eq!(shape(&batch), [(to(1), 50, 50)]);
+    }
+}

@@ -1,0 +1,96 @@
+//! Named reasons for dropping a packet, each with a counter (law 11).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Why a packet goes no further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drop {
+    /// Out: not an IP packet, or one whose lengths lie, or a superpacket that cannot be cut.
+    BadInner,
+    /// Out: no peer has this address (multicast and broadcast end here, too).
+    NoRoute,
+    /// Out: nobody answered the handshakes; what waited was given up.
+    NoHandshake,
+    /// Out: more packets wait for a handshake than are kept; the oldest went.
+    StagedOverflow,
+    /// Out: the kernel refused the datagram (unreachable, forbidden, too large for the way).
+    SendFailed,
+    /// In: no WireGuard message.
+    NotWireGuard,
+    /// In: a handshake message whose first MAC was not made for us.
+    BadMac1,
+    /// In: the keeper has more handshakes to look at than its queue holds.
+    KeeperBusy,
+    /// In: no session has this index; a peer that did not notice our restart sends such packets for a while.
+    UnknownIndex,
+    /// In: seen before, or older than the replay window.
+    Replayed,
+    /// In: not sealed by the peer whose session it names.
+    NotAuthentic,
+    /// In: what the peer sealed is no IP packet.
+    BadOuter,
+    /// In: the peer may not send from this address.
+    SourceNotAllowed,
+    /// In: the TUN did not take it.
+    TunWrite,
+}
+
+impl Drop {
+    const ALL: [(Self, &'static str); 14] = [
+        (Self::BadInner, "out-bad-packet"),
+        (Self::NoRoute, "out-no-route"),
+        (Self::NoHandshake, "out-no-handshake"),
+        (Self::StagedOverflow, "out-waiting-overflow"),
+        (Self::SendFailed, "out-send-failed"),
+        (Self::NotWireGuard, "in-not-wireguard"),
+        (Self::BadMac1, "in-bad-mac1"),
+        (Self::KeeperBusy, "in-keeper-busy"),
+        (Self::UnknownIndex, "in-unknown-index"),
+        (Self::Replayed, "in-replayed"),
+        (Self::NotAuthentic, "in-not-authentic"),
+        (Self::BadOuter, "in-bad-packet"),
+        (Self::SourceNotAllowed, "in-source-not-allowed"),
+        (Self::TunWrite, "in-tun-write"),
+    ];
+}
+
+/// One counter per reason. Written by the lane, read by anybody.
+#[derive(Debug, Default)]
+pub struct DropCounts {
+    counts: [AtomicU64; Drop::ALL.len()],
+}
+
+impl DropCounts {
+    /// Counts `packets` more.
+    pub fn add(&self, reason: Drop, packets: u64) {
+        if let Some(count) = self.counts.get(reason as usize) {
+            count.fetch_add(packets, Ordering::Relaxed);
+        }
+    }
+
+    /// How many packets were dropped for `reason`.
+    pub fn count(&self, reason: Drop) -> u64 {
+        self.counts.get(reason as usize).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    /// All reasons by name, with their counts.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Drop::ALL.iter().map(|(reason, name)| (*name, self.count(*reason)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_has_a_name_and_a_counter_of_its_own() {
+        let counts = DropCounts::default();
+        for (place, (reason, _)) in Drop::ALL.iter().enumerate() {
+            assert_eq!(*reason as usize, place);
+            counts.add(*reason, 1 + place as u64);
+        }
+        let seen: Vec<u64> = counts.iter().map(|(_, count)| count).collect();
+        assert_eq!(seen, (1..=Drop::ALL.len() as u64).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,202 @@
+//! A lane's heart: its peers, sessions and timers, without thread, socket or clock.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
+
+use taut_base::{PeerId, ReceiverIndex, Time};
+use taut_node::{FromLane, Routes, ToLane};
+use taut_tunnel::{Limits, Role, Session, Wish};
+use taut_wire::merge::{Merger, Offloads};
+
+use crate::batch::SendBatch;
+use crate::drops::{Drop, DropCounts};
+use crate::staged::Staged;
+use crate::tables::{LanePeer, NumberMap, TrafficTable};
+
+/// Everything of a lane that is not a system call. What goes out is appended to a [`SendBatch`]; what the keeper should know waits in
+/// [`Heart::poll_message`].
+pub struct Heart {
+    pub(crate) limits: Limits,
+    pub(crate) mtu: usize,
+    pub(crate) mac1_key: [u8; 32],
+    pub(crate) vnet_header: bool,
+    pub(crate) routes: Arc<Routes>,
+    pub(crate) peers: NumberMap<PeerId, LanePeer>,
+    pub(crate) by_index: NumberMap<ReceiverIndex, PeerId>,
+    pub(crate) merger: Merger,
+    pub(crate) drops: Arc<DropCounts>,
+    traffic: Arc<TrafficTable>,
+    timers: BinaryHeap<Reverse<(Time, PeerId)>>,
+    messages: VecDeque<FromLane>,
+    /// Peers with a session whose waiting packets did not fit in the batch.
+    pub(crate) backlog: Vec<PeerId>,
+}
+
+impl Heart {
+    /// A lane without peers, for a TUN of this MTU. `mac1_key` is the node's; `vnet_header` says whether packets of the TUN have a virtio header,
+    /// `offloads` which superpackets it takes.
+    pub fn new(
+        limits: Limits,
+        mtu: u16,
+        mac1_key: [u8; 32],
+        vnet_header: bool,
+        offloads: Offloads,
+        drops: Arc<DropCounts>,
+        traffic: Arc<TrafficTable>,
+    ) -> Self {
+        Self {
+            limits,
+            mtu: usize::from(mtu),
+            mac1_key,
+            vnet_header,
+            routes: Arc::default(),
+            peers: NumberMap::default(),
+            by_index: NumberMap::default(),
+            merger: Merger::new(offloads),
+            drops,
+            traffic,
+            timers: BinaryHeap::new(),
+            messages: VecDeque::new(),
+            backlog: Vec::new(),
+        }
+    }
+
+    /// What the keeper should know next.
+    pub fn poll_message(&mut self) -> Option<FromLane> {
+        self.messages.pop_front()
+    }
+
+    /// When [`Self::handle_timeout`] has something to do.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.timers.peek().map(|Reverse((due, _))| *due)
+    }
+
+    /// Carries out a command of the keeper.
+    pub fn command(&mut self, command: ToLane, out: &mut SendBatch, now: Time) {
+        match command {
+            ToLane::Routes(routes) => self.set_routes(routes),
+            ToLane::AddPeer { peer, persistent_keepalive } => {
+                let traffic = self.traffic.add(peer);
+                let keyring = taut_tunnel::Keyring::new(persistent_keepalive);
+                let new = LanePeer {
+                    keyring,
+                    endpoint: None,
+                    staged: Staged::default(),
+                    traffic,
+                    scheduled: None,
+                    last_source: None,
+                };
+                self.peers.insert(peer, new);
+            }
+            ToLane::RemovePeer(peer) => self.remove_peer(peer),
+            ToLane::AddSession { peer, id, keys, born, proven } => {
+                self.add_session(peer, Session::new(id, &keys, born), proven, out, now);
+            }
+            ToLane::Send { destination, message } => {
+                let bytes = message.as_bytes();
+                let appended = out.append(destination, bytes.len(), |room| {
+                    room.copy_from_slice(bytes);
+                    Ok::<(), std::convert::Infallible>(())
+                });
+                if appended.is_none() {
+                    self.drops.add(Drop::SendFailed, 1);
+                }
+            }
+            ToLane::GiveUp(peer) => {
+                let waiting = self.peers.get_mut(&peer).map_or(0, |peer| peer.staged.clear());
+                self.drops.add(Drop::NoHandshake, waiting);
+            }
+        }
+    }
+
+    /// Does what is due: keepalives, wishes for handshakes, the end of old sessions.
+    pub fn handle_timeout(&mut self, out: &mut SendBatch, now: Time) {
+        while self.poll_timeout().is_some_and(|due| now >= due) {
+            let Some(Reverse((_, id))) = self.timers.pop() else { return };
+            let Some(peer) = self.peers.get_mut(&id) else { continue };
+            peer.scheduled = None;
+            let (mut keepalive, mut handshake) = (false, false);
+            peer.keyring.handle_timeout(&self.limits, now, |wish| match wish {
+                Wish::Keepalive => keepalive = true,
+                Wish::Handshake => handshake = true,
+            });
+            self.collect_retired(id);
+            if keepalive {
+                self.send_keepalive(id, out, now);
+            }
+            if handshake {
+                self.say(FromLane::WantsHandshake(id));
+            }
+            self.schedule(id);
+        }
+    }
+
+    /// Tells the keeper something.
+    pub(crate) fn say(&mut self, message: FromLane) {
+        self.messages.push_back(message);
+    }
+
+    /// Puts a peer into the timer heap if it has something due before it stands there already. Deadlines mostly move away; then it is looked at once
+    /// too early and put back, which is cheaper than moving it with every packet.
+    pub(crate) fn schedule(&mut self, id: PeerId) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let Some(due) = peer.keyring.poll_timeout(&self.limits) else { return };
+        if peer.scheduled.is_none_or(|scheduled| due < scheduled) {
+            peer.scheduled = Some(due);
+            self.timers.push(Reverse((due, id)));
+        }
+    }
+
+    /// Frees the indices of sessions that are gone.
+    pub(crate) fn collect_retired(&mut self, id: PeerId) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        for (session, index) in peer.keyring.take_retired() {
+            self.by_index.remove(&index);
+            self.messages.push_back(FromLane::Retired { peer: id, id: session, index });
+        }
+    }
+
+    fn set_routes(&mut self, routes: Arc<Routes>) {
+        self.routes = routes;
+        for peer in self.peers.values_mut() {
+            peer.last_source = None;
+        }
+    }
+
+    fn add_session(
+        &mut self,
+        id: PeerId,
+        session: Session,
+        proven: Option<std::net::SocketAddr>,
+        out: &mut SendBatch,
+        now: Time,
+    ) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let started_by_us = session.role == Role::Initiator;
+        self.by_index.insert(session.local, id);
+        peer.keyring.add(session);
+        if let Some(endpoint) = proven {
+            peer.endpoint = Some(endpoint);
+        }
+        self.collect_retired(id);
+        // The answering side may use the session only after it heard from us on it: what waited tells it, or an empty packet.
+        if started_by_us && !self.send_staged(id, out, now) {
+            self.send_keepalive(id, out, now);
+        }
+        self.schedule(id);
+    }
+
+    fn remove_peer(&mut self, id: PeerId) {
+        if let Some(mut peer) = self.peers.remove(&id) {
+            peer.keyring.clear();
+            for (_, index) in peer.keyring.take_retired() {
+                self.by_index.remove(&index);
+            }
+            self.traffic.remove(id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! The way in: UDP → session by index → open in place → source check → merge → TUN.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+
+use taut_base::{PeerId, ReceiverIndex, Time};
+use taut_node::{FromLane, HandshakeMessage};
+use taut_tunnel::handshake::{initiation_mac1_is_ours, response_mac1_is_ours};
+use taut_tunnel::OpenError;
+use taut_wire::ip;
+use taut_wire::merge::Run;
+use taut_wire::wireguard::{DATA_HEADER, Message, classify};
+
+use crate::batch::SendBatch;
+use crate::drops::{Drop, DropCounts};
+use crate::heart::Heart;
+use crate::ports::InboundPorts;
+
+impl Heart {
+    /// A run of datagrams from one sender, each `segment_size` bytes and the last perhaps shorter, becomes writes to the TUN through `ports`.
+    /// What has to be answered is appended to `out`.
+    pub fn inbound(
+        &mut self,
+        source: SocketAddr,
+        data: &mut [u8],
+        segment_size: usize,
+        ports: &mut impl InboundPorts,
+        out: &mut SendBatch,
+        now: Time,
+    ) {
+        let mut last_peer = None;
+        for start in (0..data.len()).step_by(segment_size.max(1)) {
+            let datagram = start..data.len().min(start + segment_size);
+            let peer = match classify(&data[datagram.clone()]) {
+                Ok(Message::Data(message)) => {
+                    let (index, counter) = (ReceiverIndex(message.receiver), message.counter);
+                    self.data(source, data, datagram, index, counter, ports, out, now)
+                }
+                Ok(handshake) => {
+                    self.handshake(source, &handshake, &data[datagram]);
+                    None
+                }
+                Err(_) => {
+                    self.drops.add(Drop::NotWireGuard, 1);
+                    None
+                }
+            };
+            // Timers are looked at once per peer and run, not per packet.
+            if peer != last_peer {
+                if let Some(id) = last_peer {
+                    self.schedule(id);
+                }
+                last_peer = peer;
+            }
+        }
+        let drops = &*self.drops;
+        self.merger.flush(data, |run| write(ports, drops, run));
+        if let Some(id) = last_peer {
+            self.schedule(id);
+        }
+    }
+
+    /// A data message: opened in place, then on to the TUN. Returns whose it was, if it was authentic.
+    #[expect(clippy::too_many_arguments, reason = "one packet with where it lies, one place to go, no state in between")]
+    fn data(
+        &mut self,
+        source: SocketAddr,
+        data: &mut [u8],
+        datagram: Range<usize>,
+        index: ReceiverIndex,
+        counter: u64,
+        ports: &mut impl InboundPorts,
+        out: &mut SendBatch,
+        now: Time,
+    ) -> Option<PeerId> {
+        // Whose session is it? A response and the first data may overtake the keeper's command.
+        let id = match self.by_index.get(&index) {
+            Some(id) => *id,
+            None => {
+                while let Some(command) = ports.next_command() {
+                    self.command(command, out, now);
+                }
+                match self.by_index.get(&index) {
+                    Some(id) => *id,
+                    None => return self.refuse(Drop::UnknownIndex),
+                }
+            }
+        };
+        let Some(peer) = self.peers.get_mut(&id) else { return self.refuse(Drop::UnknownIndex) };
+        let Some(session) = peer.keyring.receiving(index, &self.limits, now) else { return self.refuse(Drop::UnknownIndex) };
+        let session_id = session.id;
+
+        // Is it authentic, and new?
+        let sealed = datagram.start + DATA_HEADER..datagram.end;
+        let length = match session.open(counter, &mut data[sealed.clone()]) {
+            Ok(plain) => plain.len(),
+            Err(OpenError::Replayed) => return self.refuse(Drop::Replayed),
+            Err(OpenError::NotAuthentic | OpenError::CounterAtLimit) => return self.refuse(Drop::NotAuthentic),
+        };
+        let packet = sealed.start..sealed.start + length;
+
+        // The session's timers, and where the peer is now.
+        let confirmed = peer.keyring.received(index, length > 0, &self.limits, now);
+        let wishes_handshake = peer.keyring.wishes_handshake_to_receive(&self.limits, now);
+        let moved = peer.endpoint != Some(source);
+        if moved {
+            peer.endpoint = Some(source);
+        }
+
+        // May the peer send from that address? Then to the TUN, together with its neighbours.
+        if length > 0 {
+            match ip::Packet::parse(&data[packet.clone()]).map(|inner| (inner.source(), inner.bytes().len())) {
+                Err(_) => self.drops.add(Drop::BadOuter, 1),
+                Ok((inner_source, _)) if peer.last_source != Some(inner_source) && self.routes.lookup(inner_source) != Some(id) => {
+                    self.drops.add(Drop::SourceNotAllowed, 1);
+                }
+                Ok((inner_source, bytes)) => {
+                    peer.last_source = Some(inner_source);
+                    peer.traffic.add_received(bytes);
+                    let drops = &*self.drops;
+                    // Parsed a moment ago, so it is an IP packet.
+                    let _ = self.merger.push(data, packet, index.0, |run| write(ports, drops, run));
+                }
+            }
+        }
+
+        if confirmed {
+            self.say(FromLane::Confirmed { peer: id, id: session_id });
+            self.collect_retired(id);
+            self.send_staged(id, out, now);
+        }
+        if moved {
+            self.say(FromLane::Moved { peer: id, endpoint: source });
+        }
+        if wishes_handshake {
+            self.say(FromLane::WantsHandshake(id));
+        }
+        Some(id)
+    }
+
+    /// A handshake message goes to the keeper, if whoever sent it knows our public key (protocol.md 2.4).
+    fn handshake(&mut self, source: SocketAddr, message: &Message<'_>, bytes: &[u8]) {
+        let for_us = match message {
+            Message::Initiation(initiation) => initiation_mac1_is_ours(&self.mac1_key, initiation.bytes),
+            Message::Response(response) => response_mac1_is_ours(&self.mac1_key, response.bytes),
+            Message::CookieReply(_) => true,
+            Message::Data(_) => false,
+        };
+        match HandshakeMessage::new(bytes) {
+            Some(message) if for_us => self.say(FromLane::Handshake { source, message }),
+            _ => self.drops.add(Drop::BadMac1, 1),
+        }
+    }
+
+    fn refuse(&self, reason: Drop) -> Option<PeerId> {
+        self.drops.add(reason, 1);
+        None
+    }
+}
+
+fn write(ports: &mut impl InboundPorts, drops: &DropCounts, run: Run<'_>) {
+    let packets = run.packets() as u64;
+    if !ports.write(run) {
+        drops.add(Drop::TunWrite, packets);
+    }
+}

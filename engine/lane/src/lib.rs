@@ -1,0 +1,30 @@
+//! The way of a packet: TUN to UDP and back, one thread per lane.
+//!
+//! A lane owns one TUN queue, one UDP socket, and the counters and windows of its sessions; it shares nothing that it must wait for.
+//!
+//! - [`Heart`] is pure: a superpacket or a received batch goes in, a [`SendBatch`] or runs for the TUN come out. The way out reads in
+//!   `outbound.rs`, the way in in `inbound.rs`, each from top to bottom.
+//! - [`Lane`] is the thread around it: one epoll over TUN, socket and command queue; no allocation, lock or channel per packet. Both
+//!   directions run on one thread, because on few cores a wake-up costs more than a cipher.
+//! - Backpressure (law 9): a full socket stops the reading of the TUN; the kernel's own queue in front of it fills, and the senders slow down.
+//!
+//! What a lane cannot do itself (handshakes, choosing endpoints of new peers) it asks of the keeper through a bounded queue, and never waits.
+
+mod batch;
+mod drops;
+mod heart;
+mod inbound;
+mod outbound;
+mod ports;
+mod queue;
+mod staged;
+mod tables;
+mod thread;
+
+pub use batch::{SEALED_SUPERPACKET_MAX, SendBatch};
+pub use drops::{Drop, DropCounts};
+pub use heart::Heart;
+pub use ports::InboundPorts;
+pub use queue::{KeeperEnd, LaneEnd, queues};
+pub use tables::{Traffic, TrafficTable};
+pub use thread::{Config, Lane, Shared, StartError};

@@ -1,0 +1,98 @@
+//! What a lane knows of its peers, found by number or by receiver index.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use taut_base::{PeerId, Time};
+use taut_tunnel::Keyring;
+
+use crate::staged::Staged;
+
+/// A peer on this lane.
+pub(crate) struct LanePeer {
+    pub(crate) keyring: Keyring,
+    /// Where packets go: the last place that an authenticated packet came from.
+    pub(crate) endpoint: Option<SocketAddr>,
+    pub(crate) staged: Staged,
+    pub(crate) traffic: Arc<Traffic>,
+    /// When this peer stands in the timer heap, if it does.
+    pub(crate) scheduled: Option<Time>,
+    /// The inner source that was found to be the peer's last time: most packets need no look-up.
+    pub(crate) last_source: Option<IpAddr>,
+}
+
+/// Bytes of inner packets, to and from one peer. Written by the lane, read by anybody.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    received: AtomicU64,
+    sent: AtomicU64,
+}
+
+impl Traffic {
+    pub(crate) fn add_received(&self, bytes: usize) {
+        self.received.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_sent(&self, bytes: usize) {
+        self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Bytes received from the peer.
+    pub fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    /// Bytes sent to the peer.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+}
+
+/// The traffic of all peers. The lock is taken when a peer comes or goes and when a user looks, never for a packet.
+#[derive(Debug, Default)]
+pub struct TrafficTable {
+    peers: Mutex<HashMap<PeerId, Arc<Traffic>>>,
+}
+
+impl TrafficTable {
+    /// Bytes received and sent with `peer`.
+    pub fn of(&self, peer: PeerId) -> (u64, u64) {
+        let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        peers.get(&peer).map_or((0, 0), |traffic| (traffic.received(), traffic.sent()))
+    }
+
+    pub(crate) fn add(&self, peer: PeerId) -> Arc<Traffic> {
+        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(peers.entry(peer).or_default())
+    }
+
+    pub(crate) fn remove(&self, peer: PeerId) {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner).remove(&peer);
+    }
+}
+
+/// A map by small numbers of our own making: multiplication spreads them well enough, and nobody outside can choose them.
+pub(crate) type NumberMap<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
+
+#[derive(Default)]
+pub(crate) struct NumberHasher(u64);
+
+impl Hasher for NumberHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u32(u32::from(*byte));
+        }
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        // The odd number next to 2^64 over the golden ratio (Fibonacci hashing); the map uses the top bits, too.
+        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(26);
+    }
+}
