@@ -1,0 +1,62 @@
+"""The lab's command line: `python3 -m lab check|clean|list|shell`."""
+
+import argparse
+import os
+import sys
+
+from . import leftovers, needs
+
+
+def check(args):
+    """Says what is missing here; exit code 1 when something is."""
+    lacks = needs.missing(*args.programs)
+    for lack in lacks:
+        print(f"lab: {lack}", file=sys.stderr)
+    return 1 if lacks else 0
+
+
+def clean(_):
+    """Removes what crashed runs left behind; live labs stay."""
+    removed = leftovers.clean()
+    for name in removed:
+        print(f"removed {name}")
+    print(f"{len(removed)} leftovers removed")
+    return 0
+
+
+def show(_):
+    """Lists the hosts of all labs."""
+    for namespace, host, alive in leftovers.namespaces():
+        print(f"{host:12} {namespace}{'' if alive else '  (left over: python3 -m lab clean)'}")
+    return 0
+
+
+def shell(args):
+    """Becomes a shell (or the given command) in a host of a live lab."""
+    found = [namespace for namespace, host, alive in leftovers.namespaces() if alive and host == args.host]
+    if len(found) != 1:
+        which = "is no host" if not found else f"is a host {len(found)} times"
+        print(f"lab: {args.host} {which} in the labs alive now; see: python3 -m lab list", file=sys.stderr)
+        return 1
+    command = args.command or [os.environ.get("SHELL", "/bin/sh")]
+    os.execvp("ip", ["ip", "netns", "exec", found[0], *command])
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python3 -m lab", description="The lab of real hosts in network namespaces.")
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    for run in (check, clean, show, shell):
+        name = "list" if run is show else run.__name__
+        verb = verbs.add_parser(name, help=run.__doc__)
+        verb.set_defaults(run=run)
+        if run is check:
+            verb.add_argument("programs", nargs="*", choices=[[], *needs.PROGRAMS], help="programs wanted too")
+        if run is shell:
+            verb.add_argument("host")
+            verb.add_argument("command", nargs=argparse.REMAINDER)
+    args = parser.parse_args()
+    sys.exit(args.run(args))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""What the lab needs from the machine, checked before anything else so that a lack is told at once."""
+
+import os
+import shutil
+import subprocess
+
+from . import leftovers
+
+# Program -> Debian package.
+PROGRAMS = {"ip": "iproute2", "iperf3": "iperf3"}
+TUN = "/dev/net/tun"
+
+
+def missing(*programs):
+    """Sentences, one per lack: root, a TUN device, namespaces, the given programs. Empty when all is there."""
+    if os.geteuid() != 0:
+        return ["needs root, to make network namespaces and TUN devices: run it with sudo"]
+    lacks = [_lacking_program(name) for name in ("ip", *programs) if not shutil.which(name)]
+    lacks += _lacking_tun()
+    if shutil.which("ip"):
+        lacks += _lacking_namespaces()
+    return list(dict.fromkeys(lacks))
+
+
+def _lacking_program(name):
+    return f"the program {name} is missing: apt-get install {PROGRAMS[name]}"
+
+
+def _lacking_tun():
+    try:
+        os.close(os.open(TUN, os.O_RDWR))
+    except OSError as error:
+        how = "load the module (modprobe tun); in a container, start it with --device /dev/net/tun --cap-add NET_ADMIN"
+        return [f"{TUN} cannot be opened ({error.strerror}): {how}"]
+    return []
+
+
+def _lacking_namespaces():
+    name = leftovers.namespace_name("check")
+    made = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, check=False)
+    subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
+    if made.returncode == 0:
+        return []
+    why = made.stderr.strip() or "no reason given"
+    return [f"network namespaces cannot be made ({why}): run on a machine of its own or in a privileged container"]

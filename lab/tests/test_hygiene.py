@@ -1,0 +1,51 @@
+"""The host is left as it was found: after `taut down`, after SIGTERM, after a crash."""
+
+import pytest
+
+from lab.wait import wait_until
+
+ENDS = {
+    "down": lambda node: node.taut("down"),
+    "sigterm": lambda node: node.stop(),
+    "sigkill": lambda node: node.kill(),
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_links_addresses_routes_and_rules_are_as_before(layout, how):
+    net = layout(nodes=2)
+    net.coordinator.start()
+    one, two = net.nodes
+    before = one.host.network_state()
+    net.join(one, two)
+    net.meet()
+    net.connect()
+    assert one.host.network_state() != before
+    ENDS[how](one)
+
+    def difference():
+        return sorted(set(one.host.network_state()) ^ set(before))
+
+    wait_until(lambda: not difference(), "the host to be as before", timeout=20, story=lambda: "\n".join(difference()))
+
+
+def test_sigterm_ends_the_daemon_in_order_and_frees_its_socket(mesh):
+    node = mesh(nodes=1).nodes[0]
+    assert node.stop() == 0
+    assert not node.socket.exists()
+
+
+def test_a_stale_socket_of_a_killed_daemon_is_no_obstacle(mesh):
+    node = mesh(nodes=1).nodes[0]
+    node.kill()
+    assert node.socket.exists()
+    node.start()
+    node.up()
+
+
+def test_the_state_is_for_its_owner_only(mesh):
+    node = mesh(nodes=1).nodes[0]
+    files = [path for path in node.state.rglob("*") if path.is_file()]
+    assert files
+    secret = [path for path in files if path.suffix != ".log"]
+    assert [path for path in secret if path.stat().st_mode & 0o077] == []

@@ -1,0 +1,92 @@
+"""Joining: nodes get addresses of both families and see each other; a bad token is refused in words."""
+
+import ipaddress
+
+
+def test_three_nodes_get_distinct_addresses_and_see_each_other(mesh):
+    nodes = mesh(nodes=3).nodes
+    statuses = {node.name: node.status() for node in nodes}
+    addresses = set()
+    for name, status in statuses.items():
+        assert status["schema"] == 1
+        assert status["state"] == "running"
+        assert status["self"]["name"] == name
+        four, six = (ipaddress.ip_interface(a).ip for a in status["self"]["addresses"])
+        assert four in ipaddress.ip_network("100.64.0.0/10")
+        assert six in ipaddress.ip_network("fc00::/7")
+        addresses |= {four, six}
+    assert len(addresses) == 6
+    for name, status in statuses.items():
+        for peer in status["peers"]:
+            assert peer["addresses"] == statuses[peer["name"]]["self"]["addresses"]
+            assert peer["name"] != name
+
+
+def test_the_addresses_are_on_the_tun(mesh):
+    node = mesh(nodes=1).nodes[0]
+    tun = node.status()["self"]["tun"]
+    text = node.host.run("ip", "-o", "address", "show", "dev", tun["name"]).stdout
+    assert f" {node.ipv4}/" in text or f" {node.ipv4} " in text
+    assert f" {node.ipv6}/" in text
+    assert f"mtu {tun['mtu']} " in node.host.run("ip", "-o", "link", "show", "dev", tun["name"]).stdout
+
+
+def test_up_starts_a_daemon_where_none_runs(layout):
+    net = layout(nodes=1)
+    net.coordinator.start()
+    node = net.nodes[0]
+    node.up(net.coordinator.join_token)
+    assert node.status()["state"] == "running"
+    node.taut("down")
+
+
+def test_up_again_without_a_token_is_welcome(mesh):
+    node = mesh(nodes=1).nodes[0]
+    before = node.status()["self"]
+    node.up()
+    after = node.status()["self"]
+    assert (after["id"], after["addresses"]) == (before["id"], before["addresses"])
+
+
+def test_a_one_off_key_lets_one_node_in(layout):
+    net = layout(nodes=2)
+    net.coordinator.start()
+    first, second = net.nodes
+    _, token = net.coordinator.create_key("--one-off")
+    first.start().up(token)
+    answer = second.start().up(token, check=False)
+    assert answer.returncode == 1
+    assert "used" in answer.stderr
+    # The refusal leaves the node free to join with another key.
+    second.up(net.coordinator.join_token)
+    net.meet()
+
+
+def test_a_revoked_key_lets_nobody_in(layout):
+    net = layout(nodes=1)
+    net.coordinator.start()
+    key, token = net.coordinator.create_key()
+    net.coordinator.cli("keys", "revoke", key["id"])
+    answer = net.nodes[0].start().up(token, check=False)
+    assert answer.returncode == 1
+    assert "key" in answer.stderr.lower()
+
+
+def test_a_garbled_token_is_refused_with_advice(layout):
+    net = layout(nodes=1)
+    net.coordinator.start()
+    answer = net.nodes[0].start().up("taut1-this-is-no-token", check=False)
+    assert answer.returncode == 1
+    assert "token" in answer.stderr.lower()
+    assert net.nodes[0].status()["state"] == "needs-join"
+
+
+def test_two_hosts_of_the_same_name_become_two_nodes(layout):
+    net = layout(nodes=2)
+    net.coordinator.start()
+    first, second = net.nodes
+    first.start().up(net.coordinator.join_token)
+    second.name = first.name
+    second.start().up(net.coordinator.join_token)
+    names = {node.status()["self"]["name"] for node in net.nodes}
+    assert len(names) == 2

@@ -1,0 +1,39 @@
+"""A removed node is out: its peers forget it, and it reaches nobody."""
+
+from lab.flow import Probe, ping
+from lab.wait import wait_until
+
+
+def test_a_removed_node_reaches_nobody_and_the_others_stay(mesh):
+    net = mesh(nodes=3)
+    one, two, three = net.nodes
+    net.connect()
+    gone = {"ipv4": three.ipv4, "ipv6": three.ipv6}
+    probe = Probe(one.host, two.host, two.ipv4)
+
+    net.coordinator.cli("nodes", "remove", three.name)
+    one.wait_for_peers(two.name)
+    two.wait_for_peers(one.name)
+    for node in (one, two):
+        for address in gone.values():
+            assert ping(node.host, address, count=3)["received"] == 0
+        assert ping(three.host, node.ipv4, count=3)["received"] == 0
+        assert node.ping(three.name, "-c", "1", "--timeout", "2s", check=False) is None
+    assert probe.finish()["lost"] == []
+    assert three.name not in net.coordinator.cli("nodes", "list").stdout
+
+
+def test_a_node_removed_while_it_was_away_learns_it(mesh):
+    net = mesh(nodes=2)
+    one, two = net.nodes
+    two.stop()
+    net.coordinator.cli("nodes", "remove", two.name)
+    one.wait_for_peers()
+    two.start()
+    answer = two.up(check=False)
+    assert answer.returncode == 1
+    assert answer.stderr.strip()
+    # A new key makes it a member again.
+    two.up(net.coordinator.join_token)
+    wait_until(lambda: two.status()["state"] == "running", "node2 to be a member again")
+    net.meet()
