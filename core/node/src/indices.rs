@@ -22,6 +22,11 @@ impl Indices {
         }
     }
 
+    /// How many are in use.
+    pub(crate) fn len(&self) -> usize {
+        self.owners.len()
+    }
+
     /// Who uses `index`.
     pub(crate) fn owner(&self, index: ReceiverIndex) -> Option<PeerId> {
         self.owners.get(&index).copied()

@@ -11,6 +11,7 @@
 //! The keeper carries the commands to the lanes. A lane owns its sessions' counters and windows; the node only knows which indices are in use,
 //! so that no two sessions share one (protocol.md 1.7).
 
+mod answer;
 mod contract;
 mod indices;
 mod node;

@@ -11,6 +11,7 @@ use taut_tunnel::handshake::{Identity, Initiation, Received, Remote, Timestamp};
 use taut_tunnel::{Attempt, Due, Limits, Retry, SessionKeys};
 use taut_wire::wireguard::{self, Message, classify};
 
+use crate::answer::Answer;
 use crate::contract::{Clocks, FromLane, HandshakeMessage, ToLane};
 use crate::indices::Indices;
 use crate::peer::{Peer, PeerView};
@@ -18,6 +19,9 @@ use crate::routes::Routes;
 
 /// After we answered an initiation, the peer's first packet is on its way: for this long there is no need for an initiation of ours.
 const AWAIT_CONFIRMATION: Duration = Duration::from_millis(500);
+
+/// A session this young is what the lane wished for before it had it.
+const JUST_MADE: Duration = Duration::from_millis(500);
 
 /// One node.
 pub struct Node<E> {
@@ -58,6 +62,11 @@ impl<E: Entropy> Node<E> {
     /// All peers.
     pub fn peers(&self) -> impl Iterator<Item = PeerView<'_>> {
         self.peers.values().map(Peer::view)
+    }
+
+    /// Receiver indices in use: those of sessions and of initiations that wait for a response. Stays within a few per peer.
+    pub fn indices_in_use(&self) -> usize {
+        self.indices.len()
     }
 
     /// What is to be done next; drain it after every other call.
@@ -153,11 +162,13 @@ impl<E: Entropy> Node<E> {
 
     fn want_handshake(&mut self, id: PeerId, clocks: Clocks) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        let just_answered = peer.answered.is_some_and(|answered| clocks.now < answered + AWAIT_CONFIRMATION);
-        if peer.attempt.is_some() || just_answered {
+        let just_made = peer.session.is_some_and(|(_, since)| clocks.now < since + JUST_MADE);
+        if peer.attempt.is_some() || just_made {
             return;
         }
-        peer.attempt = Some(Attempt::start(Retry::Taut, &self.limits, clocks.now));
+        // The wish is kept, because the lane may have no reason to repeat it; a confirmation in time ends the attempt before it began.
+        let start = peer.answer.as_ref().map_or(clocks.now, |answer| clocks.now.max(answer.at + AWAIT_CONFIRMATION));
+        peer.attempt = Some(Attempt::start(Retry::Taut, &self.limits, start));
         self.continue_attempt(id, clocks);
     }
 
@@ -166,7 +177,10 @@ impl<E: Entropy> Node<E> {
         let Some(attempt) = &mut peer.attempt else { return };
         match attempt.handle_timeout(&self.limits, &mut self.entropy, clocks.now) {
             Due::Later => {}
-            Due::Initiation => self.send_initiation(id, clocks),
+            Due::Initiation => match peer.repeatable(clocks.now) {
+                Some(message) => self.send_to_candidates(id, message),
+                None => self.send_initiation(id, clocks),
+            },
             Due::GiveUp => {
                 peer.attempt = None;
                 self.commands.push_back(ToLane::GiveUp(id));
@@ -174,7 +188,7 @@ impl<E: Entropy> Node<E> {
         }
     }
 
-    /// Sends one new initiation as copies of one byte string to every candidate (protocol.md 2.1).
+    /// Makes and sends a new initiation.
     fn send_initiation(&mut self, id: PeerId, clocks: Clocks) {
         let index = self.indices.draw(id, &mut self.entropy);
         let ephemeral = draw_key(&mut self.entropy);
@@ -184,13 +198,18 @@ impl<E: Entropy> Node<E> {
             self.indices.release(index);
             return;
         };
-        if let Some(oldest) = peer.wait_for(initiation, clocks.now) {
+        let Some(message) = HandshakeMessage::new(&message) else { return };
+        if let Some(oldest) = peer.wait_for(initiation, message, clocks.now) {
             self.indices.release(oldest);
         }
-        if let Some(message) = HandshakeMessage::new(&message) {
-            let copies = peer.candidates.for_handshake().map(|destination| ToLane::Send { destination, message });
-            self.commands.extend(copies);
-        }
+        self.send_to_candidates(id, message);
+    }
+
+    /// One byte string to every candidate (protocol.md 2.1).
+    fn send_to_candidates(&mut self, id: PeerId, message: HandshakeMessage) {
+        let Some(peer) = self.peers.get(&id) else { return };
+        let copies = peer.candidates.for_handshake().map(|destination| ToLane::Send { destination, message });
+        self.commands.extend(copies);
     }
 
     fn handle_handshake(&mut self, source: SocketAddr, message: &HandshakeMessage, clocks: Clocks) {
@@ -208,6 +227,9 @@ impl<E: Entropy> Node<E> {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let Ok(authentic) = received.authenticate(&peer.remote) else { return };
         if authentic.timestamp() <= peer.heard {
+            if let Some(response) = peer.answer.as_mut().and_then(|answer| answer.again(message.mac1, clocks.now)) {
+                self.commands.push_back(ToLane::Send { destination: source, message: response });
+            }
             return;
         }
         let index = self.indices.draw(id, &mut self.entropy);
@@ -218,15 +240,14 @@ impl<E: Entropy> Node<E> {
             return;
         };
         peer.heard = heard;
-        peer.answered = Some(clocks.now);
+        let response = HandshakeMessage::new(&response);
+        peer.answer = response.map(|response| Answer::new(*message.mac1, response, clocks.now));
         let session = self.add_session(id, keys, None, clocks.now);
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.unconfirmed = Some((session, clocks.now));
         }
         // The session is in the lane before its response leaves (protocol.md 1.8): one queue, in this order.
-        if let Some(message) = HandshakeMessage::new(&response) {
-            self.commands.push_back(ToLane::Send { destination: source, message });
-        }
+        self.commands.extend(response.map(|message| ToLane::Send { destination: source, message }));
     }
 
     fn handle_response(&mut self, source: SocketAddr, message: &wireguard::Response<'_>, clocks: Clocks) {
@@ -260,6 +281,7 @@ impl<E: Entropy> Node<E> {
             peer.session = Some(confirmed);
             peer.established += 1;
             peer.attempt = None;
+            peer.answer = None;
         }
     }
 

@@ -8,8 +8,11 @@ use taut_path::Candidates;
 use taut_tunnel::handshake::{Initiation, Remote, Timestamp};
 use taut_tunnel::{Attempt, Limits};
 
-/// Initiations of one peer whose response may still come. Later tries do not spoil earlier ones: with a round trip above the first retry of 250 ms
-/// the response to the first is on its way when the second leaves.
+use crate::answer::{Answer, REPEAT};
+use crate::contract::HandshakeMessage;
+
+/// Initiations of one peer whose response may still come. Later ones do not spoil earlier ones: on a round trip of seconds the response to the
+/// first is on its way when the second leaves.
 const WAITING: usize = 3;
 
 /// A peer, seen from the keeper.
@@ -23,12 +26,14 @@ pub(crate) struct Peer {
     pub(crate) candidates: Candidates,
     pub(crate) attempt: Option<Attempt>,
     waiting: VecDeque<(Time, Initiation)>,
+    /// The bytes of the newest waiting initiation.
+    message: Option<HandshakeMessage>,
     /// The latest stamp of an initiation of the peer; an earlier or equal one is a replay.
     pub(crate) heard: Timestamp,
     /// The latest stamp of an initiation of ours.
     pub(crate) stamped: Timestamp,
-    /// When we last answered an initiation; until the peer uses that session there is no need for one of ours.
-    pub(crate) answered: Option<Time>,
+    /// What we last answered to an initiation, until the peer uses that session; for a moment there is no need for one of ours.
+    pub(crate) answer: Option<Answer>,
     /// The session in use, and since when.
     pub(crate) session: Option<(SessionId, Time)>,
     /// Answered, not yet confirmed.
@@ -48,18 +53,27 @@ impl Peer {
             candidates: Candidates::default(),
             attempt: None,
             waiting: VecDeque::new(),
+            message: None,
             heard: Timestamp::default(),
             stamped: Timestamp::default(),
-            answered: None,
+            answer: None,
             session: None,
             unconfirmed: None,
             established: 0,
         }
     }
 
-    /// Remembers an initiation that was sent. Returns the index of one that is not waited for any more.
-    pub(crate) fn wait_for(&mut self, initiation: Initiation, now: Time) -> Option<ReceiverIndex> {
+    /// The newest initiation once more, while it is young enough to be answered with the same response. A new one would make another session
+    /// on the other side, and replace the one that the response on its way to us carries.
+    pub(crate) fn repeatable(&self, now: Time) -> Option<HandshakeMessage> {
+        let (sent, _) = self.waiting.back()?;
+        self.message.filter(|_| now < *sent + REPEAT)
+    }
+
+    /// Remembers an initiation that is sent. Returns the index of one that is not waited for any more.
+    pub(crate) fn wait_for(&mut self, initiation: Initiation, message: HandshakeMessage, now: Time) -> Option<ReceiverIndex> {
         self.waiting.push_back((now, initiation));
+        self.message = Some(message);
         if self.waiting.len() <= WAITING {
             return None;
         }

@@ -7,6 +7,7 @@
 //! we started, response came:   previous ◀─ next or current      current ◀─ new
 //! we answered:                 previous ◀─ nothing              next ◀─ new
 //! a packet opens with next:    previous ◀─ current              current ◀─ next
+//! handshakes crossed, and a packet opens with previous: the two change places, if previous has the smaller name
 //! ```
 
 use std::fmt;
@@ -26,6 +27,8 @@ pub struct Keyring {
     previous: Option<Session>,
     current: Option<Session>,
     next: Option<Session>,
+    /// `previous` was answered for by us while we made `current` ourselves: the handshakes crossed, and each side would go on with its own session.
+    crossed: bool,
     retired: Vec<(SessionId, ReceiverIndex)>,
     wished: Option<Time>,
     /// Data was sent and nothing came back since: at this time it has been too long.
@@ -68,16 +71,18 @@ impl Keyring {
 
     /// Takes a new session. What it pushes out shows in [`Self::take_retired`].
     pub fn add(&mut self, session: Session) {
-        self.wished = None;
         match session.role {
             Role::Initiator => {
-                let older = if self.next.is_some() { self.next.take() } else { self.current.take() };
+                self.wished = None;
+                self.crossed = self.next.is_some();
+                let older = if self.crossed { self.next.take() } else { self.current.take() };
                 let pushed_out = std::mem::replace(&mut self.previous, older);
                 self.retire(pushed_out);
                 let pushed_out = self.current.replace(session);
                 self.retire(pushed_out);
             }
             Role::Responder => {
+                self.crossed = false;
                 let pushed_out = self.previous.take();
                 self.retire(pushed_out);
                 let pushed_out = self.next.replace(session);
@@ -142,14 +147,27 @@ impl Keyring {
                 Some(_) => self.more_received = true,
             }
         }
+        self.uncross(index);
         if self.next.as_ref().is_none_or(|session| session.local != index) {
             return false;
         }
+        self.crossed = false;
+        self.wished = None;
         let confirmed = self.next.take();
         let older = std::mem::replace(&mut self.current, confirmed);
         let pushed_out = std::mem::replace(&mut self.previous, older);
         self.retire(pushed_out);
         true
+    }
+
+    /// Of two sessions whose handshakes crossed, both sides use the one with the smaller name. Otherwise both stay initiators, their renewals cross
+    /// again, and each time the packets that are on their way under the pushed out sessions are lost.
+    fn uncross(&mut self, index: ReceiverIndex) {
+        let (Some(current), Some(previous)) = (&self.current, &self.previous) else { return };
+        if self.crossed && previous.local == index && previous.name() < current.name() {
+            std::mem::swap(&mut self.current, &mut self.previous);
+            self.crossed = false;
+        }
     }
 
     /// A packet was sealed and sent; `data` tells it from a keepalive.

@@ -108,6 +108,11 @@ impl Session {
         Ok(plain)
     }
 
+    /// A name of the session that is the same on both sides: its two indices, the smaller one first.
+    pub(crate) fn name(&self) -> (ReceiverIndex, ReceiverIndex) {
+        (self.local.min(self.remote), self.local.max(self.remote))
+    }
+
     /// Whether so much was sealed that the initiator should make a new session.
     pub(crate) fn wants_rekey_by_messages(&self) -> bool {
         self.sent >= REKEY_AFTER_MESSAGES

@@ -200,6 +200,7 @@ impl fmt::Display for Broken {
 impl Error for Broken {}
 
 fn explain(error: tungstenite::Error) -> Broken {
+    use io::ErrorKind as Kind;
     use tungstenite::Error as Ws;
     use tungstenite::error::ProtocolError;
     Broken(match error {
@@ -207,8 +208,9 @@ fn explain(error: tungstenite::Error) -> Broken {
             "it answered with HTTP status {} instead of a control channel; is this the coordinator's URL?",
             response.status().as_u16()
         ),
-        Ws::Io(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-            String::from("no answer in time")
+        Ws::Io(error) if matches!(error.kind(), Kind::WouldBlock | Kind::TimedOut) => String::from("no answer in time"),
+        Ws::Io(error) if matches!(error.kind(), Kind::ConnectionReset | Kind::BrokenPipe | Kind::UnexpectedEof) => {
+            String::from("the coordinator closed the connection")
         }
         Ws::Io(error) => error.to_string(),
         Ws::ConnectionClosed | Ws::AlreadyClosed | Ws::Protocol(ProtocolError::ResetWithoutClosingHandshake) => {

@@ -38,7 +38,8 @@ pub enum Command {
 pub enum Event {
     /// The state directory holds no membership; waits for [`Command::Join`].
     NeedsJoin,
-    /// Who this node is: at the start when it is a member, and after each [`Command::Join`] that was taken.
+    /// Who this node is: at the start when it is a member, and after each [`Command::Join`] that was taken. When the network is another
+    /// one than before (a node that had never been let in, or was removed), earlier maps count no more.
     Identity(Box<Identity>),
     /// The map to act upon: the last good one from disk at the start, then each new one that was checked.
     Map(Arc<NetworkMap>),

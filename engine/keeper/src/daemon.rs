@@ -56,6 +56,8 @@ const TOKEN_SERVER: u64 = 3;
 const SETTLE: Duration = Duration::from_millis(100);
 /// How soon a network that could not come up, or broke, is tried again.
 const RETRY_OVERLAY: Duration = Duration::from_secs(2);
+/// How soon a local user is let in who came while the daemon had no descriptor left.
+const RETRY_ACCEPT: Duration = Duration::from_secs(1);
 
 /// Runs the daemon until a signal, or a user with `down`, ends it.
 ///
@@ -88,6 +90,8 @@ struct Daemon {
     retry_overlay: Option<Time>,
     /// When to read the host's addresses again.
     settle: Option<Time>,
+    /// When to look for local users again after there was no descriptor for one.
+    retry_accept: Option<Time>,
     ending: bool,
 }
 
@@ -96,7 +100,7 @@ impl Daemon {
         let system = |what| move |error| RunError::System(what, error);
         let poller = Poller::new().map_err(system("wait for events"))?;
         let waker = Waker::new().map_err(system("be woken"))?;
-        let server = Server::listen(&config.socket)?;
+        let mut server = Server::listen(&config.socket)?;
         let options = Options { state_dir: config.state_dir.clone(), version: config.version.clone() };
         // Without news of address changes the node still works; it then learns of them only at a restart.
         let monitor = Monitor::open().ok();
@@ -104,7 +108,7 @@ impl Daemon {
         let add = |fd, token| poller.add(fd, token, Interest::READ).map_err(system("wait for events"));
         add(signals.as_fd(), TOKEN_SIGNALS)?;
         add(waker.as_fd(), TOKEN_WAKER)?;
-        add(server.as_fd(), TOKEN_SERVER)?;
+        server.register(&poller, TOKEN_SERVER).map_err(system("wait for events"))?;
         if let Some(monitor) = &monitor {
             add(monitor.as_fd(), TOKEN_MONITOR)?;
         }
@@ -125,6 +129,7 @@ impl Daemon {
             problem: None,
             retry_overlay: None,
             settle: None,
+            retry_accept: None,
             ending: false,
         })
     }
@@ -140,7 +145,7 @@ impl Daemon {
                     TOKEN_SIGNALS => self.handle_signals(signals),
                     TOKEN_WAKER => self.waker.drain(),
                     TOKEN_MONITOR => self.handle_news(),
-                    TOKEN_SERVER => self.with_server(|server, daemon| server.accept(&daemon.poller)),
+                    TOKEN_SERVER => self.accept(),
                     token if token >= FIRST_CONNECTION => self.serve(token),
                     _ => {}
                 }
@@ -171,6 +176,9 @@ impl Daemon {
         if self.settle.take_if(|due| clocks.now >= *due).is_some() {
             self.refresh_endpoints();
         }
+        if self.retry_accept.take_if(|due| clocks.now >= *due).is_some() {
+            self.accept();
+        }
         if self.retry_overlay.take_if(|due| clocks.now >= *due).is_some() {
             self.apply_map();
         }
@@ -178,7 +186,7 @@ impl Daemon {
 
     fn poll_timeout(&self, now: Time) -> Option<Time> {
         let overlay = self.overlay.as_ref().and_then(|overlay| overlay.poll_timeout(now));
-        [overlay, self.settle, self.retry_overlay].into_iter().flatten().min()
+        [overlay, self.settle, self.retry_overlay, self.retry_accept].into_iter().flatten().min()
     }
 
     fn handle_signals(&mut self, signals: &Signals) {
@@ -301,6 +309,14 @@ impl Daemon {
         if let Some(control) = &self.control {
             control.send(command);
         }
+    }
+
+    fn accept(&mut self) {
+        self.with_server(|server, daemon| {
+            if !server.accept(&daemon.poller) {
+                daemon.retry_accept = Some(clocks().now + RETRY_ACCEPT);
+            }
+        });
     }
 
     fn serve(&mut self, token: u64) {

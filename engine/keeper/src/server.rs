@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -24,6 +24,7 @@ pub(crate) struct Server {
     path: PathBuf,
     connections: BTreeMap<u64, Connection>,
     next: u64,
+    token: u64,
 }
 
 struct Connection {
@@ -51,13 +52,33 @@ impl Server {
         // Everybody may look; the kernel says who asks for a change.
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666)).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
-        Ok(Self { listener, path: path.to_path_buf(), connections: BTreeMap::new(), next: FIRST_CONNECTION })
+        Ok(Self { listener, path: path.to_path_buf(), connections: BTreeMap::new(), next: FIRST_CONNECTION, token: 0 })
     }
 
-    /// Takes new connections.
-    pub(crate) fn accept(&mut self, poller: &Poller) {
+    /// Has `poller` report new connections as `token`.
+    pub(crate) fn register(&mut self, poller: &Poller, token: u64) -> io::Result<()> {
+        self.token = token;
+        poller.add(self.listener.as_fd(), token, Interest::READ)
+    }
+
+    /// Takes new connections, as many as there are places. False when the host has no descriptor left for one: try again later.
+    pub(crate) fn accept(&mut self, poller: &Poller) -> bool {
+        let accepted = self.accept_all(poller);
+        // A connection that cannot be taken keeps the socket readable: without this the daemon would turn in circles.
+        let wanted = if accepted && self.connections.len() < MAX_CONNECTIONS { Interest::READ } else { Interest::NONE };
+        // Registered and open, so the kernel has no reason to refuse.
+        let _ = poller.modify(self.listener.as_fd(), self.token, wanted);
+        accepted
+    }
+
+    fn accept_all(&mut self, poller: &Poller) -> bool {
         while self.connections.len() < MAX_CONNECTIONS {
-            let Ok((stream, _)) = self.listener.accept() else { return };
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => return false,
+            };
             let Ok(credentials) = peer_credentials(&stream) else { continue };
             let may_change = credentials.uid == 0 || credentials.uid == effective_uid();
             let token = self.next;
@@ -67,6 +88,7 @@ impl Server {
             self.next += 1;
             self.connections.insert(token, Connection { stream, may_change, input: Vec::new(), output: Vec::new() });
         }
+        true
     }
 
     /// Goes on with a connection; `answer` carries out a request.
@@ -83,12 +105,6 @@ impl Server {
         let interest = if connection.output.is_empty() { Interest::READ } else { Interest::READ_WRITE };
         // Registered and open; if the kernel refused, the user would see a hanging request and ask again.
         let _ = poller.modify(connection.stream.as_fd(), token, interest);
-    }
-}
-
-impl AsFd for Server {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.listener.as_fd()
     }
 }
 
@@ -151,3 +167,6 @@ impl Connection {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

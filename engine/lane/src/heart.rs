@@ -113,9 +113,12 @@ impl Heart {
     /// Does what is due: keepalives, wishes for handshakes, the end of old sessions.
     pub fn handle_timeout(&mut self, out: &mut SendBatch, now: Time) {
         while self.poll_timeout().is_some_and(|due| now >= due) {
-            let Some(Reverse((_, id))) = self.timers.pop() else { return };
+            let Some(Reverse((due, id))) = self.timers.pop() else { return };
             let Some(peer) = self.peers.get_mut(&id) else { continue };
-            peer.scheduled = None;
+            // An earlier entry was put in meanwhile and this one left behind: were it followed, it would stay in the heap for ever.
+            if peer.scheduled.take_if(|scheduled| *scheduled == due).is_none() {
+                continue;
+            }
             let (mut keepalive, mut handshake) = (false, false);
             peer.keyring.handle_timeout(&self.limits, now, |wish| match wish {
                 Wish::Keepalive => keepalive = true,

@@ -171,3 +171,41 @@ fn fault_k3_a_full_disk_leaves_the_old_copy() {
     file.save(b"new").unwrap();
     assert_eq!(scratch.load(), Ok(Some((b"new".to_vec(), false))));
 }
+
+#[test]
+fn fault_k1_a_power_cut_after_every_step_of_a_save() {
+    let (old, new) = (format!("{}old", header(FORMAT, b"old")), format!("{}new", header(FORMAT, b"new")));
+    let half = &new[..new.len() / 2];
+    // What stands under NAME, NAME.prev and NAME.new after each step, and what must be read then.
+    for (live, previous, unfinished, read) in [
+        (Some(&*old), Some("oldest"), None, "old"),
+        (Some(&*old), Some("oldest"), Some(""), "old"),
+        (Some(&*old), Some("oldest"), Some(half), "old"),
+        (Some(&*old), Some("oldest"), Some(&*new), "old"),
+        (Some(&*old), None, Some(&*new), "old"),
+        (Some(&*old), Some(&*old), Some(&*new), "old"),
+        // Where the file system has no hard links: a rename in their place.
+        (None, Some(&*old), Some(&*new), "old"),
+        (Some(&*new), Some(&*old), None, "new"),
+        // A file system that forgot the content of a renamed file.
+        (Some(""), Some(&*old), None, "old"),
+    ] {
+        let scratch = Scratch::new();
+        for (path, content) in [
+            (scratch.live(), live),
+            (beside(&scratch.live(), "prev"), previous),
+            (beside(&scratch.live(), "new"), unfinished),
+        ] {
+            if let Some(content) = content {
+                fs::write(path, content).unwrap();
+            }
+        }
+        assert_eq!(
+            scratch.load().unwrap().map(|(body, _)| body),
+            Some(read.into()),
+            "{live:?} {previous:?} {unfinished:?}"
+        );
+        scratch.save(&["newest"]);
+        assert_eq!(scratch.load(), Ok(Some((b"newest".to_vec(), false))), "and saving goes on");
+    }
+}

@@ -1,0 +1,54 @@
+//! The control channel: one WebSocket per node (`taut_netmap::message`, protocol.md 8).
+
+mod channel;
+mod refusal;
+mod session;
+
+use std::net::SocketAddr;
+
+use axum::extract::ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection};
+use axum::extract::{ConnectInfo, Query, State as Shared};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+
+use super::Context;
+use super::operator::Failure;
+use crate::store::NetworkId;
+use session::Session;
+
+/// Largest message from a node, in bytes: a list of endpoints, with a wide margin.
+const MAX_INBOUND: usize = 64 * 1024;
+
+#[derive(Deserialize)]
+pub(super) struct Wanted {
+    #[serde(default)]
+    network: String,
+}
+
+/// Takes a control channel. Which networks exist is not told before the handshake.
+pub(super) async fn open(
+    Shared(context): Shared<Context>,
+    Query(wanted): Query<Wanted>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Response {
+    let Ok(network) = wanted.network.parse::<NetworkId>() else {
+        return Failure::bad_request(
+            "the control channel needs ?network= and 32 hex digits",
+            "this path is for `taut`, not for people",
+        )
+        .into_response();
+    };
+    let upgrade = match upgrade {
+        Ok(upgrade) => upgrade.max_message_size(MAX_INBOUND).max_frame_size(MAX_INBOUND),
+        Err(_) => {
+            return Failure::bad_request(
+                "the control channel is a WebSocket, and this request is not one",
+                "if a proxy is in between, let it pass `Upgrade: websocket`",
+            )
+            .into_response();
+        }
+    };
+    upgrade
+        .on_upgrade(move |socket| Session::run(context.state, context.stop, socket, network, peer.ip().to_canonical()))
+}

@@ -1,0 +1,41 @@
+//! What a node is told when it is not served.
+
+use taut_netmap::{Problem, ProblemCode, SCHEMA};
+
+use crate::state::StateError;
+
+/// The node speaks a newer protocol.
+pub(super) fn too_new(schema: u32) -> Problem {
+    Problem {
+        code: ProblemCode::Version,
+        message: format!("the node speaks version {schema} of the control channel, this coordinator {SCHEMA}"),
+        hint: String::from("update the coordinator, or use an older `taut`"),
+    }
+}
+
+/// What a node is told of an error. Only what a person must change is final for it.
+pub(super) fn problem(error: &StateError) -> Problem {
+    let code = match error {
+        StateError::Enrolment(_) => ProblemCode::Enrolment,
+        StateError::NotAMember => ProblemCode::NotAMember,
+        StateError::KeyConflict | StateError::BadKey => ProblemCode::KeyConflict,
+        StateError::Store(_) | StateError::Full | StateError::Unsound(_) | StateError::BadMap(_) => {
+            ProblemCode::Unavailable
+        }
+        StateError::NoNetwork(_)
+        | StateError::WhichNetwork
+        | StateError::NetworkExists(_)
+        | StateError::BadPrefix(_)
+        | StateError::NoNode(_)
+        | StateError::NoKey(_)
+        | StateError::NameTaken(_)
+        | StateError::BadName(_)
+        | StateError::BadExpiry => ProblemCode::BadRequest,
+    };
+    // What the database says of itself is for the log, not for a node.
+    let message = match error {
+        StateError::Store(_) => String::from("the coordinator cannot answer now: its database failed"),
+        other => other.to_string(),
+    };
+    Problem { code, message, hint: String::from(error.hint()) }
+}

@@ -1,0 +1,92 @@
+//! The room of the contract: what nodes and operators may say over the network, and how they are answered. It decides nothing that
+//! [`crate::state`] could decide.
+
+mod control;
+mod operator;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, State as Shared};
+use axum::response::Response;
+use axum::routing::get;
+use axum::serve::ListenerExt;
+use serde_json::json;
+use taut_netmap::CONTROL_PATH;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::log;
+use crate::state::State;
+pub(crate) use operator::DEFAULT_IPV4;
+use operator::{Failure, answer};
+
+/// Version of the operator's API; part of every answer.
+const SCHEMA: u32 = 1;
+
+/// Largest body of a request, in bytes; the largest honest one is a name (fault E11).
+const MAX_BODY: usize = 64 * 1024;
+
+/// How long requests that are running may take after the stop was asked for.
+const LAST_REQUESTS: Duration = Duration::from_secs(3);
+
+/// What every handler has.
+#[derive(Clone)]
+struct Context {
+    state: Arc<State>,
+    stop: watch::Receiver<bool>,
+}
+
+/// Serves on all `listeners` until `stop` says so; control channels are closed then, and running requests get a moment to end.
+pub(crate) async fn serve(state: Arc<State>, listeners: Vec<TcpListener>, stop: watch::Receiver<bool>) {
+    let context = Context { state: Arc::clone(&state), stop: stop.clone() };
+    let mut servers = JoinSet::new();
+    for listener in listeners {
+        // Small messages that wait for each other are what a control channel consists of.
+        let listener = listener.tap_io(|stream| {
+            let _ = stream.set_nodelay(true);
+        });
+        let service = router(context.clone()).into_make_service_with_connect_info::<SocketAddr>();
+        let server = axum::serve(listener, service).with_graceful_shutdown(stopped(stop.clone()));
+        servers.spawn(async move {
+            if let Err(error) = server.await {
+                log::event("listener-failed", &[("error", &error)]);
+            }
+        });
+    }
+    let house = tokio::spawn({
+        let state = Arc::clone(&state);
+        async move { state.keep_house().await }
+    });
+    stopped(stop).await;
+    let _ = tokio::time::timeout(LAST_REQUESTS, servers.join_all()).await;
+    house.abort();
+    state.close().await;
+}
+
+/// Waits until the stop is asked for (or can be asked for no more).
+async fn stopped(mut stop: watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+fn router(context: Context) -> Router {
+    Router::new()
+        .route("/healthz", get(healthz))
+        .route(CONTROL_PATH, get(control::open))
+        .nest("/api", operator::router(context.clone()))
+        .fallback(no_such_path)
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .with_state(context)
+}
+
+async fn healthz(Shared(context): Shared<Context>) -> Result<Response, Failure> {
+    context.state.check_health().await?;
+    Ok(answer(json!({ "status": "ok" })))
+}
+
+async fn no_such_path() -> Failure {
+    Failure::no_such_path()
+}

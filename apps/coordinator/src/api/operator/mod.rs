@@ -1,0 +1,88 @@
+//! The operator's HTTP API, below `/api/v1`. Everything in it needs an operator's token, paths that do not exist included: whatever is
+//! added is closed until it is opened on purpose (fault E2).
+//!
+//! Every answer is a JSON object with `"schema": 1`; a failure is `{"schema": 1, "error": {"code", "message", "hint"}}`. Fields that are
+//! not known are ignored (faults E3, L5). Times are seconds since 1970.
+
+mod failure;
+mod keys;
+mod networks;
+mod nodes;
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{Request, State as Shared};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::{Context, SCHEMA};
+pub(super) use failure::Failure;
+pub(crate) use networks::DEFAULT_IPV4;
+
+/// How long a request may take, its body included.
+const REQUEST: Duration = Duration::from_secs(30);
+
+/// `?network=NAME`.
+#[derive(Deserialize)]
+struct InNetwork {
+    network: Option<String>,
+}
+
+pub(super) fn router(context: Context) -> Router<Context> {
+    Router::new()
+        .route("/v1/networks", get(networks::list).post(networks::create))
+        .route("/v1/networks/{name}", get(networks::show))
+        .route("/v1/keys", get(keys::list).post(keys::create))
+        .route("/v1/keys/{id}", delete(keys::revoke))
+        .route("/v1/nodes", get(nodes::list))
+        .route("/v1/nodes/{name}", delete(nodes::remove).patch(nodes::rename))
+        .fallback(async || Failure::no_such_path())
+        .method_not_allowed_fallback(async || Failure::no_such_method())
+        // `layer`, not `route_layer`: it also stands in front of the fallbacks.
+        .layer(from_fn_with_state(context, guard))
+}
+
+async fn guard(Shared(context): Shared<Context>, request: Request, next: Next) -> Response {
+    let allowed = match token(request.headers()) {
+        Some(token) => context.state.is_operator(token).await,
+        None => Ok(false),
+    };
+    match allowed {
+        Ok(true) => timeout(REQUEST, next.run(request)).await.unwrap_or_else(|_| Failure::slow().into_response()),
+        Ok(false) => Failure::unauthorized().into_response(),
+        Err(error) => Failure::from(error).into_response(),
+    }
+}
+
+fn token(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+}
+
+/// A good answer: the object's fields and the schema.
+pub(super) fn answer(mut body: Value) -> Response {
+    body["schema"] = json!(SCHEMA);
+    (StatusCode::OK, axum::Json(body)).into_response()
+}
+
+/// Something was made.
+fn created(body: Value) -> Response {
+    let mut response = answer(body);
+    *response.status_mut() = StatusCode::CREATED;
+    response
+}
+
+/// Reads a body.
+fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failure> {
+    serde_json::from_slice(body).map_err(|error| {
+        Failure::bad_request(&format!("the body is not what was expected: {error}"), "send a JSON object")
+    })
+}

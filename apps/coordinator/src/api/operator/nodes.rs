@@ -1,0 +1,62 @@
+//! `/api/v1/nodes`.
+
+use axum::body::Bytes;
+use axum::extract::{Path, Query, State as Shared};
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Failure, InNetwork, answer, parse};
+use crate::api::Context;
+use crate::state::NodeView;
+
+#[derive(Deserialize)]
+pub(super) struct Rename {
+    name: String,
+}
+
+/// `GET`: the nodes of all networks, or of the one that is named.
+pub(super) async fn list(
+    Shared(context): Shared<Context>,
+    Query(wanted): Query<InNetwork>,
+) -> Result<Response, Failure> {
+    let nodes: Vec<Value> = context.state.nodes(wanted.network.as_deref()).await?.iter().map(value).collect();
+    Ok(answer(json!({ "nodes": nodes })))
+}
+
+/// `DELETE …/{name or number}`: the node is no member any more.
+pub(super) async fn remove(
+    Shared(context): Shared<Context>,
+    Path(name): Path<String>,
+    Query(wanted): Query<InNetwork>,
+) -> Result<Response, Failure> {
+    let node = context.state.remove_node(wanted.network.as_deref(), &name).await?;
+    Ok(answer(json!({ "removed": value(&node) })))
+}
+
+/// `PATCH …/{name or number}` with `{"name": …}`.
+pub(super) async fn rename(
+    Shared(context): Shared<Context>,
+    Path(name): Path<String>,
+    Query(wanted): Query<InNetwork>,
+    body: Bytes,
+) -> Result<Response, Failure> {
+    let rename: Rename = parse(&body)?;
+    let node = context.state.rename_node(wanted.network.as_deref(), &name, &rename.name).await?;
+    Ok(answer(json!({ "node": value(&node) })))
+}
+
+fn value(view: &NodeView) -> Value {
+    json!({
+        "id": view.row.id,
+        "network": view.network,
+        "name": view.row.name,
+        "addresses": [view.row.ipv4.to_string(), view.row.ipv6.to_string()],
+        "key": view.row.node_key,
+        "endpoints": view.row.endpoints,
+        "online": view.online,
+        "program": view.row.program,
+        "created_at": view.row.created_at,
+        "last_seen_at": view.row.last_seen_at,
+    })
+}

@@ -1,0 +1,93 @@
+//! What `--help` says.
+
+/// The help for a command, or of the program.
+pub(super) fn text(command: Option<&str>) -> &'static str {
+    match command {
+        Some("serve") => SERVE,
+        Some("nodes") => NODES,
+        Some("keys") => KEYS,
+        Some("networks") => NETWORKS,
+        Some("operator-token") => OPERATOR_TOKEN,
+        _ => PROGRAM,
+    }
+}
+
+const PROGRAM: &str = "\
+taut-coordinator: enrols nodes, hands out addresses, streams the network map
+
+  taut-coordinator serve            run the coordinator
+  taut-coordinator nodes …          list, rename, remove nodes
+  taut-coordinator keys …           list, create, revoke enrolment keys (join tokens)
+  taut-coordinator networks …       list, create, show networks
+  taut-coordinator operator-token create
+                                    make a new operator token on the state directory
+  taut-coordinator version
+
+`taut-coordinator COMMAND --help` tells more.
+Exit codes: 0 done, 1 failed, 2 not understood.
+";
+
+const SERVE: &str = "\
+taut-coordinator serve [OPTIONS]
+
+The first start makes the coordinator's key, a network, a reusable join token (valid for 90 days) and an operator
+token, and prints the two tokens once:
+  operator-token: tautop-…          for `nodes`, `keys`, `networks` and the HTTP API
+  join-token: taut1-…               for `taut up --join` on each host
+Every start prints `listening on ADDRESS:PORT` once it answers. SIGTERM and SIGINT end it.
+
+  --state DIR          where it keeps its database (default /var/lib/taut-coordinator). Holds the coordinator's
+                       private key: back it up, keep it private
+  --listen ADDR:PORT   (default [::]:8288, which is IPv4, too; 0.0.0.0:8288 where there is no IPv6)
+  --url URL            where nodes reach it, such as http://203.0.113.7:8288 or https://taut.example; goes into
+                       every join token; repeat for several (default: this host's address and the port)
+  --network NAME       the first network's name (default `default`); first start only
+  --ipv4-prefix P      the first network's IPv4 prefix (default 100.64.0.0/10); first start only
+";
+
+const NODES: &str = "\
+taut-coordinator nodes list [--network NAME]
+taut-coordinator nodes rename NODE NEW-NAME [--network NAME]
+taut-coordinator nodes remove NODE [--network NAME]
+
+NODE is a name or a number. A removed node may join again with a join token; it is a new node then.
+
+  --network NAME       needed when there are several networks; `list` shows all without it
+  --json               for programs
+  --api URL            the coordinator's address (default $TAUT_API or http://127.0.0.1:8288)
+  --token TOKEN        the operator token (default $TAUT_OPERATOR_TOKEN)
+";
+
+const KEYS: &str = "\
+taut-coordinator keys list [--network NAME]
+taut-coordinator keys create [--one-off] [--expires 90d] [--network NAME]
+taut-coordinator keys revoke ID
+
+`create` prints a join token, once: only its hash is kept. `revoke` ends a key; nodes that used it stay.
+
+  --one-off            for one node only
+  --expires WHEN       30m, 24h, 90d (the default) or never
+  --network NAME       needed when there are several networks; `list` shows all without it
+  --json               for programs
+  --api URL            the coordinator's address (default $TAUT_API or http://127.0.0.1:8288)
+  --token TOKEN        the operator token (default $TAUT_OPERATOR_TOKEN)
+";
+
+const NETWORKS: &str = "\
+taut-coordinator networks list
+taut-coordinator networks show NAME
+taut-coordinator networks create NAME [--ipv4-prefix 100.64.0.0/10]
+
+Each network has the IPv4 prefix that you choose and a random IPv6 one (RFC 4193).
+
+  --json               for programs
+  --api URL            the coordinator's address (default $TAUT_API or http://127.0.0.1:8288)
+  --token TOKEN        the operator token (default $TAUT_OPERATOR_TOKEN)
+";
+
+const OPERATOR_TOKEN: &str = "\
+taut-coordinator operator-token create [--state DIR]
+
+Makes another operator token directly on the state directory (default /var/lib/taut-coordinator) and prints it once:
+for whoever lost theirs. The coordinator may keep running.
+";

@@ -1,0 +1,82 @@
+//! The command line. Exit codes: 0 done, 1 failed, 2 not understood.
+
+mod arguments;
+mod help;
+mod keys;
+mod networks;
+mod nodes;
+mod remote;
+mod serve;
+mod table;
+
+use std::fmt;
+use std::io::Write;
+use std::process::ExitCode;
+
+use arguments::Arguments;
+
+/// Why a command did not do what it should.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    /// The command line makes no sense.
+    Usage(String),
+    /// It was understood, and failed; the text says what, why and what to do.
+    Run(String),
+}
+
+impl Failed {
+    fn run(error: impl fmt::Display) -> Self {
+        Self::Run(error.to_string())
+    }
+}
+
+/// Runs the command that the process was started with.
+pub(crate) fn main() -> ExitCode {
+    match Arguments::from_env().and_then(run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failed::Usage(message)) => {
+            complain(&format!("{message}\nTry `taut-coordinator --help`."));
+            ExitCode::from(2)
+        }
+        Err(Failed::Run(message)) => {
+            complain(&message);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(mut arguments: Arguments) -> Result<(), Failed> {
+    if arguments.switch("help") {
+        let command = arguments.word();
+        return show(help::text(command.as_deref()));
+    }
+    if arguments.switch("version") {
+        return version();
+    }
+    match arguments.word().as_deref() {
+        None => Err(Failed::Usage(String::from("no command was given"))),
+        Some("help") => show(help::text(arguments.word().as_deref())),
+        Some("version") => version(),
+        Some("serve") => serve::serve(arguments),
+        Some("operator-token") => serve::operator_token(arguments),
+        Some("nodes") => nodes::run(arguments),
+        Some("keys") => keys::run(arguments),
+        Some("networks") => networks::run(arguments),
+        Some(other) => Err(Failed::Usage(format!("there is no command `{other}`"))),
+    }
+}
+
+fn version() -> Result<(), Failed> {
+    show(concat!("taut-coordinator ", env!("CARGO_PKG_VERSION"), "\n"))
+}
+
+/// Prints for the user or a script; a reader that went away (`| head`) is not an error.
+fn show(text: &str) -> Result<(), Failed> {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    Ok(())
+}
+
+fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr(), "taut-coordinator: {text}");
+}

@@ -1,0 +1,167 @@
+//! `serve` and `operator-token`.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use taut_base::{DEFAULT_PORT, Prefix};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use super::arguments::Arguments;
+use super::{Failed, show};
+use crate::api;
+use crate::log;
+use crate::state::{FirstStart, Options, State, new_operator_token};
+
+const DEFAULT_STATE: &str = "/var/lib/taut-coordinator";
+
+/// `serve`: runs until a signal ends it.
+pub(super) fn serve(mut arguments: Arguments) -> Result<(), Failed> {
+    let directory = state_directory(&mut arguments)?;
+    let listen = arguments.value("listen")?;
+    let urls = arguments.values("url");
+    let (network, ipv4) = (arguments.value("network")?, arguments.value("ipv4-prefix")?);
+    arguments.finish()?;
+    let listen = listen.map(|text| text.parse::<SocketAddr>().map_err(|_| bad_listen(&text))).transpose()?;
+    for url in &urls {
+        check_url(url)?;
+    }
+    let prefix = ipv4.as_deref().unwrap_or(api::DEFAULT_IPV4);
+    let prefix: Prefix =
+        prefix.parse().map_err(|error| Failed::Usage(format!("--ipv4-prefix `{prefix}` is {error}")))?;
+    let is_named = network.is_some() || ipv4.is_some();
+    let network = network.unwrap_or_else(|| String::from("default"));
+
+    runtime()?.block_on(async {
+        // Before anything is made: a port that is taken must not use up the first start's one printing of the tokens.
+        let (listeners, address) = bind(listen).await?;
+        let urls = if urls.is_empty() { derived_urls(address) } else { urls };
+        let options = Options { directory, urls, network, ipv4: prefix };
+        let (state, first) = State::open(options).await.map_err(Failed::run)?;
+        match &first {
+            Some(first) => show_first(first)?,
+            None if is_named => {
+                log::event("ignored", &[("what", &"--network, --ipv4-prefix"), ("why", &"not the first start")]);
+            }
+            None => {}
+        }
+        let stop = stop_on_signals().map_err(|error| Failed::Run(format!("signals cannot be waited for: {error}")))?;
+        show(&format!("listening on {address}\n"))?;
+        log::event("started", &[("version", &env!("CARGO_PKG_VERSION")), ("address", &address)]);
+        api::serve(Arc::new(state), listeners, stop).await;
+        log::event("stopped", &[]);
+        Ok(())
+    })
+}
+
+/// `operator-token create`.
+pub(super) fn operator_token(mut arguments: Arguments) -> Result<(), Failed> {
+    match arguments.need("create")?.as_str() {
+        "create" => {}
+        other => return Err(Failed::Usage(format!("there is no `operator-token {other}`; there is create"))),
+    }
+    let directory = state_directory(&mut arguments)?;
+    arguments.finish()?;
+    let token = runtime()?.block_on(new_operator_token(&directory)).map_err(Failed::run)?;
+    show(&format!("operator-token: {token}\n"))
+}
+
+fn state_directory(arguments: &mut Arguments) -> Result<PathBuf, Failed> {
+    Ok(arguments.value("state")?.map_or_else(|| PathBuf::from(DEFAULT_STATE), PathBuf::from))
+}
+
+fn runtime() -> Result<Runtime, Failed> {
+    Runtime::new().map_err(|error| Failed::Run(format!("the runtime does not start: {error}")))
+}
+
+fn show_first(first: &FirstStart) -> Result<(), Failed> {
+    show(&format!("operator-token: {}\njoin-token: {}\n", first.operator_token, first.join_token))?;
+    log::event(
+        "first-start",
+        &[("note", &"the two tokens are shown this once; the join token is reusable and ends in 90 days")],
+    );
+    Ok(())
+}
+
+/// Binds where it was told to. Unless told, to everything: one IPv6 socket that takes IPv4, too, and another one where the system keeps
+/// the two apart, or IPv4 alone where there is no IPv6.
+async fn bind(listen: Option<SocketAddr>) -> Result<(Vec<TcpListener>, SocketAddr), Failed> {
+    let failed = |address: SocketAddr| {
+        move |error: io::Error| {
+            Failed::Run(format!(
+                "{address} cannot be listened on: {error}; stop what uses it, or choose another --listen"
+            ))
+        }
+    };
+    let wanted = listen.unwrap_or(SocketAddr::from((Ipv6Addr::UNSPECIFIED, DEFAULT_PORT)));
+    let first = match TcpListener::bind(wanted).await {
+        Err(error) if listen.is_none() && error.kind() != io::ErrorKind::AddrInUse => {
+            let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT));
+            TcpListener::bind(v4).await.map_err(failed(v4))?
+        }
+        other => other.map_err(failed(wanted))?,
+    };
+    let address = first.local_addr().map_err(failed(wanted))?;
+    let mut listeners = vec![first];
+    if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
+        // In use means that the first socket takes IPv4 already.
+        let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port()));
+        listeners.extend(TcpListener::bind(v4).await.ok());
+    }
+    Ok((listeners, address))
+}
+
+/// Where nodes may reach this host, for tokens: a guess, and said to be one.
+fn derived_urls(address: SocketAddr) -> Vec<String> {
+    let mut urls = Vec::new();
+    let own = if address.ip().is_unspecified() { outgoing_addresses() } else { vec![address.ip()] };
+    for ip in own {
+        urls.push(format!("http://{}", SocketAddr::new(ip, address.port())));
+    }
+    let note = "a guess that goes into join tokens; give --url where nodes reach this coordinator by another address";
+    log::event("derived-urls", &[("urls", &urls.join(",")), ("note", &note)]);
+    urls
+}
+
+/// The addresses from which this host reaches the rest of the world. Connecting a UDP socket sends nothing.
+fn outgoing_addresses() -> Vec<IpAddr> {
+    // Addresses for documentation (RFC 5737, RFC 3849): any address of the world would do.
+    let targets = [("0.0.0.0:0", "192.0.2.1:9"), ("[::]:0", "[2001:db8::1]:9")];
+    let outgoing = |(from, to): (&str, &str)| {
+        let socket = UdpSocket::bind(from).ok()?;
+        socket.connect(to).ok()?;
+        socket.local_addr().ok().map(|own| own.ip()).filter(|ip| !ip.is_unspecified())
+    };
+    let found: Vec<IpAddr> = targets.into_iter().filter_map(outgoing).collect();
+    if found.is_empty() { vec![IpAddr::V4(Ipv4Addr::LOCALHOST)] } else { found }
+}
+
+fn bad_listen(text: &str) -> Failed {
+    Failed::Usage(format!("--listen `{text}` is no address and port; write 0.0.0.0:8288 or [::]:8288"))
+}
+
+/// A token has room for 255 bytes per URL, and nodes speak http and https.
+fn check_url(url: &str) -> Result<(), Failed> {
+    let host = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+    if host.is_none_or(str::is_empty) || url.len() > 255 || !url.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(Failed::Usage(format!("--url `{url}` is no URL; write http://HOST:PORT or https://HOST")));
+    }
+    Ok(())
+}
+
+fn stop_on_signals() -> io::Result<watch::Receiver<bool>> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (sender, receiver) = watch::channel(false);
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        sender.send_replace(true);
+    });
+    Ok(receiver)
+}

@@ -1,0 +1,92 @@
+//! Which addresses a network has and which one comes next.
+//!
+//! Pure. A node's two addresses have the same host number, so that `100.64.0.7` is `fd…::7`, and one test of uniqueness serves both.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use taut_base::{NodeId, Prefix, PublicKey};
+use taut_netmap::{Me, NetworkInfo, NetworkMap};
+
+/// Longest IPv4 prefix of a network: a /30 has two addresses for nodes.
+const LONGEST: u8 = 30;
+
+/// Host numbers of an IPv4 prefix: all but the first and the last address, which are the network's own and its broadcast.
+pub(super) fn last_host(prefix: Prefix) -> u32 {
+    let size = 1_u64 << (32 - u32::from(prefix.length().min(LONGEST)));
+    u32::try_from(size - 2).unwrap_or(u32::MAX - 1)
+}
+
+/// The host number after `host`; wraps around.
+pub(super) fn next_host(prefix: Prefix, host: u32) -> u32 {
+    if host >= last_host(prefix) { 1 } else { host + 1 }
+}
+
+/// The IPv4 address of a host number.
+pub(super) fn ipv4(prefix: Prefix, host: u32) -> Ipv4Addr {
+    match prefix.address() {
+        IpAddr::V4(first) => Ipv4Addr::from_bits(first.to_bits().saturating_add(host)),
+        IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
+    }
+}
+
+/// The IPv6 address of a host number.
+pub(super) fn ipv6(prefix: Prefix, host: u32) -> Ipv6Addr {
+    match prefix.address() {
+        IpAddr::V6(first) => Ipv6Addr::from_bits(first.to_bits() | u128::from(host)),
+        IpAddr::V4(_) => Ipv6Addr::UNSPECIFIED,
+    }
+}
+
+/// The first /64 of a unique local /48 with 40 random bits (RFC 4193 section 3.1), so that two overlays never meet.
+pub(super) fn random_ula(random: [u8; 5]) -> Prefix {
+    let mut octets = [0; 16];
+    octets[0] = 0xfd;
+    octets[1..6].copy_from_slice(&random);
+    Prefix::new(IpAddr::V6(Ipv6Addr::from(octets)), 64).unwrap_or(Prefix::host(IpAddr::V6(Ipv6Addr::from(octets))))
+}
+
+/// Whether an operator may choose this prefix: what nodes accept in a map, with room for two of them.
+pub(super) fn is_usable(prefix: Prefix) -> bool {
+    if prefix.address().is_ipv6() || prefix.length() > LONGEST {
+        return false;
+    }
+    // Asked of the very check that the nodes make, so that the two cannot drift apart.
+    let info = NetworkInfo { name: String::from("x"), ipv4: prefix, ipv6: random_ula([0; 5]) };
+    let addresses = vec![IpAddr::V4(ipv4(prefix, 1)), IpAddr::V6(ipv6(info.ipv6, 1))];
+    let me = Me { id: NodeId(1), name: String::from("x"), key: PublicKey([1; 32]), addresses };
+    NetworkMap { version: 1, network: info, me, peers: std::collections::BTreeMap::new() }.check().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prefix(text: &str) -> Prefix {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn hosts_leave_out_the_first_and_the_last_address() {
+        let small = prefix("10.0.0.0/30");
+        assert_eq!([next_host(small, 0), next_host(small, 1), next_host(small, 2)], [1, 2, 1]);
+        assert_eq!(ipv4(small, 2).to_string(), "10.0.0.2");
+        let large = prefix("10.0.0.0/8");
+        assert_eq!(ipv4(large, last_host(large)).to_string(), "10.255.255.254");
+    }
+
+    #[test]
+    fn both_addresses_have_one_host_number() {
+        assert_eq!(ipv4(prefix("100.64.0.0/10"), 258).to_string(), "100.64.1.2");
+        assert_eq!(ipv6(random_ula([1, 2, 3, 4, 5]), 258).to_string(), "fd01:203:405::102");
+    }
+
+    #[test]
+    fn prefixes_of_others_are_refused() {
+        for text in ["100.64.0.0/10", "10.0.0.0/8", "192.168.7.0/30", "172.16.0.0/12"] {
+            assert!(is_usable(prefix(text)), "{text}");
+        }
+        for text in ["0.0.0.0/0", "10.0.0.0/7", "8.8.8.0/24", "192.168.0.0/31", "127.0.0.0/8", "fd00::/64"] {
+            assert!(!is_usable(prefix(text)), "{text}");
+        }
+    }
+}

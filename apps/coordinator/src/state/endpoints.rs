@@ -1,0 +1,100 @@
+//! What a node says of where it may be reached, made fit for its peers. Pure.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use crate::store::NetworkRow;
+
+/// Endpoints kept per node; a node tries at most 8 of them for one handshake, and takes at most 32.
+pub(crate) const MAX_ENDPOINTS: usize = 16;
+
+/// How many of them may be of the address that the coordinator saw, so that many ports do not push the node's own addresses out.
+const MAX_SEEN: usize = 8;
+
+/// The node's own list, then the address that the coordinator saw with each of its ports; nonsense and repetitions are left out.
+pub(super) fn fit(network: &NetworkRow, listed: &[SocketAddr], ports: &[u16], seen: IpAddr) -> Vec<SocketAddr> {
+    let seen = seen.to_canonical();
+    let seen: Vec<_> = ports
+        .iter()
+        .map(|port| SocketAddr::new(seen, *port))
+        .filter(|endpoint| may_be_tried(network, *endpoint))
+        .take(MAX_SEEN)
+        .collect();
+    let listed = listed
+        .iter()
+        .map(|endpoint| SocketAddr::new(endpoint.ip().to_canonical(), endpoint.port()))
+        .filter(|endpoint| may_be_tried(network, *endpoint))
+        .take(MAX_ENDPOINTS - seen.len());
+    let mut fit: Vec<SocketAddr> = Vec::with_capacity(MAX_ENDPOINTS);
+    for endpoint in listed.chain(seen.iter().copied()) {
+        if !fit.contains(&endpoint) {
+            fit.push(endpoint);
+        }
+    }
+    fit
+}
+
+/// Peers will send to this address because we list it: never to themselves, to a crowd, to a metadata service, or into the overlay
+/// (protocol.md 5.6, fault D10). Link-local addresses mean another host on every link.
+fn may_be_tried(network: &NetworkRow, endpoint: SocketAddr) -> bool {
+    let ip = endpoint.ip();
+    let is_foreign = !network.ipv4.contains(ip) && !network.ipv6.contains(ip);
+    let is_one_host = !ip.is_loopback() && !ip.is_multicast() && !ip.is_unspecified();
+    let is_routed = match ip {
+        IpAddr::V4(v4) => !v4.is_link_local() && v4 != Ipv4Addr::BROADCAST && v4.octets()[0] != 0,
+        IpAddr::V6(v6) => !v6.is_unicast_link_local(),
+    };
+    endpoint.port() != 0 && is_foreign && is_one_host && is_routed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::NetworkId;
+
+    fn network() -> NetworkRow {
+        let (ipv4, ipv6) = ("100.64.0.0/10".parse().unwrap(), "fd01::/64".parse().unwrap());
+        NetworkRow { id: NetworkId([0; 16]), name: String::from("n"), ipv4, ipv6, version: 1, cursor: 0, created_at: 0 }
+    }
+
+    fn texts(listed: &[&str], ports: &[u16], seen: &str) -> Vec<String> {
+        let listed: Vec<SocketAddr> = listed.iter().map(|text| text.parse().unwrap()).collect();
+        fit(&network(), &listed, ports, seen.parse().unwrap()).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn the_seen_address_comes_last_and_once() {
+        assert_eq!(texts(&["10.0.0.2:1"], &[1, 2], "::ffff:10.0.0.2"), ["10.0.0.2:1", "10.0.0.2:2"]);
+        assert_eq!(texts(&["[::ffff:10.0.0.2]:1", "10.0.0.2:1"], &[], "1.2.3.4"), ["10.0.0.2:1"]);
+    }
+
+    #[test]
+    fn fault_d10_no_peer_is_sent_to_a_wrong_place() {
+        let wrong = [
+            "127.0.0.1:1",
+            "[::1]:1",
+            "0.0.0.0:1",
+            "[::]:1",
+            "224.0.0.1:1",
+            "[ff02::1]:1",
+            "[fe80::1]:1",
+            "255.255.255.255:1",
+            "169.254.169.254:80",
+            "10.0.0.1:0",
+            "100.64.0.9:1",
+            "[fd01::9]:1",
+            "[::ffff:127.0.0.1]:1",
+            "0.1.2.3:1",
+        ];
+        assert_eq!(texts(&wrong, &[1], "127.0.0.1"), [""; 0]);
+        assert_eq!(texts(&["[2001:db8::1]:1"], &[0], "10.0.0.1"), ["[2001:db8::1]:1"]);
+    }
+
+    #[test]
+    fn many_are_cut_without_losing_the_seen_address() {
+        let many: Vec<String> = (1..100).map(|port| format!("10.0.0.1:{port}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let fit = texts(&many, &[7, 8], "1.2.3.4");
+        assert_eq!(fit.len(), MAX_ENDPOINTS);
+        assert_eq!(fit[14..], ["1.2.3.4:7", "1.2.3.4:8"]);
+    }
+}

@@ -1,0 +1,138 @@
+//! Why the coordinator does not do what it was asked, in words for the one who asked.
+
+use std::error::Error;
+use std::fmt;
+
+use taut_base::{MAX_PEERS, NodeId, Prefix};
+use taut_netmap::{BadName, Refusal};
+
+use crate::store::StoreError;
+
+/// Why something was not done. Nothing was changed then.
+#[derive(Debug)]
+pub(crate) enum StateError {
+    /// The database failed.
+    Store(StoreError),
+    /// The enrolment secret opens nothing (any more).
+    Enrolment(KeyFault),
+    /// The machine is no member of the network.
+    NotAMember,
+    /// The node key belongs to another machine.
+    KeyConflict,
+    /// The node key is one that no honest program makes.
+    BadKey,
+    /// There is no such network.
+    NoNetwork(String),
+    /// There are several networks and none was named.
+    WhichNetwork,
+    /// There is a network of this name.
+    NetworkExists(String),
+    /// No prefix for an overlay.
+    BadPrefix(Prefix),
+    /// The network has no room for another node.
+    Full,
+    /// There is no such node.
+    NoNode(String),
+    /// There is no such enrolment key.
+    NoKey(i64),
+    /// Another node has this name.
+    NameTaken(String),
+    /// No name for a node or a network.
+    BadName(String),
+    /// The expiry is not in the future, or too far in it.
+    BadExpiry,
+    /// A node's own row makes no sense; only this node is affected.
+    Unsound(NodeId),
+    /// The map would be refused by every node, so none is sent it.
+    BadMap(Refusal),
+}
+
+/// What is wrong with an enrolment key. Told to the one who holds its secret, and so to nobody who could guess.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyFault {
+    Unknown,
+    Used,
+    Expired,
+    Revoked,
+}
+
+impl StateError {
+    /// What to do about it.
+    pub(crate) fn hint(&self) -> &'static str {
+        match self {
+            Self::Store(_) => {
+                "try again in a while; if it stays, look at the coordinator's log, its disk and its state directory"
+            }
+            Self::Enrolment(_) => "ask the operator for a new join token (`taut-coordinator keys create`)",
+            Self::NotAMember => "join again with a join token: `taut up --join TOKEN`",
+            Self::KeyConflict | Self::BadKey => {
+                "make new keys on this machine: delete its state directory and join again; never copy it from another one"
+            }
+            Self::NoNetwork(_) => "`taut-coordinator networks list` shows the networks that exist",
+            Self::WhichNetwork => "name one with `--network NAME`; `taut-coordinator networks list` shows them",
+            Self::NetworkExists(_) => "choose another name",
+            Self::BadPrefix(_) => "choose a /8 to /30 of 10.0.0.0/8, 100.64.0.0/10, 172.16.0.0/12 or 192.168.0.0/16",
+            Self::Full => {
+                "remove nodes that are gone (`taut-coordinator nodes remove`), or make a network with a larger prefix"
+            }
+            Self::NoNode(_) => "`taut-coordinator nodes list` shows the nodes that exist",
+            Self::NoKey(_) => "`taut-coordinator keys list` shows the keys that exist",
+            Self::NameTaken(_) => "choose another name, or rename the other node first",
+            Self::BadName(_) => {
+                "use 1 to 63 lower-case letters, digits and hyphens, with no hyphen at the ends and not digits only"
+            }
+            Self::BadExpiry => "give a number of seconds from 1 to 10 years, or null for a key that never expires",
+            Self::Unsound(_) => {
+                "give it a good name (`taut-coordinator nodes rename ID NAME`), or remove it and join it again"
+            }
+            Self::BadMap(_) => "this is a defect of the coordinator; nodes keep their last good map; please report it",
+        }
+    }
+}
+
+impl fmt::Display for StateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => fmt::Display::fmt(error, f),
+            Self::Enrolment(fault) => f.write_str(match fault {
+                KeyFault::Unknown => "the enrolment key of this join token does not exist in this network",
+                KeyFault::Used => "the enrolment key of this join token was for one node, and one has used it",
+                KeyFault::Expired => "the enrolment key of this join token has expired",
+                KeyFault::Revoked => "the enrolment key of this join token was revoked",
+            }),
+            Self::NotAMember => f.write_str("this machine is not a member of the network (any more)"),
+            Self::KeyConflict => f.write_str("the node's WireGuard key is in use by another machine"),
+            Self::BadKey => {
+                f.write_str("the node's WireGuard key is a point of low order, with which nothing can be kept secret")
+            }
+            Self::NoNetwork(name) => write!(f, "there is no network `{name}`"),
+            Self::WhichNetwork => f.write_str("there are several networks, and the request names none"),
+            Self::NetworkExists(name) => write!(f, "there already is a network `{name}`"),
+            Self::BadPrefix(prefix) => {
+                write!(f, "{prefix} cannot be the prefix of an overlay: it covers foreign addresses or has no room")
+            }
+            Self::Full => write!(f, "the network is full: no address is free, or it has {MAX_PEERS} nodes"),
+            Self::NoNode(name) => write!(f, "there is no node `{name}`"),
+            Self::NoKey(id) => write!(f, "there is no enrolment key {id}"),
+            Self::NameTaken(name) => write!(f, "another node has the name `{name}`"),
+            Self::BadName(name) => write!(f, "{name:?} cannot be a name"),
+            Self::BadExpiry => f.write_str("the expiry is not in the future, or too far in it"),
+            Self::Unsound(id) => write!(f, "the coordinator's entry for node {id} is damaged"),
+            Self::BadMap(refusal) => write!(f, "no map is sent because every node would refuse it: {refusal}"),
+        }
+    }
+}
+
+impl Error for StateError {}
+
+impl From<StoreError> for StateError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl StateError {
+    pub(crate) fn bad_name(name: &str) -> impl FnOnce(BadName) -> Self {
+        move |_| Self::BadName(String::from(name))
+    }
+}

@@ -1,0 +1,87 @@
+//! Enrolment keys, and the join tokens that carry them.
+
+use taut_base::PublicKey;
+use taut_netmap::JoinToken;
+
+use super::{Secret, State, StateError, networks};
+use crate::clock::unix_now;
+use crate::log;
+use crate::store::{KeyRow, NetworkId, NewKey, Writing};
+
+/// Seconds for which a key opens the network unless told otherwise: 90 days. Long enough to set up a fleet, short enough that a token
+/// forgotten in a script does not stay a way in for ever.
+pub(crate) const DEFAULT_EXPIRY: i64 = 90 * 24 * 3600;
+
+/// Longest expiry in seconds: ten years; longer is a typing mistake or means never.
+const LONGEST_EXPIRY: i64 = 10 * 365 * 24 * 3600;
+
+/// When a key ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expiry {
+    /// In 90 days.
+    Default,
+    /// In so many seconds.
+    Seconds(i64),
+    /// Only when it is revoked.
+    Never,
+}
+
+impl State {
+    /// Makes a key: its network's name, the key, and the join token that carries its secret and cannot be shown again.
+    pub(crate) async fn create_key(
+        &self,
+        network: Option<&str>,
+        reusable: bool,
+        expiry: Expiry,
+    ) -> Result<(String, KeyRow, String), StateError> {
+        let mut tx = self.store.write().await?;
+        let network = networks::named(&mut tx, network).await?;
+        let (row, secret) = create(&mut tx, network.id, reusable, expiry, unix_now()).await?;
+        tx.commit().await?;
+        log::event("key-created", &[("key", &row.id), ("network", &network.name), ("reusable", &reusable)]);
+        let token = join_token(network.id, self.public, &self.urls, &secret);
+        Ok((network.name, row, token))
+    }
+
+    /// All keys of one network or of all, with the network's name.
+    pub(crate) async fn keys(&self, network: Option<&str>) -> Result<Vec<(String, KeyRow)>, StateError> {
+        let mut tx = self.store.read().await?;
+        let networks = networks::listed(&mut tx, network).await?;
+        let with_name = |row: KeyRow| {
+            let network = networks.iter().find(|network| network.id == row.network)?;
+            Some((network.name.clone(), row))
+        };
+        Ok(tx.keys().await?.into_iter().filter_map(with_name).collect())
+    }
+
+    /// Ends a key. Nodes that enrolled with it stay members.
+    pub(crate) async fn revoke_key(&self, id: i64) -> Result<(), StateError> {
+        let mut tx = self.store.write().await?;
+        tx.revoke_key(id, unix_now()).await?.ok_or(StateError::NoKey(id))?;
+        tx.commit().await?;
+        log::event("key-revoked", &[("key", &id)]);
+        Ok(())
+    }
+}
+
+pub(super) async fn create(
+    tx: &mut Writing,
+    network: NetworkId,
+    reusable: bool,
+    expiry: Expiry,
+    now: i64,
+) -> Result<(KeyRow, Secret), StateError> {
+    let expires_at = match expiry {
+        Expiry::Default => Some(now + DEFAULT_EXPIRY),
+        Expiry::Seconds(seconds) if (1..=LONGEST_EXPIRY).contains(&seconds) => Some(now + seconds),
+        Expiry::Seconds(_) => return Err(StateError::BadExpiry),
+        Expiry::Never => None,
+    };
+    let secret = Secret::new();
+    let row = tx.insert_key(&NewKey { network, hash: secret.hash(), reusable, expires_at }, now).await?;
+    Ok((row, secret))
+}
+
+pub(super) fn join_token(network: NetworkId, coordinator: PublicKey, urls: &[String], secret: &Secret) -> String {
+    JoinToken { network: network.0, coordinator, urls: urls.to_vec(), secret: *secret.expose() }.encode()
+}

@@ -1,0 +1,68 @@
+//! Rows to maps and changes of maps. Pure; what it is given comes from one complete read (law 6).
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use taut_base::NodeId;
+use taut_netmap::{Delta, Me, NetworkInfo, NetworkMap, Peer, check_name};
+
+use super::StateError;
+use crate::store::{NetworkRow, NodeRow};
+
+/// The whole map for node `me`; `members` are all of the network.
+///
+/// A member whose row makes no sense is left out for everybody else, and alone gets no map itself (fault E10).
+pub(super) fn whole(network: &NetworkRow, me: NodeId, members: &[NodeRow]) -> Result<NetworkMap, StateError> {
+    let own = members.iter().find(|row| row.id == me).ok_or(StateError::NotAMember)?;
+    if !is_sound(network, own) {
+        return Err(StateError::Unsound(me));
+    }
+    let peers: BTreeMap<NodeId, Peer> =
+        members.iter().filter(|row| row.id != me && is_sound(network, row)).map(|row| (row.id, peer(row))).collect();
+    let map = NetworkMap { version: network.version, network: info(network), me: me_of(own), peers };
+    map.check().map_err(StateError::BadMap)?;
+    Ok(map)
+}
+
+/// What changed for node `own` since version `from`; `changed` are all rows after it, removed ones included.
+pub(super) fn delta(network: &NetworkRow, own: &NodeRow, from: u64, changed: &[NodeRow]) -> Result<Delta, StateError> {
+    if !is_sound(network, own) {
+        return Err(StateError::Unsound(own.id));
+    }
+    let mut delta = Delta { from, to: network.version, me: None, upserts: Vec::new(), removes: Vec::new() };
+    for row in changed {
+        if row.id == own.id {
+            delta.me = Some(me_of(own));
+        } else if row.removed || !is_sound(network, row) {
+            delta.removes.push(row.id);
+        } else {
+            delta.upserts.push(peer(row));
+        }
+    }
+    Ok(delta)
+}
+
+/// Whether nodes would accept this row in a map; unique keys, names and addresses are the database's promise.
+fn is_sound(network: &NetworkRow, row: &NodeRow) -> bool {
+    check_name(&row.name).is_ok()
+        && network.ipv4.contains(IpAddr::V4(row.ipv4))
+        && network.ipv6.contains(IpAddr::V6(row.ipv6))
+        && row.endpoints.len() <= super::MAX_ENDPOINTS
+}
+
+pub(super) fn info(network: &NetworkRow) -> NetworkInfo {
+    NetworkInfo { name: network.name.clone(), ipv4: network.ipv4, ipv6: network.ipv6 }
+}
+
+fn me_of(row: &NodeRow) -> Me {
+    Me { id: row.id, name: row.name.clone(), key: row.node_key, addresses: addresses(row) }
+}
+
+fn peer(row: &NodeRow) -> Peer {
+    let (name, endpoints) = (row.name.clone(), row.endpoints.clone());
+    Peer { id: row.id, name, key: row.node_key, addresses: addresses(row), endpoints }
+}
+
+fn addresses(row: &NodeRow) -> Vec<IpAddr> {
+    vec![IpAddr::V4(row.ipv4), IpAddr::V6(row.ipv6)]
+}

@@ -1,0 +1,147 @@
+//! The room of the rules: members, addresses, keys, maps, presence. The one place where they live; it knows no HTTP and no SQL.
+//!
+//! Every change takes the store's one turn to write, changes rows and the network's version together, commits, and then hints at it.
+
+mod addresses;
+mod endpoints;
+mod error;
+mod hub;
+mod keys;
+mod maps;
+mod members;
+mod networks;
+mod nodes;
+mod presence;
+mod secret;
+mod start;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use taut_base::{NodeId, PrivateKey, PublicKey};
+
+pub(crate) use endpoints::MAX_ENDPOINTS;
+pub(crate) use error::StateError;
+pub(crate) use hub::{Hub, LEASE, Membership};
+pub(crate) use keys::Expiry;
+pub(crate) use members::{Admitted, Update};
+pub(crate) use networks::NetworkView;
+pub(crate) use nodes::NodeView;
+pub(crate) use secret::{Secret, random};
+pub(crate) use start::{FirstStart, Options, new_operator_token};
+
+use crate::clock::unix_now;
+use crate::log;
+use crate::store::{NetworkId, Store};
+
+/// How often run-out leases are looked for.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// How often "last seen" is written: often enough for people, seldom enough to cost nothing.
+const SEEN_EVERY: Duration = Duration::from_secs(60);
+
+/// Everything that the coordinator knows.
+pub(crate) struct State {
+    store: Store,
+    key: PrivateKey,
+    public: PublicKey,
+    urls: Vec<String>,
+    hubs: Mutex<BTreeMap<NetworkId, Arc<Hub>>>,
+    /// Nodes that were online since "last seen" was written.
+    seen: Mutex<BTreeSet<NodeId>>,
+    connections: AtomicU64,
+    /// Held as long as this lives: one `serve` per state directory.
+    _lock: File,
+}
+
+impl State {
+    /// The coordinator's private key, for the control channel's handshake.
+    pub(crate) fn key(&self) -> &PrivateKey {
+        &self.key
+    }
+
+    /// The room below, for tests that break what is in it.
+    #[cfg(test)]
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// A number that no other connection has.
+    pub(crate) fn next_connection(&self) -> u64 {
+        self.connections.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The hub of a network.
+    pub(crate) fn hub(&self, network: NetworkId) -> Arc<Hub> {
+        let mut hubs = self.hubs.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(hubs.entry(network).or_insert_with(|| Arc::new(Hub::new())))
+    }
+
+    /// Whether the database answers.
+    pub(crate) async fn check_health(&self) -> Result<(), StateError> {
+        self.store.read().await?.networks().await?;
+        Ok(())
+    }
+
+    /// Whether `token` is an operator's.
+    pub(crate) async fn is_operator(&self, token: &str) -> Result<bool, StateError> {
+        let hashes = self.store.read().await?.operator_hashes().await?;
+        Ok(Secret::from_operator_token(token).is_some_and(|secret| secret.is_among(&hashes)))
+    }
+
+    /// Ends leases and writes "last seen", for ever; runs beside the server.
+    pub(crate) async fn keep_house(&self) {
+        let mut seen_at = Instant::now();
+        loop {
+            tokio::time::sleep(SWEEP_EVERY).await;
+            self.sweep();
+            if seen_at.elapsed() >= SEEN_EVERY {
+                seen_at = Instant::now();
+                self.write_last_seen().await;
+            }
+        }
+    }
+
+    /// Writes what is still in memory and closes the database.
+    pub(crate) async fn close(&self) {
+        self.sweep();
+        self.write_last_seen().await;
+        self.store.close().await;
+    }
+
+    fn sweep(&self) {
+        let hubs: Vec<Arc<Hub>> = self.hubs.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        for hub in hubs {
+            let online = hub.online();
+            for node in hub.sweep(Instant::now()) {
+                log::event("offline", &[("node", &node)]);
+            }
+            self.seen.lock().unwrap_or_else(PoisonError::into_inner).extend(online);
+        }
+    }
+
+    async fn write_last_seen(&self) {
+        let seen = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
+        if seen.is_empty() {
+            return;
+        }
+        let written = async {
+            let mut tx = self.store.write().await?;
+            for node in seen {
+                tx.set_last_seen(node, unix_now()).await?;
+            }
+            tx.commit().await
+        };
+        if let Err(error) = written.await {
+            log::event("last-seen-failed", &[("error", &error)]);
+        }
+    }
+}
+
+/// Fresh random bits for a version.
+fn random_bits() -> u32 {
+    u32::from_le_bytes(random())
+}

@@ -1,0 +1,83 @@
+//! Networks: made with two prefixes, found by name.
+
+use taut_base::Prefix;
+use taut_netmap::check_name;
+
+use super::{State, StateError, addresses, random, random_bits};
+use crate::clock::unix_now;
+use crate::log;
+use crate::store::{NetworkId, NetworkRow, Reading, Writing};
+
+/// A network as the operator sees it.
+pub(crate) struct NetworkView {
+    pub(crate) row: NetworkRow,
+    pub(crate) nodes: u64,
+    pub(crate) online: usize,
+}
+
+impl State {
+    /// All networks, by name.
+    pub(crate) async fn networks(&self) -> Result<Vec<NetworkView>, StateError> {
+        let mut tx = self.store.read().await?;
+        let mut views = Vec::new();
+        for row in tx.networks().await? {
+            views.push(NetworkView {
+                nodes: tx.count_nodes(row.id).await?,
+                online: self.hub(row.id).online().len(),
+                row,
+            });
+        }
+        Ok(views)
+    }
+
+    /// Makes a network.
+    pub(crate) async fn create_network(&self, name: &str, ipv4: Prefix) -> Result<NetworkView, StateError> {
+        let mut tx = self.store.write().await?;
+        let row = create(&mut tx, name, ipv4, unix_now()).await?;
+        tx.commit().await?;
+        log::event("network-created", &[("network", &row.name), ("ipv4", &row.ipv4), ("ipv6", &row.ipv6)]);
+        Ok(NetworkView { row, nodes: 0, online: 0 })
+    }
+}
+
+pub(super) async fn create(tx: &mut Writing, name: &str, ipv4: Prefix, now: i64) -> Result<NetworkRow, StateError> {
+    check_name(name).map_err(StateError::bad_name(name))?;
+    if !addresses::is_usable(ipv4) {
+        return Err(StateError::BadPrefix(ipv4));
+    }
+    if tx.network_by_name(name).await?.is_some() {
+        return Err(StateError::NetworkExists(String::from(name)));
+    }
+    let id = NetworkId(random());
+    let ipv6 = addresses::random_ula(random());
+    let row = NetworkRow { id, name: String::from(name), ipv4, ipv6, version: 0, cursor: 0, created_at: now };
+    tx.insert_network(&row, random_bits()).await?;
+    tx.network(id).await?.ok_or_else(|| StateError::NoNetwork(String::from(name)))
+}
+
+/// The network of that name or number; the only one when none is named.
+pub(super) async fn named(tx: &mut Reading, name: Option<&str>) -> Result<NetworkRow, StateError> {
+    let Some(name) = name else {
+        let mut all = tx.networks().await?;
+        return match (all.pop(), all.is_empty()) {
+            (Some(only), true) => Ok(only),
+            _ => Err(StateError::WhichNetwork),
+        };
+    };
+    let found = match tx.network_by_name(name).await? {
+        Some(row) => Some(row),
+        None => match name.parse::<NetworkId>() {
+            Ok(id) => tx.network(id).await?,
+            Err(()) => None,
+        },
+    };
+    found.ok_or_else(|| StateError::NoNetwork(String::from(name)))
+}
+
+/// The networks to list: the one that is named, or all.
+pub(super) async fn listed(tx: &mut Reading, name: Option<&str>) -> Result<Vec<NetworkRow>, StateError> {
+    match name {
+        Some(_) => Ok(vec![named(tx, name).await?]),
+        None => Ok(tx.networks().await?),
+    }
+}

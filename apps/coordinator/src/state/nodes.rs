@@ -1,0 +1,90 @@
+//! What the operator does with nodes: see, rename, remove.
+
+use taut_base::NodeId;
+use taut_netmap::check_name;
+
+use super::members::is_number;
+use super::{State, StateError, networks, random_bits};
+use crate::clock::unix_now;
+use crate::log;
+use crate::store::{NetworkRow, NodeRow, Reading};
+
+/// A node as the operator sees it. No field of it is a secret (fault E4): the coordinator has none of a node's.
+pub(crate) struct NodeView {
+    pub(crate) network: String,
+    pub(crate) row: NodeRow,
+    pub(crate) online: bool,
+}
+
+impl State {
+    /// The nodes of one network or of all.
+    pub(crate) async fn nodes(&self, network: Option<&str>) -> Result<Vec<NodeView>, StateError> {
+        let mut tx = self.store.read().await?;
+        let mut views = Vec::new();
+        for network in networks::listed(&mut tx, network).await? {
+            for row in tx.nodes(network.id).await? {
+                views.push(self.view(&network, row));
+            }
+        }
+        Ok(views)
+    }
+
+    /// Ends a node's membership. It may join again with a join token, and is another node then.
+    pub(crate) async fn remove_node(&self, network: Option<&str>, name: &str) -> Result<NodeView, StateError> {
+        let mut tx = self.store.write().await?;
+        let (network, row) = find(&mut tx, network, name).await?;
+        let version = tx.next_version(network.id, random_bits()).await?;
+        tx.remove_node(row.id, version, unix_now()).await?;
+        tx.commit().await?;
+        self.hub(network.id).announce(version);
+        log::event("removed", &[("network", &network.name), ("node", &row.id), ("name", &row.name)]);
+        Ok(self.view(&network, row))
+    }
+
+    /// Gives a node another name.
+    pub(crate) async fn rename_node(
+        &self,
+        network: Option<&str>,
+        name: &str,
+        new: &str,
+    ) -> Result<NodeView, StateError> {
+        check_name(new).map_err(StateError::bad_name(new))?;
+        if is_number(new) {
+            return Err(StateError::BadName(String::from(new)));
+        }
+        let mut tx = self.store.write().await?;
+        let (network, row) = find(&mut tx, network, name).await?;
+        match tx.node_by_name(network.id, new).await? {
+            Some(other) if other.id != row.id => return Err(StateError::NameTaken(String::from(new))),
+            Some(_) => return Ok(self.view(&network, row)),
+            None => {}
+        }
+        let version = tx.next_version(network.id, random_bits()).await?;
+        tx.set_name(row.id, new, version).await?;
+        tx.commit().await?;
+        self.hub(network.id).announce(version);
+        log::event("renamed", &[("network", &network.name), ("node", &row.id), ("from", &row.name), ("to", &new)]);
+        Ok(self.view(&network, NodeRow { name: String::from(new), version, ..row }))
+    }
+
+    fn view(&self, network: &NetworkRow, row: NodeRow) -> NodeView {
+        NodeView { network: network.name.clone(), online: self.hub(network.id).is_online(row.id), row }
+    }
+}
+
+/// A node by number (digits only; numbers are the coordinator's own, so no network need be named) or by name.
+async fn find(tx: &mut Reading, network: Option<&str>, name: &str) -> Result<(NetworkRow, NodeRow), StateError> {
+    let unknown = || StateError::NoNode(String::from(name));
+    if is_number(name) {
+        let id = name.parse().map_err(|_| unknown())?;
+        let row = tx.node(NodeId(id)).await?.ok_or_else(unknown)?;
+        let own = tx.network(row.network).await?.ok_or_else(unknown)?;
+        if network.is_some() && networks::named(tx, network).await?.id != own.id {
+            return Err(unknown());
+        }
+        return Ok((own, row));
+    }
+    let network = networks::named(tx, network).await?;
+    let row = tx.node_by_name(network.id, name).await?.ok_or_else(unknown)?;
+    Ok((network, row))
+}

@@ -1,0 +1,181 @@
+//! Opening the state directory, and what happens the first time.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+
+use taut_base::{Prefix, PrivateKey};
+use taut_noise::public_key;
+
+use super::keys::{self, Expiry};
+use super::{Secret, State, StateError, networks, random};
+use crate::clock::unix_now;
+use crate::log;
+use crate::store::{Store, StoreError, prepare};
+
+/// Row of the coordinator's private key.
+const KEY: &str = "coordinator-key";
+
+/// File that a running `serve` holds locked.
+const LOCK: &str = "lock";
+
+/// What `serve` is given.
+pub(crate) struct Options {
+    /// The state directory.
+    pub(crate) directory: PathBuf,
+    /// Where nodes reach this coordinator; part of every join token.
+    pub(crate) urls: Vec<String>,
+    /// The first network's name; only the first start looks at it.
+    pub(crate) network: String,
+    /// The first network's IPv4 prefix; only the first start looks at it.
+    pub(crate) ipv4: Prefix,
+}
+
+/// What the first start shows once and nobody can show again.
+pub(crate) struct FirstStart {
+    /// The operator's token.
+    pub(crate) operator_token: String,
+    /// A reusable join token for the first network.
+    pub(crate) join_token: String,
+}
+
+impl State {
+    /// Opens the state directory; makes key, network and tokens if it is empty. All of that is one change: a start that is cut off
+    /// in the middle is a first start again.
+    pub(crate) async fn open(options: Options) -> Result<(Self, Option<FirstStart>), StartError> {
+        prepare(&options.directory)?;
+        let lock = lock(&options.directory)?;
+        let store = Store::open(&options.directory).await?;
+        warn_if_readable(&options.directory);
+        let stored = store.read().await?.meta(KEY).await?;
+        let (key, first) = match stored {
+            Some(bytes) => {
+                let bytes: [u8; 32] = bytes.try_into().map_err(|_| StoreError::Damaged("the coordinator's key"))?;
+                (PrivateKey::from_bytes(bytes), None)
+            }
+            None => {
+                let (key, first) = first_start(&store, &options).await?;
+                (key, Some(first))
+            }
+        };
+        let state = Self {
+            store,
+            public: public_key(&key),
+            key,
+            urls: options.urls,
+            hubs: Mutex::new(BTreeMap::new()),
+            seen: Mutex::default(),
+            connections: AtomicU64::new(1),
+            _lock: lock,
+        };
+        Ok((state, first))
+    }
+}
+
+async fn first_start(store: &Store, options: &Options) -> Result<(PrivateKey, FirstStart), StartError> {
+    let key = PrivateKey::from_bytes(random());
+    let operator = Secret::new();
+    let now = unix_now();
+    let mut tx = store.write().await?;
+    tx.insert_meta(KEY, key.expose()).await?;
+    tx.insert_operator(&operator.hash(), now).await?;
+    let network = networks::create(&mut tx, &options.network, options.ipv4, now).await?;
+    let (_, secret) = keys::create(&mut tx, network.id, true, Expiry::Default, now).await?;
+    tx.commit().await?;
+    let join_token = keys::join_token(network.id, public_key(&key), &options.urls, &secret);
+    Ok((key, FirstStart { operator_token: operator.expose_operator_token(), join_token }))
+}
+
+/// Makes another operator's token for the coordinator in `directory`, beside a running one if need be: for whoever lost theirs and
+/// can still read the state directory.
+pub(crate) async fn new_operator_token(directory: &Path) -> Result<String, StartError> {
+    if !directory.is_dir() {
+        return Err(StartError::Empty(directory.to_path_buf()));
+    }
+    let store = Store::open(directory).await?;
+    let operator = Secret::new();
+    let mut tx = store.write().await?;
+    if tx.meta(KEY).await?.is_none() {
+        return Err(StartError::Empty(directory.to_path_buf()));
+    }
+    tx.insert_operator(&operator.hash(), unix_now()).await?;
+    tx.commit().await?;
+    store.close().await;
+    Ok(operator.expose_operator_token())
+}
+
+fn lock(directory: &Path) -> Result<File, StartError> {
+    let path = directory.join(LOCK);
+    let failed = |source| StartError::Lock(path.clone(), source);
+    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StartError::Running(directory.to_path_buf())),
+        Err(TryLockError::Error(source)) => Err(failed(source)),
+    }
+}
+
+/// A directory that was there already keeps its mode: it may be shared on purpose. The files in it are private anyway.
+fn warn_if_readable(directory: &Path) {
+    if std::fs::metadata(directory).is_ok_and(|metadata| metadata.mode() & 0o077 != 0) {
+        log::event("state-directory-open-to-others", &[("directory", &directory.display()), ("do", &"chmod 700")]);
+    }
+}
+
+/// Why the coordinator does not start.
+#[derive(Debug)]
+pub(crate) enum StartError {
+    /// Another `serve` has the state directory.
+    Running(PathBuf),
+    /// The lock file cannot be used.
+    Lock(PathBuf, io::Error),
+    /// There is no coordinator in the directory.
+    Empty(PathBuf),
+    /// The rules refuse what the first start was told to make, or the database failed.
+    State(StateError),
+}
+
+impl From<StateError> for StartError {
+    fn from(error: StateError) -> Self {
+        Self::State(error)
+    }
+}
+
+impl From<StoreError> for StartError {
+    fn from(error: StoreError) -> Self {
+        Self::State(error.into())
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Running(path) => write!(
+                f,
+                "another coordinator is running on {}; two would give addresses twice; stop it first, or choose another --state",
+                path.display()
+            ),
+            Self::Lock(path, error) => {
+                write!(
+                    f,
+                    "the lock file {} cannot be used: {error}; check the directory's owner and disk",
+                    path.display()
+                )
+            }
+            Self::Empty(path) => write!(
+                f,
+                "there is no coordinator in {}; give the --state that `taut-coordinator serve` uses, or start that first",
+                path.display()
+            ),
+            Self::State(error) => write!(f, "{error}; {}", error.hint()),
+        }
+    }
+}
+
+impl Error for StartError {}

@@ -1,0 +1,75 @@
+//! Enrolment keys.
+
+use sqlx::query;
+
+use super::rows::key;
+use super::{KeyRow, NetworkId, NewKey, Reading, StoreError, Writing};
+
+impl Reading {
+    /// All keys of all networks, oldest first.
+    pub(crate) async fn keys(&mut self) -> Result<Vec<KeyRow>, StoreError> {
+        let rows = query("SELECT * FROM keys ORDER BY id").fetch_all(&mut *self.tx).await?;
+        rows.iter().map(key).collect()
+    }
+
+    /// A key by the hash of its secret.
+    pub(crate) async fn key_by_hash(
+        &mut self,
+        network: NetworkId,
+        hash: &[u8; 32],
+    ) -> Result<Option<KeyRow>, StoreError> {
+        let row = query("SELECT * FROM keys WHERE hash = ? AND network = ?")
+            .bind(hash.as_slice())
+            .bind(network.0.as_slice())
+            .fetch_optional(&mut *self.tx)
+            .await?;
+        row.as_ref().map(key).transpose()
+    }
+}
+
+impl Writing {
+    /// A new key.
+    pub(crate) async fn insert_key(&mut self, new: &NewKey, now: i64) -> Result<KeyRow, StoreError> {
+        let row = query(
+            "INSERT INTO keys (network, hash, reusable, expires_at, created_at) VALUES (?, ?, ?, ?, ?) RETURNING *",
+        )
+        .bind(new.network.0.as_slice())
+        .bind(new.hash.as_slice())
+        .bind(new.reusable)
+        .bind(new.expires_at)
+        .bind(now)
+        .fetch_one(&mut *self.tx)
+        .await?;
+        key(&row)
+    }
+
+    /// Uses a key once, if it still may be. One statement asks and counts, so that of many who try at once only as many get in as
+    /// the key allows (fault E5, TS-2025-007).
+    pub(crate) async fn consume_key(
+        &mut self,
+        network: NetworkId,
+        hash: &[u8; 32],
+        now: i64,
+    ) -> Result<Option<KeyRow>, StoreError> {
+        let row = query(
+            "UPDATE keys SET used = used + 1 WHERE hash = ? AND network = ? AND revoked_at IS NULL \
+             AND (expires_at IS NULL OR expires_at > ?) AND (reusable = 1 OR used = 0) RETURNING *",
+        )
+        .bind(hash.as_slice())
+        .bind(network.0.as_slice())
+        .bind(now)
+        .fetch_optional(&mut *self.tx)
+        .await?;
+        row.as_ref().map(key).transpose()
+    }
+
+    /// Ends a key; who enrolled with it stays. `None` when there is none of this number. The first time it was revoked stands.
+    pub(crate) async fn revoke_key(&mut self, id: i64, now: i64) -> Result<Option<KeyRow>, StoreError> {
+        let row = query("UPDATE keys SET revoked_at = coalesce(revoked_at, ?) WHERE id = ? RETURNING *")
+            .bind(now)
+            .bind(id)
+            .fetch_optional(&mut *self.tx)
+            .await?;
+        row.as_ref().map(key).transpose()
+    }
+}

@@ -1,0 +1,174 @@
+//! The room of the database: SQLite, rows, statements. The only one that names sqlx; it knows no rules.
+//!
+//! [`Store::read`] is one consistent view for as long as it lives. [`Store::write`] is the only writer: changes queue in front of one
+//! connection instead of meeting as "database is locked" (fault O5), so whoever holds one sees nobody else's half-done work. What is
+//! dropped without [`Writing::commit`] never happened.
+
+mod keys;
+mod networks;
+mod nodes;
+mod operators;
+mod rows;
+
+use std::error::Error;
+use std::fmt;
+use std::fs::{DirBuilder, OpenOptions};
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{Sqlite, Transaction};
+
+pub(crate) use rows::{KeyRow, NetworkId, NetworkRow, NewKey, NewNode, NodeRow};
+
+/// Migrations travel inside the program; a released one is never edited (its checksum is checked at every start).
+static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
+
+/// File of the database inside the state directory.
+const FILE: &str = "coordinator.db";
+
+/// How long a statement waits for another process (`operator-token create` beside a running `serve`) before it gives up.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// How long a request waits for its turn before it is told that the coordinator is unavailable.
+const TURN: Duration = Duration::from_secs(10);
+
+/// Readers at the same time; SQLite reads from memory, so a few keep all cores of a small host busy.
+const READERS: u32 = 4;
+
+/// The open database.
+pub(crate) struct Store {
+    readers: SqlitePool,
+    writer: SqlitePool,
+}
+
+impl Store {
+    /// Opens the database in `directory`, makes both where they are missing (readable by their owner only: the database holds the
+    /// coordinator's private key) and brings the tables up to date.
+    pub(crate) async fn open(directory: &Path) -> Result<Self, StoreError> {
+        prepare(directory)?;
+        let options = SqliteConnectOptions::new()
+            .filename(directory.join(FILE))
+            .foreign_keys(true)
+            .busy_timeout(BUSY)
+            .journal_mode(SqliteJournalMode::Wal)
+            // NORMAL may lose acknowledged writes with the power; a node that was told its address must keep it (fault O2).
+            .synchronous(SqliteSynchronous::Full);
+        let pool = |size| SqlitePoolOptions::new().max_connections(size).acquire_timeout(TURN);
+        let writer = pool(1).connect_with(options.clone()).await?;
+        MIGRATIONS.run(&writer).await?;
+        // Readers cannot write even by mistake.
+        let readers = pool(READERS).connect_with(options.pragma("query_only", "ON")).await?;
+        Ok(Self { readers, writer })
+    }
+
+    /// One consistent view of everything.
+    pub(crate) async fn read(&self) -> Result<Reading, StoreError> {
+        Ok(Reading { tx: self.readers.begin().await? })
+    }
+
+    /// The turn to change something.
+    pub(crate) async fn write(&self) -> Result<Writing, StoreError> {
+        // IMMEDIATE: the lock is taken before the first read, so what was read is still true when it is written upon.
+        Ok(Writing { reading: Reading { tx: self.writer.begin_with("BEGIN IMMEDIATE").await? } })
+    }
+
+    /// Edits rows behind the rules' back, as a person with `sqlite3` would.
+    #[cfg(test)]
+    pub(crate) async fn edit(&self, sql: &'static str) {
+        sqlx::query(sql).execute(&self.writer).await.unwrap();
+    }
+
+    /// Waits for what is running and folds the log into the database.
+    pub(crate) async fn close(&self) {
+        self.readers.close().await;
+        self.writer.close().await;
+    }
+}
+
+/// A consistent view; statements that read are its methods.
+pub(crate) struct Reading {
+    tx: Transaction<'static, Sqlite>,
+}
+
+/// A change in the making; statements that write are its methods.
+pub(crate) struct Writing {
+    reading: Reading,
+}
+
+impl Writing {
+    /// Makes it so; survives a loss of power from here on.
+    pub(crate) async fn commit(self) -> Result<(), StoreError> {
+        Ok(self.reading.tx.commit().await?)
+    }
+}
+
+impl Deref for Writing {
+    type Target = Reading;
+
+    fn deref(&self) -> &Reading {
+        &self.reading
+    }
+}
+
+impl DerefMut for Writing {
+    fn deref_mut(&mut self) -> &mut Reading {
+        &mut self.reading
+    }
+}
+
+/// Makes the state directory and an empty database file where they are missing, readable by their owner only.
+pub(crate) fn prepare(directory: &Path) -> Result<(), StoreError> {
+    let failed = |source| StoreError::Directory { path: directory.display().to_string(), source };
+    DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
+    // Made before SQLite does, with the right mode from the first moment; its log files take over the mode of this one.
+    OpenOptions::new().create(true).append(true).mode(0o600).open(directory.join(FILE)).map_err(failed)?;
+    Ok(())
+}
+
+/// Why the database did not do as asked.
+#[derive(Debug)]
+pub(crate) enum StoreError {
+    /// The state directory cannot be used.
+    Directory {
+        /// Which one.
+        path: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The database was made by a newer program, or its migrations were edited.
+    Migration(MigrateError),
+    /// SQLite failed: disk full, read-only, locked, damaged.
+    Database(sqlx::Error),
+    /// A row that the tables' own checks should have kept out.
+    Damaged(&'static str),
+}
+
+impl From<sqlx::Error> for StoreError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Database(error)
+    }
+}
+
+impl From<MigrateError> for StoreError {
+    fn from(error: MigrateError) -> Self {
+        Self::Migration(error)
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory { path, source } => write!(f, "the state directory {path} cannot be used: {source}"),
+            Self::Migration(error) => write!(f, "the database does not fit this program: {error}"),
+            Self::Database(error) => write!(f, "the database failed: {error}"),
+            Self::Damaged(what) => write!(f, "the database is damaged: {what}"),
+        }
+    }
+}
+
+impl Error for StoreError {}

@@ -1,0 +1,113 @@
+//! Networks and their versions.
+//!
+//! A version is a counter in the high bits and [`RANDOM_BITS`] random bits below. A database that was restored from a backup counts on
+//! from an older point; the random bits keep its versions apart from those that nodes remember from before, so that such a node is
+//! given a whole map instead of a change that does not fit. Below 2^53, so that every reader of JSON keeps it exact.
+
+use sqlx::{Row, query};
+
+use super::rows::{network, signed, unsigned};
+use super::{NetworkId, NetworkRow, Reading, StoreError, Writing};
+
+/// Two histories that parted share a version once in a million.
+const RANDOM_BITS: u32 = 20;
+
+/// Versions from which a node may resume; who was away for longer gets a whole map. Marks of removed nodes are kept as long.
+const KEPT: u32 = 4096;
+
+/// Old versions are swept once per so many changes.
+const SWEEP_EVERY: u64 = 256;
+
+impl Reading {
+    /// All networks, by name.
+    pub(crate) async fn networks(&mut self) -> Result<Vec<NetworkRow>, StoreError> {
+        let rows = query("SELECT * FROM networks ORDER BY name").fetch_all(&mut *self.tx).await?;
+        rows.iter().map(network).collect()
+    }
+
+    /// A network by its number.
+    pub(crate) async fn network(&mut self, id: NetworkId) -> Result<Option<NetworkRow>, StoreError> {
+        let row =
+            query("SELECT * FROM networks WHERE id = ?").bind(id.0.as_slice()).fetch_optional(&mut *self.tx).await?;
+        row.as_ref().map(network).transpose()
+    }
+
+    /// A network by its name.
+    pub(crate) async fn network_by_name(&mut self, name: &str) -> Result<Option<NetworkRow>, StoreError> {
+        let row = query("SELECT * FROM networks WHERE name = ?").bind(name).fetch_optional(&mut *self.tx).await?;
+        row.as_ref().map(network).transpose()
+    }
+
+    /// Whether this database has been through `version`, and remembers all changes since.
+    pub(crate) async fn knows_version(&mut self, id: NetworkId, version: u64) -> Result<bool, StoreError> {
+        let row = query("SELECT EXISTS (SELECT 1 FROM history WHERE network = ? AND version = ?)")
+            .bind(id.0.as_slice())
+            .bind(i64::try_from(version).unwrap_or(-1))
+            .fetch_one(&mut *self.tx)
+            .await?;
+        Ok(row.try_get(0)?)
+    }
+}
+
+impl Writing {
+    /// A new network; its counter starts at 1, so that version 0 can stand for "no map". `random` is fresh.
+    pub(crate) async fn insert_network(&mut self, row: &NetworkRow, random: u32) -> Result<(), StoreError> {
+        query("INSERT INTO networks (id, name, ipv4, ipv6, version, cursor, created_at) VALUES (?, ?, ?, ?, 0, 0, ?)")
+            .bind(row.id.0.as_slice())
+            .bind(&row.name)
+            .bind(row.ipv4.to_string())
+            .bind(row.ipv6.to_string())
+            .bind(row.created_at)
+            .execute(&mut *self.tx)
+            .await?;
+        self.next_version(row.id, random).await?;
+        Ok(())
+    }
+
+    /// Remembers which address was handed out last.
+    pub(crate) async fn set_cursor(&mut self, id: NetworkId, cursor: u32) -> Result<(), StoreError> {
+        query("UPDATE networks SET cursor = ? WHERE id = ?")
+            .bind(i64::from(cursor))
+            .bind(id.0.as_slice())
+            .execute(&mut *self.tx)
+            .await?;
+        Ok(())
+    }
+
+    /// The version that the changes of this transaction carry. `random` is fresh.
+    pub(crate) async fn next_version(&mut self, id: NetworkId, random: u32) -> Result<u64, StoreError> {
+        let low = i64::from(random) & ((1 << RANDOM_BITS) - 1);
+        let row =
+            query("UPDATE networks SET version = (((version >> ?2) + 1) << ?2) + ?3 WHERE id = ?1 RETURNING version")
+                .bind(id.0.as_slice())
+                .bind(i64::from(RANDOM_BITS))
+                .bind(low)
+                .fetch_one(&mut *self.tx)
+                .await?;
+        let version = unsigned(row.try_get("version")?)?;
+        query("INSERT INTO history (network, version) VALUES (?, ?)")
+            .bind(id.0.as_slice())
+            .bind(signed(version))
+            .execute(&mut *self.tx)
+            .await?;
+        let counter = version >> RANDOM_BITS;
+        if counter.is_multiple_of(SWEEP_EVERY) {
+            self.forget_before(id, counter.saturating_sub(u64::from(KEPT)) << RANDOM_BITS).await?;
+        }
+        Ok(version)
+    }
+
+    async fn forget_before(&mut self, id: NetworkId, version: u64) -> Result<(), StoreError> {
+        query("DELETE FROM history WHERE network = ? AND version < ?")
+            .bind(id.0.as_slice())
+            .bind(signed(version))
+            .execute(&mut *self.tx)
+            .await?;
+        query("DELETE FROM nodes WHERE network = ? AND version < ? AND removed_at IS NOT NULL")
+            .bind(id.0.as_slice())
+            .bind(signed(version))
+            .execute(&mut *self.tx)
+            .await?;
+        Ok(())
+    }
+}

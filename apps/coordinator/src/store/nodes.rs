@@ -1,0 +1,161 @@
+//! Nodes.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use sqlx::{Row, query};
+use taut_base::{NodeId, PublicKey};
+
+use super::rows::{node, signed};
+use super::{NetworkId, NewNode, NodeRow, Reading, StoreError, Writing};
+
+impl Reading {
+    /// The members of a network, by number.
+    pub(crate) async fn nodes(&mut self, network: NetworkId) -> Result<Vec<NodeRow>, StoreError> {
+        let rows = query("SELECT * FROM nodes WHERE network = ? AND removed_at IS NULL ORDER BY id")
+            .bind(network.0.as_slice())
+            .fetch_all(&mut *self.tx)
+            .await?;
+        rows.iter().map(node).collect()
+    }
+
+    /// Members that changed and nodes that were removed after `version`.
+    pub(crate) async fn nodes_since(&mut self, network: NetworkId, version: u64) -> Result<Vec<NodeRow>, StoreError> {
+        let rows = query("SELECT * FROM nodes WHERE network = ? AND version > ? ORDER BY id")
+            .bind(network.0.as_slice())
+            .bind(signed(version))
+            .fetch_all(&mut *self.tx)
+            .await?;
+        rows.iter().map(node).collect()
+    }
+
+    /// A member by its number.
+    pub(crate) async fn node(&mut self, id: NodeId) -> Result<Option<NodeRow>, StoreError> {
+        let row = query("SELECT * FROM nodes WHERE id = ? AND removed_at IS NULL")
+            .bind(signed(id.0))
+            .fetch_optional(&mut *self.tx)
+            .await?;
+        row.as_ref().map(node).transpose()
+    }
+
+    /// A member by its name.
+    pub(crate) async fn node_by_name(&mut self, network: NetworkId, name: &str) -> Result<Option<NodeRow>, StoreError> {
+        let row = query("SELECT * FROM nodes WHERE network = ? AND name = ? AND removed_at IS NULL")
+            .bind(network.0.as_slice())
+            .bind(name)
+            .fetch_optional(&mut *self.tx)
+            .await?;
+        row.as_ref().map(node).transpose()
+    }
+
+    /// A member by its machine key.
+    pub(crate) async fn node_by_machine(
+        &mut self,
+        network: NetworkId,
+        key: PublicKey,
+    ) -> Result<Option<NodeRow>, StoreError> {
+        let row = query("SELECT * FROM nodes WHERE network = ? AND machine_key = ? AND removed_at IS NULL")
+            .bind(network.0.as_slice())
+            .bind(key.0.as_slice())
+            .fetch_optional(&mut *self.tx)
+            .await?;
+        row.as_ref().map(node).transpose()
+    }
+
+    /// Members of any network that have this WireGuard key.
+    pub(crate) async fn nodes_by_node_key(&mut self, key: PublicKey) -> Result<Vec<NodeRow>, StoreError> {
+        let rows = query("SELECT * FROM nodes WHERE node_key = ? AND removed_at IS NULL")
+            .bind(key.0.as_slice())
+            .fetch_all(&mut *self.tx)
+            .await?;
+        rows.iter().map(node).collect()
+    }
+
+    /// How many members a network has.
+    pub(crate) async fn count_nodes(&mut self, network: NetworkId) -> Result<u64, StoreError> {
+        let row = query("SELECT count(*) FROM nodes WHERE network = ? AND removed_at IS NULL")
+            .bind(network.0.as_slice())
+            .fetch_one(&mut *self.tx)
+            .await?;
+        super::rows::unsigned(row.try_get(0)?)
+    }
+
+    /// Whether a member has this address.
+    pub(crate) async fn is_address_taken(&mut self, network: NetworkId, address: Ipv4Addr) -> Result<bool, StoreError> {
+        let row = query("SELECT EXISTS (SELECT 1 FROM nodes WHERE network = ? AND ipv4 = ? AND removed_at IS NULL)")
+            .bind(network.0.as_slice())
+            .bind(address.octets().as_slice())
+            .fetch_one(&mut *self.tx)
+            .await?;
+        Ok(row.try_get(0)?)
+    }
+}
+
+impl Writing {
+    /// A new member.
+    pub(crate) async fn insert_node(&mut self, new: &NewNode, now: i64) -> Result<NodeRow, StoreError> {
+        let row = query(
+            "INSERT INTO nodes (network, machine_key, node_key, name, ipv4, ipv6, program, version, created_at, last_seen_at) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9) RETURNING *",
+        )
+        .bind(new.network.0.as_slice())
+        .bind(new.machine_key.0.as_slice())
+        .bind(new.node_key.0.as_slice())
+        .bind(&new.name)
+        .bind(new.ipv4.octets().as_slice())
+        .bind(new.ipv6.octets().as_slice())
+        .bind(&new.program)
+        .bind(signed(new.version))
+        .bind(now)
+        .fetch_one(&mut *self.tx)
+        .await?;
+        node(&row)
+    }
+
+    /// A member's new WireGuard key.
+    pub(crate) async fn set_node_key(&mut self, id: NodeId, key: PublicKey, version: u64) -> Result<(), StoreError> {
+        let set = query("UPDATE nodes SET node_key = ?, version = ? WHERE id = ?").bind(key.0.to_vec());
+        set.bind(signed(version)).bind(signed(id.0)).execute(&mut *self.tx).await?;
+        Ok(())
+    }
+
+    /// A member's new name.
+    pub(crate) async fn set_name(&mut self, id: NodeId, name: &str, version: u64) -> Result<(), StoreError> {
+        let set = query("UPDATE nodes SET name = ?, version = ? WHERE id = ?").bind(name);
+        set.bind(signed(version)).bind(signed(id.0)).execute(&mut *self.tx).await?;
+        Ok(())
+    }
+
+    /// Where a member may be reached now.
+    pub(crate) async fn set_endpoints(
+        &mut self,
+        id: NodeId,
+        endpoints: &[SocketAddr],
+        version: u64,
+    ) -> Result<(), StoreError> {
+        let text = serde_json::to_string(endpoints).map_err(|_| StoreError::Damaged("endpoints"))?;
+        let set = query("UPDATE nodes SET endpoints = ?, version = ? WHERE id = ?").bind(text);
+        set.bind(signed(version)).bind(signed(id.0)).execute(&mut *self.tx).await?;
+        Ok(())
+    }
+
+    /// Which program a member runs; nobody else is told, so the version stays.
+    pub(crate) async fn set_program(&mut self, id: NodeId, program: &str) -> Result<(), StoreError> {
+        let set = query("UPDATE nodes SET program = ? WHERE id = ?").bind(program).bind(signed(id.0));
+        set.execute(&mut *self.tx).await?;
+        Ok(())
+    }
+
+    /// When a member was seen last; nobody else is told, so the version stays.
+    pub(crate) async fn set_last_seen(&mut self, id: NodeId, now: i64) -> Result<(), StoreError> {
+        let set = query("UPDATE nodes SET last_seen_at = ? WHERE id = ?").bind(now).bind(signed(id.0));
+        set.execute(&mut *self.tx).await?;
+        Ok(())
+    }
+
+    /// Turns a member into the mark of a removed one.
+    pub(crate) async fn remove_node(&mut self, id: NodeId, version: u64, now: i64) -> Result<(), StoreError> {
+        let set = query("UPDATE nodes SET removed_at = ?, version = ?, endpoints = '[]' WHERE id = ?").bind(now);
+        set.bind(signed(version)).bind(signed(id.0)).execute(&mut *self.tx).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,165 @@
+//! Rows as the rest of the program sees them.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+
+use sqlx::Row;
+use sqlx::sqlite::SqliteRow;
+use taut_base::{NodeId, Prefix, PublicKey};
+
+use super::StoreError;
+
+/// A network's random number: part of the join token and of the control channel's prologue. Written as 32 hex digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct NetworkId(pub(crate) [u8; 16]);
+
+impl fmt::Display for NetworkId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl FromStr for NetworkId {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(());
+        }
+        u128::from_str_radix(text, 16).map(|number| Self(number.to_be_bytes())).map_err(|_| ())
+    }
+}
+
+/// A network.
+#[derive(Clone, Debug)]
+pub(crate) struct NetworkRow {
+    pub(crate) id: NetworkId,
+    pub(crate) name: String,
+    pub(crate) ipv4: Prefix,
+    pub(crate) ipv6: Prefix,
+    pub(crate) version: u64,
+    /// Host number of the IPv4 address that was handed out last.
+    pub(crate) cursor: u32,
+    pub(crate) created_at: i64,
+}
+
+/// An enrolment key; its secret is known by hash only.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyRow {
+    pub(crate) id: i64,
+    pub(crate) network: NetworkId,
+    pub(crate) reusable: bool,
+    pub(crate) expires_at: Option<i64>,
+    pub(crate) revoked_at: Option<i64>,
+    pub(crate) used: u64,
+    pub(crate) created_at: i64,
+}
+
+/// An enrolment key to be.
+pub(crate) struct NewKey {
+    pub(crate) network: NetworkId,
+    pub(crate) hash: [u8; 32],
+    pub(crate) reusable: bool,
+    pub(crate) expires_at: Option<i64>,
+}
+
+/// A node, or the mark of a removed one.
+///
+/// Name and endpoints are texts that may hold anything if somebody edited the file; a bad text is kept as it can be, and the rules
+/// decide that it concerns this node alone (faults E10, O9).
+#[derive(Clone, Debug)]
+pub(crate) struct NodeRow {
+    pub(crate) id: NodeId,
+    pub(crate) network: NetworkId,
+    pub(crate) machine_key: PublicKey,
+    pub(crate) node_key: PublicKey,
+    pub(crate) name: String,
+    pub(crate) ipv4: Ipv4Addr,
+    pub(crate) ipv6: Ipv6Addr,
+    pub(crate) endpoints: Vec<SocketAddr>,
+    /// Version of the node's program, as it says.
+    pub(crate) program: String,
+    pub(crate) version: u64,
+    pub(crate) created_at: i64,
+    pub(crate) last_seen_at: i64,
+    pub(crate) removed: bool,
+}
+
+/// A node to be.
+pub(crate) struct NewNode {
+    pub(crate) network: NetworkId,
+    pub(crate) machine_key: PublicKey,
+    pub(crate) node_key: PublicKey,
+    pub(crate) name: String,
+    pub(crate) ipv4: Ipv4Addr,
+    pub(crate) ipv6: Ipv6Addr,
+    pub(crate) program: String,
+    pub(crate) version: u64,
+}
+
+pub(super) fn network(row: &SqliteRow) -> Result<NetworkRow, StoreError> {
+    let prefix = |column| -> Result<Prefix, StoreError> {
+        let text: String = row.try_get(column)?;
+        text.parse().map_err(|_| StoreError::Damaged("a network's prefix"))
+    };
+    Ok(NetworkRow {
+        id: NetworkId(bytes(row, "id")?),
+        name: row.try_get("name")?,
+        ipv4: prefix("ipv4")?,
+        ipv6: prefix("ipv6")?,
+        version: unsigned(row.try_get("version")?)?,
+        cursor: u32::try_from(row.try_get::<i64, _>("cursor")?)
+            .map_err(|_| StoreError::Damaged("a network's cursor"))?,
+        created_at: row.try_get("created_at")?,
+    })
+}
+
+pub(super) fn key(row: &SqliteRow) -> Result<KeyRow, StoreError> {
+    Ok(KeyRow {
+        id: row.try_get("id")?,
+        network: NetworkId(bytes(row, "network")?),
+        reusable: row.try_get("reusable")?,
+        expires_at: row.try_get("expires_at")?,
+        revoked_at: row.try_get("revoked_at")?,
+        used: unsigned(row.try_get("used")?)?,
+        created_at: row.try_get("created_at")?,
+    })
+}
+
+pub(super) fn node(row: &SqliteRow) -> Result<NodeRow, StoreError> {
+    let lossy = |column| -> Result<String, StoreError> {
+        let text: Vec<u8> = row.try_get(column)?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    };
+    Ok(NodeRow {
+        id: NodeId(unsigned(row.try_get("id")?)?),
+        network: NetworkId(bytes(row, "network")?),
+        machine_key: PublicKey(bytes(row, "machine_key")?),
+        node_key: PublicKey(bytes(row, "node_key")?),
+        name: lossy("name")?,
+        ipv4: Ipv4Addr::from(bytes::<4>(row, "ipv4")?),
+        ipv6: Ipv6Addr::from(bytes::<16>(row, "ipv6")?),
+        // Endpoints are candidates only; without them the node is still reachable once it speaks first.
+        endpoints: serde_json::from_str(&lossy("endpoints")?).unwrap_or_default(),
+        program: lossy("program")?,
+        version: unsigned(row.try_get("version")?)?,
+        created_at: row.try_get("created_at")?,
+        last_seen_at: row.try_get("last_seen_at")?,
+        removed: row.try_get::<Option<i64>, _>("removed_at")?.is_some(),
+    })
+}
+
+pub(super) fn bytes<const N: usize>(row: &SqliteRow, column: &str) -> Result<[u8; N], StoreError> {
+    let value: Vec<u8> = row.try_get(column)?;
+    value.try_into().map_err(|_| StoreError::Damaged("a value of the wrong length"))
+}
+
+/// SQLite's integers are signed; versions and ids stay below 2^63.
+pub(super) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+pub(super) fn unsigned(number: i64) -> Result<u64, StoreError> {
+    u64::try_from(number).map_err(|_| StoreError::Damaged("a negative number"))
+}

@@ -1,0 +1,99 @@
+//! What the control channel refuses.
+
+use taut_base::PrivateKey;
+use taut_netmap::{CONTROL_PATH, Hello, ProblemCode, SCHEMA, ToCoordinator, ToNode};
+use taut_noise::ik::FIRST_MESSAGE;
+use tungstenite::Message;
+
+use super::world::{Channel, Coordinator, Directory, Host, read};
+use crate::state::random;
+
+#[test]
+fn nothing_is_said_without_a_handshake() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    let network = coordinator.token().network;
+    let hello = serde_json::to_vec(&Host::new().hello(None, 0)).unwrap();
+    for first in [vec![], vec![0; FIRST_MESSAGE], random::<FIRST_MESSAGE>().to_vec(), hello, vec![0; 60_000]] {
+        let mut socket = Channel::socket(coordinator.address, &network);
+        socket.send(Message::binary(first)).unwrap();
+        assert_eq!(read(&mut socket), None);
+    }
+    let mut socket = Channel::socket(coordinator.address, &network);
+    socket.send(Message::text("hello")).unwrap();
+    assert_eq!(read(&mut socket), None);
+}
+
+#[test]
+fn a_member_that_talks_nonsense_is_cut_off() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    type Nonsense = fn(&mut Channel, &Host);
+    let nonsense: [Nonsense; 5] = [
+        |channel, host| channel.send(&host.hello(None, 0)),
+        |channel, _| drop(channel.socket.send(Message::binary(vec![0; 100]))),
+        |channel, _| drop(channel.socket.send(Message::binary(vec![0; 70_000]))),
+        |channel, _| {
+            let sealed = channel.transport.seal(b"{\"type\":\"unheard-of\"}");
+            drop(channel.socket.send(Message::binary(sealed)));
+        },
+        |channel, _| {
+            let sealed = channel.transport.seal("[".repeat(50_000).as_bytes());
+            drop(channel.socket.send(Message::binary(sealed)));
+        },
+    ];
+    for send in nonsense {
+        let mut node = coordinator.join("n");
+        let host = node.host.clone();
+        send(&mut node.channel, &host);
+        while node.channel.receive().is_some() {}
+        assert!(host.resume(&coordinator, &coordinator.token(), None).is_ok(), "it may come back");
+    }
+}
+
+#[test]
+fn fields_that_nobody_knows_are_ignored() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    let mut node = coordinator.join("n");
+    let sealed = node.channel.transport.seal(br#"{"type":"ping","new":{"in":"version 2"}}"#);
+    node.channel.socket.send(Message::binary(sealed)).unwrap();
+    while node.channel.receive().unwrap() != ToNode::Pong {}
+}
+
+#[test]
+fn a_newer_protocol_is_refused_by_name() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    let token = coordinator.token();
+    let mut channel = Channel::open(coordinator.address, &token, &PrivateKey::from_bytes(random())).unwrap();
+    let hello = Hello { schema: SCHEMA + 1, node_key: Host::new().node, enrol: None, have: 0, version: String::new() };
+    channel.send(&ToCoordinator::Hello(hello));
+    match channel.receive() {
+        Some(ToNode::Refused(problem)) => assert_eq!(problem.code, ProblemCode::Version),
+        other => panic!("{other:?}"),
+    }
+    assert!(channel.receive().is_none());
+}
+
+#[test]
+fn what_is_no_channel_gets_an_answer() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    for query in ["", "?network=", "?network=zz", "?network=00112233445566778899aabbccddeeff"] {
+        let (status, body) = coordinator.ask("GET", &format!("{CONTROL_PATH}{query}"), None, None);
+        assert_eq!((status, &body["error"]["code"]), (400, &"bad-request".into()), "{query}");
+    }
+}
+
+#[test]
+fn a_newer_channel_takes_over() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    let mut old = coordinator.join("n");
+    let mut new = old.host.resume(&coordinator, &coordinator.token(), Some(old.map.clone())).unwrap();
+    while old.channel.receive().is_some() {}
+    new.channel.send(&ToCoordinator::Ping);
+    while new.channel.receive().unwrap() != ToNode::Pong {}
+    assert!(coordinator.wait(coordinator.state.nodes(None)).unwrap()[0].online);
+}

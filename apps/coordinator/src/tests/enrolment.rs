@@ -1,0 +1,218 @@
+//! Who becomes a member, who stays one, who does not.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Barrier;
+
+use taut_netmap::{JoinToken, Problem, ProblemCode};
+
+use super::world::{Channel, Coordinator, Directory, Host, Node};
+use crate::state::{Expiry, random};
+
+fn altered(mut token: JoinToken, alter: impl FnOnce(&mut JoinToken)) -> JoinToken {
+    alter(&mut token);
+    token
+}
+
+fn code(result: Result<Node, Problem>) -> ProblemCode {
+    result.err().expect("a refusal").code
+}
+
+#[test]
+fn a_node_joins_and_gets_its_map() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    let node = coordinator.join("Web-1.example");
+    assert_eq!(node.map.me.name, "web-1");
+    assert_eq!(node.map.me.key, node.host.node);
+    assert_eq!(node.map.me.addresses[0].to_string(), "100.64.0.1");
+    assert!(node.map.network.ipv6.contains(node.map.me.addresses[1]));
+    assert!(node.online.contains(&node.id()));
+
+    let mut first = node;
+    let second = coordinator.join("web-1");
+    assert_eq!(second.map.me.name, "web-1-2");
+    assert_eq!(second.map.peers[&first.id()].key, first.host.node);
+    first.hear_until(|node| node.map.peers.contains_key(&second.id()));
+    assert_eq!(first.map.peers[&second.id()].name, "web-1-2");
+}
+
+#[test]
+fn a_member_comes_back_as_itself_without_using_a_key() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    let (_, token) = coordinator.key(false, Expiry::Default);
+    let host = Host::new();
+    let first = host.join(&coordinator, &token, "a").unwrap();
+    // Its first answer was lost: it shows the used one-off key again.
+    let again = host.join(&coordinator, &token, "a").unwrap();
+    assert_eq!(again.map.me, first.map.me);
+    let back = host.resume(&coordinator, &token, None).unwrap();
+    assert_eq!(back.map.me, first.map.me);
+}
+
+#[test]
+fn fault_e5_a_one_off_key_used_by_50_at_once_opens_for_one() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    let (_, token) = coordinator.key(false, Expiry::Default);
+    let barrier = Barrier::new(50);
+    let results: Vec<Result<(), ProblemCode>> = std::thread::scope(|scope| {
+        let join = |number: u32| {
+            let (coordinator, token, barrier) = (&coordinator, &token, &barrier);
+            scope.spawn(move || {
+                let host = Host::new();
+                barrier.wait();
+                host.join(coordinator, token, &format!("n{number}")).map(drop).map_err(|problem| problem.code)
+            })
+        };
+        let threads: Vec<_> = (0..50).map(join).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1);
+    assert_eq!(results.iter().filter(|result| **result == Err(ProblemCode::Enrolment)).count(), 49);
+    assert_eq!(coordinator.wait(coordinator.state.nodes(None)).unwrap().len(), 1);
+}
+
+#[test]
+fn parallel_joins_get_addresses_names_and_numbers_of_their_own() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    let nodes: Vec<Node> = std::thread::scope(|scope| {
+        let join = |_| scope.spawn(|| coordinator.join("same"));
+        let threads: Vec<_> = (0..40).map(join).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let addresses: BTreeSet<IpAddr> = nodes.iter().flat_map(|node| node.map.me.addresses.clone()).collect();
+    assert_eq!(addresses.len(), 80);
+    assert_eq!(nodes.iter().map(|node| node.map.me.name.clone()).collect::<BTreeSet<_>>().len(), 40);
+    assert_eq!(nodes.iter().map(Node::id).collect::<BTreeSet<_>>().len(), 40);
+}
+
+#[test]
+fn keys_that_ended_open_nothing() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    let (id, revoked) = coordinator.key(true, Expiry::Never);
+    coordinator.wait(coordinator.state.revoke_key(id)).unwrap();
+    let problem = Host::new().join(&coordinator, &revoked, "a").err().unwrap();
+    assert_eq!(problem.code, ProblemCode::Enrolment);
+    assert!(problem.message.contains("revoked") && problem.hint.contains("keys create"), "{problem}");
+
+    let (_, expired) = coordinator.key(true, Expiry::Seconds(1000));
+    assert!(Host::new().join(&coordinator, &expired, "a").is_ok());
+    coordinator.wait(
+        coordinator
+            .state
+            .store()
+            .edit("UPDATE keys SET expires_at = unixepoch() WHERE expires_at < unixepoch() + 2000"),
+    );
+    let problem = Host::new().join(&coordinator, &expired, "a").err().unwrap();
+    assert!(problem.message.contains("expired"), "{problem}");
+
+    let (_, used) = coordinator.key(false, Expiry::Default);
+    assert!(Host::new().join(&coordinator, &used, "a").is_ok());
+    let problem = Host::new().join(&coordinator, &used, "a").err().unwrap();
+    assert!(problem.message.contains("one node"), "{problem}");
+
+    let unknown = altered(coordinator.token(), |token| token.secret = random());
+    assert_eq!(code(Host::new().join(&coordinator, &unknown, "a")), ProblemCode::Enrolment);
+}
+
+#[test]
+fn a_key_opens_its_own_network_only() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    coordinator.wait(coordinator.state.create_network("other", "10.0.0.0/24".parse().unwrap())).unwrap();
+    let (_, _, token) = coordinator.wait(coordinator.state.create_key(Some("other"), true, Expiry::Default)).unwrap();
+    let other: JoinToken = token.parse().unwrap();
+    let crossed = altered(other.clone(), |token| token.secret = coordinator.token().secret);
+    assert_eq!(code(Host::new().join(&coordinator, &crossed, "a")), ProblemCode::Enrolment);
+    let nowhere = altered(coordinator.token(), |token| token.network = [9; 16]);
+    assert_eq!(code(Host::new().join(&coordinator, &nowhere, "a")), ProblemCode::Enrolment);
+
+    // One machine may be in both, even with one key; each network has its own addresses and its own map.
+    let host = Host::new();
+    let here = host.join(&coordinator, &coordinator.token(), "a").unwrap();
+    let there = host.join(&coordinator, &other, "a").unwrap();
+    assert_eq!(there.map.me.addresses[0].to_string(), "10.0.0.1");
+    assert_ne!(here.id(), there.id());
+    assert!(there.map.peers.is_empty());
+}
+
+#[test]
+fn strangers_are_no_members() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    assert_eq!(code(Host::new().resume(&coordinator, &coordinator.token(), None)), ProblemCode::NotAMember);
+    // Another coordinator's key: the handshake does not even end.
+    let wrong = altered(coordinator.token(), |token| token.coordinator = Host::new().node);
+    assert!(Channel::open(coordinator.address, &wrong, &Host::new().machine).is_none());
+}
+
+#[test]
+fn fault_e6_another_machines_key_is_refused() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    let victim = coordinator.join("victim");
+    let thief = Host { node: victim.host.node, ..Host::new() };
+    assert_eq!(code(thief.join(&coordinator, &coordinator.token(), "thief")), ProblemCode::KeyConflict);
+    let mut member = coordinator.join("member").host;
+    member.node = victim.host.node;
+    assert_eq!(code(member.resume(&coordinator, &coordinator.token(), None)), ProblemCode::KeyConflict);
+    let weak = Host { node: taut_base::PublicKey([0; 32]), ..Host::new() };
+    assert_eq!(code(weak.join(&coordinator, &coordinator.token(), "weak")), ProblemCode::KeyConflict);
+}
+
+#[test]
+fn a_machine_may_change_its_node_key() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    let mut other = coordinator.join("other");
+    let node = coordinator.join("node");
+    let host = Host { node: Host::new().node, ..node.host.clone() };
+    let changed = host.resume(&coordinator, &coordinator.token(), Some(node.map.clone())).unwrap();
+    assert_eq!((changed.id(), changed.map.me.key), (node.id(), host.node));
+    other.hear_until(|other| other.map.peers.get(&changed.id()).is_some_and(|peer| peer.key == host.node));
+}
+
+#[test]
+fn fault_e10_no_name_harms_anybody() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    let mut witness = coordinator.join("witness");
+    for wish in ["", &"x".repeat(300), "😀", "..", "a\0b", "42", "'; DROP TABLE nodes;--"] {
+        let node = coordinator.join(wish);
+        assert!(taut_netmap::check_name(&node.map.me.name).is_ok(), "{wish:?}");
+        assert!(!node.map.me.name.bytes().all(|byte| byte.is_ascii_digit()), "{wish:?}");
+        witness.hear_until(|witness| witness.map.peers.contains_key(&node.id()));
+    }
+    let long = coordinator.join(&"x".repeat(300));
+    assert_eq!(long.map.me.name, format!("{}-2", "x".repeat(61)));
+}
+
+#[test]
+fn a_full_network_says_so_and_addresses_come_back_last() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start_with(&directory.0, "10.0.0.0/29");
+    let nodes: Vec<Node> = (0..6).map(|_| coordinator.join("n")).collect();
+    let problem = Host::new().join(&coordinator, &coordinator.token(), "n").err().unwrap();
+    assert!(problem.message.contains("full"), "{problem}");
+    for gone in [&nodes[4], &nodes[1]] {
+        coordinator.wait(coordinator.state.remove_node(None, &gone.id().to_string())).unwrap();
+    }
+    // The cursor stands at .6: the next free ones after it are .2 and .5.
+    assert_eq!(coordinator.join("n").map.me.addresses[0].to_string(), "10.0.0.2");
+    assert_eq!(coordinator.join("n").map.me.addresses[0].to_string(), "10.0.0.5");
+}
+
+#[test]
+fn a_given_back_address_is_not_the_next_one() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    let gone = coordinator.join("gone");
+    coordinator.wait(coordinator.state.remove_node(None, "gone")).unwrap();
+    let next = coordinator.join("next");
+    assert_eq!(next.map.me.addresses[0].to_string(), "100.64.0.2");
+    assert!(next.id() > gone.id());
+}

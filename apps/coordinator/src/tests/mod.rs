@@ -1,0 +1,8 @@
+//! The coordinator as nodes and operators meet it: real files, real sockets on loopback, a small node of our own on the other side.
+
+mod channel;
+mod enrolment;
+mod maps;
+mod operator;
+mod presence;
+mod world;

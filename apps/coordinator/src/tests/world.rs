@@ -1,0 +1,290 @@
+//! What the tests stand on: a coordinator in this process, and a node that speaks the control channel.
+
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+use taut_base::{NodeId, PrivateKey, PublicKey, encode_base64url};
+use taut_netmap::{
+    CONTROL_PATH, Enrol, Hello, JoinToken, NetworkMap, Problem, SCHEMA, ToCoordinator, ToNode, prologue,
+};
+use taut_noise::ik::Initiator;
+use taut_noise::{Transport, public_key};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use tungstenite::{Message, WebSocket};
+
+use crate::state::{Expiry, FirstStart, Options, State, random};
+use crate::{api, log};
+
+/// Longest wait for anything; only a failing test reaches it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A directory that goes away with its test.
+pub(super) struct Directory(pub(super) PathBuf);
+
+impl Directory {
+    pub(super) fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("taut-coordinator-test-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        Self(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running coordinator.
+pub(super) struct Coordinator {
+    pub(super) address: SocketAddr,
+    pub(super) state: Arc<State>,
+    pub(super) first: Option<FirstStart>,
+    runtime: Runtime,
+    stop: watch::Sender<bool>,
+    server: Option<tokio::task::JoinHandle<()>>,
+}
+
+impl Coordinator {
+    pub(super) fn start(directory: &Directory) -> Self {
+        Self::start_with(&directory.0, "100.64.0.0/10")
+    }
+
+    pub(super) fn start_with(directory: &Path, ipv4: &str) -> Self {
+        let runtime = Runtime::new().unwrap();
+        let options = Options {
+            directory: directory.to_path_buf(),
+            urls: vec![String::from("http://127.0.0.1:8288")],
+            network: String::from("default"),
+            ipv4: ipv4.parse().unwrap(),
+        };
+        let (state, first) = runtime.block_on(State::open(options)).unwrap();
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = watch::channel(false);
+        let state = Arc::new(state);
+        let server = Some(runtime.spawn(api::serve(Arc::clone(&state), vec![listener], stopped)));
+        Self { address, state, first, runtime, stop, server }
+    }
+
+    pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
+    }
+
+    pub(super) fn token(&self) -> JoinToken {
+        self.first.as_ref().unwrap().join_token.parse().unwrap()
+    }
+
+    pub(super) fn operator_token(&self) -> &str {
+        &self.first.as_ref().unwrap().operator_token
+    }
+
+    pub(super) fn key(&self, reusable: bool, expiry: Expiry) -> (i64, JoinToken) {
+        let (_, row, token) = self.wait(self.state.create_key(None, reusable, expiry)).unwrap();
+        (row.id, token.parse().unwrap())
+    }
+
+    /// A new host that has joined.
+    pub(super) fn join(&self, name: &str) -> Node {
+        Host::new().join(self, &self.token(), name).unwrap()
+    }
+
+    /// Asks the operator's API.
+    pub(super) fn ask(&self, method: &str, path: &str, token: Option<&str>, body: Option<&str>) -> (u16, Value) {
+        let config =
+            ureq::Agent::config_builder().http_status_as_error(false).proxy(None).timeout_global(Some(PATIENCE));
+        let agent: ureq::Agent = config.allow_non_standard_methods(true).build().into();
+        let mut request = ureq::http::Request::builder().method(method).uri(format!("http://{}{path}", self.address));
+        if let Some(token) = token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        let body = body.unwrap_or_default().to_owned();
+        let mut response = agent.run(request.body(body).unwrap()).unwrap();
+        (response.status().as_u16(), response.body_mut().read_json().unwrap_or(Value::Null))
+    }
+}
+
+impl Drop for Coordinator {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        if let Some(server) = self.server.take() {
+            let _ = self.runtime.block_on(server);
+        }
+        log::event("test-coordinator-stopped", &[("address", &self.address)]);
+    }
+}
+
+/// A host's keys.
+#[derive(Clone)]
+pub(super) struct Host {
+    pub(super) machine: PrivateKey,
+    pub(super) node: PublicKey,
+}
+
+impl Host {
+    pub(super) fn new() -> Self {
+        Self { machine: PrivateKey::from_bytes(random()), node: public_key(&PrivateKey::from_bytes(random())) }
+    }
+
+    pub(super) fn join(&self, coordinator: &Coordinator, token: &JoinToken, name: &str) -> Result<Node, Problem> {
+        let enrol = Enrol { secret: encode_base64url(&token.secret), name: String::from(name) };
+        Node::begin(self, coordinator, token, Some(enrol), None)
+    }
+
+    /// Comes back with the map that it had.
+    pub(super) fn resume(
+        &self,
+        coordinator: &Coordinator,
+        token: &JoinToken,
+        map: Option<NetworkMap>,
+    ) -> Result<Node, Problem> {
+        Node::begin(self, coordinator, token, None, map)
+    }
+
+    pub(super) fn hello(&self, enrol: Option<Enrol>, have: u64) -> ToCoordinator {
+        ToCoordinator::Hello(Hello { schema: SCHEMA, node_key: self.node, enrol, have, version: String::from("test") })
+    }
+}
+
+/// An open channel, before the hello.
+pub(super) struct Channel {
+    pub(super) socket: WebSocket<TcpStream>,
+    pub(super) transport: Transport,
+}
+
+impl Channel {
+    /// Up to the end of the handshake; `None` when the coordinator hangs up.
+    pub(super) fn open(address: SocketAddr, token: &JoinToken, machine: &PrivateKey) -> Option<Self> {
+        let mut socket = Self::socket(address, &token.network);
+        let ephemeral = PrivateKey::from_bytes(random());
+        let (initiator, first) =
+            Initiator::start(&prologue(&token.network), machine, &token.coordinator, ephemeral).unwrap();
+        socket.send(Message::binary(first.to_vec())).unwrap();
+        let second = read(&mut socket)?;
+        Some(Self { socket, transport: initiator.finish(&second).unwrap() })
+    }
+
+    pub(super) fn socket(address: SocketAddr, network: &[u8; 16]) -> WebSocket<TcpStream> {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let network: String = network.iter().map(|byte| format!("{byte:02x}")).collect();
+        let url = format!("ws://{address}{CONTROL_PATH}?network={network}");
+        tungstenite::client(url, stream).unwrap().0
+    }
+
+    pub(super) fn send(&mut self, message: &ToCoordinator) {
+        let sealed = self.transport.seal(&serde_json::to_vec(message).unwrap());
+        self.socket.send(Message::binary(sealed)).unwrap();
+    }
+
+    /// The next message; `None` when the coordinator hung up.
+    pub(super) fn receive(&mut self) -> Option<ToNode> {
+        let plain = self.transport.open(read(&mut self.socket)?).unwrap();
+        Some(serde_json::from_slice(&plain).unwrap())
+    }
+}
+
+/// The next binary message; `None` when the other side hung up. A test that waits for nothing fails here.
+pub(super) fn read(socket: &mut WebSocket<TcpStream>) -> Option<Vec<u8>> {
+    loop {
+        match socket.read() {
+            Ok(Message::Binary(bytes)) => return Some(bytes.to_vec()),
+            Ok(Message::Close(_)) => return None,
+            Ok(_) => {}
+            Err(tungstenite::Error::Io(error)) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                panic!("nothing came in {PATIENCE:?}")
+            }
+            Err(_) => return None,
+        }
+    }
+}
+
+/// A member with its map, as a node keeps it.
+pub(super) struct Node {
+    pub(super) host: Host,
+    pub(super) channel: Channel,
+    pub(super) map: NetworkMap,
+    pub(super) online: std::collections::BTreeSet<NodeId>,
+    /// How many whole maps came.
+    pub(super) wholes: u32,
+    /// How many deltas came.
+    pub(super) deltas: u32,
+}
+
+impl Node {
+    fn begin(
+        host: &Host,
+        coordinator: &Coordinator,
+        token: &JoinToken,
+        enrol: Option<Enrol>,
+        map: Option<NetworkMap>,
+    ) -> Result<Self, Problem> {
+        let mut channel = Channel::open(coordinator.address, token, &host.machine).expect("an open channel");
+        channel.send(&host.hello(enrol, map.as_ref().map_or(0, |map| map.version)));
+        let (map, wholes) = match channel.receive().expect("an answer") {
+            ToNode::Map(map) => (map, 1),
+            ToNode::Delta(delta) => (map.expect("a delta only for a node with a map").apply(&delta).unwrap(), 0),
+            ToNode::Refused(problem) => return Err(problem),
+            other => panic!("{other:?} is no answer to a hello"),
+        };
+        map.check().unwrap();
+        let mut node =
+            Self { host: host.clone(), channel, map, online: Default::default(), wholes, deltas: 1 - wholes };
+        node.hear();
+        Ok(node)
+    }
+
+    pub(super) fn id(&self) -> NodeId {
+        self.map.me.id
+    }
+
+    /// Takes the next message.
+    pub(super) fn hear(&mut self) {
+        match self.channel.receive().expect("a message") {
+            ToNode::Map(map) => {
+                map.check().unwrap();
+                self.wholes += 1;
+                self.map = map;
+            }
+            ToNode::Delta(delta) => {
+                self.deltas += 1;
+                self.map = self.map.apply(&delta).unwrap();
+            }
+            ToNode::Presence { whole, nodes } => {
+                if whole {
+                    self.online.clear();
+                }
+                for (node, online) in nodes {
+                    if online {
+                        self.online.insert(node)
+                    } else {
+                        self.online.remove(&node)
+                    };
+                }
+            }
+            ToNode::Pong => {}
+            ToNode::Refused(problem) => panic!("refused: {problem}"),
+        }
+    }
+
+    /// Takes messages until `reached`; fails when they stop coming.
+    pub(super) fn hear_until(&mut self, reached: impl Fn(&Self) -> bool) {
+        while !reached(self) {
+            self.hear();
+        }
+    }
+
+    /// The whole map that a node with no map would get now.
+    pub(super) fn fresh_map(&self, coordinator: &Coordinator) -> NetworkMap {
+        match coordinator.wait(coordinator.state.update_for(self.id(), 0)).unwrap() {
+            crate::state::Update::Map(map) => map,
+            crate::state::Update::Delta(delta) => panic!("{delta:?} for a node without a map"),
+        }
+    }
+}

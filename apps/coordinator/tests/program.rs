@@ -1,0 +1,219 @@
+//! The program as its users start it: output, exit codes, signals, files.
+#![expect(clippy::unwrap_used, reason = "a test's helpers may stop at the first surprise, as the test itself may")]
+
+use std::fs::metadata;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_taut-coordinator");
+
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name =
+            format!("taut-coordinator-program-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        Self(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running `serve`; ended when it is dropped.
+struct Serve {
+    child: Child,
+    /// What it printed up to the line that says where it listens.
+    printed: Vec<String>,
+}
+
+impl Serve {
+    fn start(directory: &Directory, more: &[&str]) -> Self {
+        let mut command = Command::new(PROGRAM);
+        command.arg("serve").arg("--state").arg(&directory.0).args(["--listen", "127.0.0.1:0"]).args(more);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
+        let mut printed = Vec::new();
+        while !printed.last().is_some_and(|line: &String| line.starts_with("listening on ")) {
+            printed.push(lines.next().expect("a line that says where it listens").unwrap());
+        }
+        drop(lines);
+        Self { child, printed }
+    }
+
+    fn value(&self, name: &str) -> Option<&str> {
+        self.printed.iter().find_map(|line| line.strip_prefix(name))
+    }
+
+    fn api(&self) -> String {
+        format!("http://{}", self.value("listening on ").unwrap())
+    }
+
+    /// Asks it to end, as systemd does; what it printed after that, and its exit code.
+    fn terminate(mut self) -> (String, Option<i32>) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        let mut rest = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut rest).unwrap();
+        (rest, self.child.wait().unwrap().code())
+    }
+}
+
+impl Drop for Serve {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a `serve` says that must not run; one that does run fails the test instead of stopping it.
+fn refusal(directory: &Directory, listen: &str) -> String {
+    let mut command = Command::new(PROGRAM);
+    command.arg("serve").arg("--state").arg(&directory.0).args(["--listen", listen]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut serve = Serve { child, printed: Vec::new() };
+    let mut line = String::new();
+    BufReader::new(serve.child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "", "it runs");
+    assert_eq!(serve.child.wait().unwrap().code(), Some(1));
+    let mut complaint = String::new();
+    serve.child.stderr.as_mut().unwrap().read_to_string(&mut complaint).unwrap();
+    complaint
+}
+
+fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments).env_remove("TAUT_API").env_remove("TAUT_OPERATOR_TOKEN").envs(variables.iter().copied());
+    command.output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn complaint(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn fault_e7_the_first_start_alone_prints_the_tokens() {
+    let directory = Directory::new();
+    let first = Serve::start(&directory, &[]);
+    assert_eq!(first.printed.len(), 3);
+    assert!(first.value("operator-token: tautop-").is_some() && first.value("join-token: taut1-").is_some());
+    assert_eq!(first.terminate(), (String::new(), Some(0)));
+    let second = Serve::start(&directory, &[]);
+    assert_eq!(second.printed.len(), 1);
+    assert_eq!(metadata(&directory.0).unwrap().permissions().mode() & 0o777, 0o700);
+    for file in std::fs::read_dir(&directory.0).unwrap() {
+        let file = file.unwrap();
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", file.file_name());
+    }
+}
+
+#[test]
+fn a_second_serve_on_the_same_state_refuses() {
+    let directory = Directory::new();
+    let _first = Serve::start(&directory, &[]);
+    let complaint = refusal(&directory, "127.0.0.1:0");
+    assert!(complaint.contains("another coordinator is running"), "{complaint}");
+}
+
+#[test]
+fn a_taken_port_is_named_and_uses_up_nothing() {
+    let (one, two) = (Directory::new(), Directory::new());
+    let first = Serve::start(&one, &[]);
+    let address = first.value("listening on ").unwrap();
+    let complaint = refusal(&two, address);
+    assert!(complaint.contains(address), "{complaint}");
+    assert_eq!(Serve::start(&two, &[]).printed.len(), 3, "the tokens are still to be shown");
+}
+
+#[test]
+fn the_operators_commands() {
+    let directory = Directory::new();
+    let serve = Serve::start(&directory, &["--network", "home", "--ipv4-prefix", "10.7.0.0/16", "--url", "http://a:1"]);
+    let (api, token) = (serve.api(), serve.value("operator-token: ").unwrap());
+    let variables = [("TAUT_API", api.as_str()), ("TAUT_OPERATOR_TOKEN", token)];
+    let good = |arguments: &[&str]| {
+        let output = run(arguments, &variables);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", complaint(&output));
+        out(&output)
+    };
+    let bad = |arguments: &[&str], code: i32| {
+        let output = run(arguments, &variables);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", complaint(&output));
+        assert!(complaint(&output).starts_with("taut-coordinator: "), "{}", complaint(&output));
+    };
+    assert!(good(&["networks", "show", "home"]).contains("10.7.0.0/16"));
+    assert!(good(&["networks", "create", "lab", "--ipv4-prefix", "10.8.0.0/24"]).contains("lab"));
+    assert!(good(&["networks", "list"]).contains("10.8.0.0/24"));
+    assert!(
+        good(&["keys", "create", "--one-off", "--expires", "24h", "--network", "lab"])
+            .starts_with("join-token: taut1-")
+    );
+    good(&["keys", "revoke", "2"]);
+    assert!(good(&["keys", "list"]).contains("revoked"));
+    assert!(good(&["nodes", "list"]).contains("no nodes"));
+    let json: serde_json::Value = serde_json::from_str(&good(&["nodes", "list", "--json"])).unwrap();
+    assert_eq!((&json["schema"], &json["nodes"]), (&1.into(), &serde_json::json!([])));
+    for failing in [["nodes", "remove", "x", "--network=lab"], ["nodes", "remove", "x", "--token=tautop-x"]] {
+        bad(&failing, 1);
+    }
+    bad(&["nodes", "list", "--api", "http://127.0.0.1:1"], 1);
+    let wrong: [&[&str]; 9] = [
+        &[],
+        &["nonsense"],
+        &["nodes"],
+        &["nodes", "rename", "a"],
+        &["nodes", "list", "--one-off"],
+        &["keys", "create", "--expires", "soon"],
+        &["keys", "revoke", "x"],
+        &["networks", "list", "more"],
+        &["serve", "--url", "ftp://x"],
+    ];
+    for arguments in wrong {
+        bad(arguments, 2);
+    }
+}
+
+#[test]
+fn a_lost_operator_token_is_replaced() {
+    let directory = Directory::new();
+    let state = directory.0.to_str().unwrap();
+    let none = run(&["operator-token", "create", "--state", state], &[]);
+    assert_eq!(none.status.code(), Some(1), "there is no coordinator yet");
+    assert!(!directory.0.exists());
+    let serve = Serve::start(&directory, &[]);
+    let made = out(&run(&["operator-token", "create", "--state", state], &[]));
+    let token = made.strip_prefix("operator-token: ").unwrap().trim();
+    let listed = run(&["nodes", "list", "--api", &serve.api(), "--token", token], &[]);
+    assert_eq!(listed.status.code(), Some(0), "{}", complaint(&listed));
+}
+
+#[test]
+fn help_and_version_succeed() {
+    let helps: [&[&str]; 8] = [
+        &["--help"],
+        &["-h"],
+        &["help"],
+        &["serve", "--help"],
+        &["nodes", "--help"],
+        &["keys", "--help"],
+        &["networks", "--help"],
+        &["operator-token", "--help"],
+    ];
+    for arguments in helps {
+        let output = run(arguments, &[]);
+        assert_eq!(output.status.code(), Some(0));
+        assert!(out(&output).contains("taut-coordinator"), "{arguments:?}");
+    }
+    assert!(out(&run(&["version"], &[])).starts_with("taut-coordinator 0."));
+}

@@ -1,0 +1,111 @@
+//! The daemon's local API, asked from the command line.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use taut_keeper::api::{Request, Response, Status};
+
+use crate::fault::Fault;
+
+/// The daemon answers within milliseconds; one that does not hangs.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A connection to the daemon.
+pub(crate) struct Client {
+    stream: BufReader<UnixStream>,
+}
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub(crate) enum NoDaemon {
+    /// Nobody answers there.
+    Absent,
+    /// Somebody may, but we may not ask.
+    Denied(io::Error),
+}
+
+impl Client {
+    /// Connects, if a daemon is there.
+    pub(crate) fn connect(socket: &Path) -> Result<Self, NoDaemon> {
+        let stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => NoDaemon::Absent,
+            _ => NoDaemon::Denied(error),
+        })?;
+        let limited =
+            stream.set_read_timeout(Some(ANSWER_TIMEOUT)).and_then(|()| stream.set_write_timeout(Some(ANSWER_TIMEOUT)));
+        limited.map_err(NoDaemon::Denied)?;
+        Ok(Self { stream: BufReader::new(stream) })
+    }
+
+    /// Connects to the daemon that must be there.
+    pub(crate) fn open(socket: &Path) -> Result<Self, Fault> {
+        Self::connect(socket).map_err(|why| why.explain(socket))
+    }
+
+    /// Asks, and waits for the answer. `None` when the daemon ended instead of answering.
+    pub(crate) fn ask(&mut self, request: &Request) -> Result<Option<Response>, Fault> {
+        let lost = |error: io::Error| match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => None,
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                Some(Fault::Failed(String::from("the daemon does not answer; look at its log, or restart it")))
+            }
+            _ => Some(Fault::Failed(format!("the daemon cannot be asked: {error}"))),
+        };
+        let mut line = serde_json::to_vec(request).map_err(|error| Fault::Failed(error.to_string()))?;
+        line.push(b'\n');
+        if let Err(error) = self.stream.get_mut().write_all(&line) {
+            return lost(error).map_or(Ok(None), Err);
+        }
+        let mut answer = Vec::new();
+        match self.stream.read_until(b'\n', &mut answer) {
+            Ok(0) => return Ok(None),
+            Ok(_) => {}
+            Err(error) => return lost(error).map_or(Ok(None), Err),
+        }
+        let answer = serde_json::from_slice(&answer).map_err(|error| {
+            Fault::Failed(format!("the daemon's answer makes no sense ({error}); `taut version` shows both versions"))
+        })?;
+        Ok(Some(answer))
+    }
+
+    /// Everything the daemon can tell.
+    pub(crate) fn status(&mut self) -> Result<Box<Status>, Fault> {
+        match self.ask(&Request::Status)? {
+            Some(Response::Status(status)) => Ok(status),
+            Some(Response::Failed(failure)) => Err(failure.into()),
+            Some(Response::Done) => Err(Fault::Failed(String::from("the daemon answered something else"))),
+            None => Err(Fault::Failed(String::from("the daemon ended meanwhile; start it with `taut up`"))),
+        }
+    }
+
+    /// Asks for a change; true when the daemon did it, false when it ended instead of answering.
+    pub(crate) fn change(&mut self, request: &Request) -> Result<bool, Fault> {
+        match self.ask(request)? {
+            Some(Response::Failed(failure)) => Err(failure.into()),
+            Some(Response::Done | Response::Status(_)) => Ok(true),
+            None => Ok(false),
+        }
+    }
+}
+
+impl NoDaemon {
+    pub(crate) fn explain(&self, socket: &Path) -> Fault {
+        let socket = socket.display();
+        Fault::Failed(match self {
+            Self::Absent => format!("taut is not running (no daemon answers on {socket}); start it with `taut up`"),
+            Self::Denied(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                format!("the daemon on {socket} cannot be asked: {error}; try again as root")
+            }
+            Self::Denied(error) => {
+                format!("the socket {socket} cannot be used: {error}; name the right one with --socket")
+            }
+        })
+    }
+}
+
+/// The status of the daemon that must be there.
+pub(crate) fn status(socket: &Path) -> Result<Box<Status>, Fault> {
+    Client::open(socket)?.status()
+}

@@ -1,0 +1,45 @@
+//! `taut down`: disconnects, and waits until nothing is left on the host.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use taut_keeper::api::{Request, State};
+
+use crate::client::Client;
+use crate::fault::Fault;
+use crate::flags::{Word, Words, default_socket, unexpected};
+use crate::output;
+
+/// How often to look whether it is done.
+const LOOK: Duration = Duration::from_millis(20);
+
+pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
+    let (mut socket, mut timeout) = (default_socket(), Duration::from_secs(10));
+    while let Some(word) = words.next()? {
+        match word {
+            Word::Flag(flag) if flag == "--socket" => socket = PathBuf::from(words.value()?),
+            Word::Flag(flag) if flag == "--timeout" => timeout = words.time(&flag)?,
+            other => return Err(unexpected(&other)),
+        }
+    }
+    let deadline = Instant::now() + timeout;
+    let mut client = Client::open(&socket)?;
+    let daemon = client.status()?.pid;
+    client.change(&Request::Down)?;
+    // A daemon that ends closes the connection when it is through with everything else.
+    while let Ok(status) = client.status() {
+        if status.state == State::NeedsJoin || (status.state == State::Stopped && is_down(&status)) {
+            break;
+        }
+        if Instant::now() >= deadline {
+            return Err(Fault::Failed(format!("the daemon (process {daemon}) is still not down; look at its log")));
+        }
+        std::thread::sleep(LOOK);
+    }
+    output::print("taut is down");
+    Ok(())
+}
+
+fn is_down(status: &taut_keeper::api::Status) -> bool {
+    status.me.as_ref().is_none_or(|me| me.tun.is_none())
+}

@@ -1,0 +1,221 @@
+//! Flags: read word by word, and the ones that several verbs share.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use lexopt::{Arg, Parser};
+use taut_base::{DEFAULT_MTU, MAX_MTU, MIN_MTU};
+
+use crate::fault::Fault;
+
+/// Where the state is kept unless told otherwise.
+const STATE_DIR: &str = "/var/lib/taut";
+/// Where the daemon answers unless told otherwise.
+const SOCKET: &str = "/run/taut/taut.sock";
+/// Name of the TUN device unless told otherwise.
+const TUN: &str = "taut0";
+/// Longest name of a network interface: `IFNAMSIZ` less the closing zero (include/uapi/linux/if.h).
+const MAX_INTERFACE_NAME: usize = 15;
+
+/// What stands behind the verb, word by word.
+pub(crate) struct Words(Parser);
+
+/// One word.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// A flag, with its hyphens.
+    Flag(String),
+    /// Anything else.
+    Value(String),
+}
+
+impl Words {
+    pub(crate) fn new(words: impl Iterator<Item = OsString>) -> Self {
+        Self(Parser::from_args(words))
+    }
+
+    /// The next word; [`Fault::Help`] when it asks for help.
+    pub(crate) fn next(&mut self) -> Result<Option<Word>, Fault> {
+        let word = match self.0.next()? {
+            None => return Ok(None),
+            Some(Arg::Short('h') | Arg::Long("help")) => return Err(Fault::Help),
+            Some(Arg::Short(letter)) => Word::Flag(format!("-{letter}")),
+            Some(Arg::Long(name)) => Word::Flag(format!("--{name}")),
+            Some(Arg::Value(value)) => Word::Value(text(value)?),
+        };
+        Ok(Some(word))
+    }
+
+    /// What follows a flag.
+    pub(crate) fn value(&mut self) -> Result<String, Fault> {
+        text(self.0.value()?)
+    }
+
+    /// What follows a flag, read as a `T`.
+    pub(crate) fn parse<T: FromStr<Err: fmt::Display>>(&mut self, flag: &str) -> Result<T, Fault> {
+        let value = self.value()?;
+        value.parse().map_err(|error| Fault::usage(format!("{flag} {value}: {error}")))
+    }
+
+    /// What follows a flag, read as a time.
+    pub(crate) fn time(&mut self, flag: &str) -> Result<Duration, Fault> {
+        let value = self.value()?;
+        duration(&value).ok_or_else(|| Fault::usage(format!("{flag} {value}: write a time such as 500ms, 5s or 2m")))
+    }
+}
+
+fn text(value: OsString) -> Result<String, Fault> {
+    value.into_string().map_err(|value| Fault::usage(format!("`{}` is not UTF-8", value.to_string_lossy())))
+}
+
+/// A word that no flag of the verb matches.
+pub(crate) fn unexpected(word: &Word) -> Fault {
+    match word {
+        Word::Flag(flag) => Fault::usage(format!("there is no flag `{flag}`")),
+        Word::Value(value) => Fault::usage(format!("`{value}` is one word too many")),
+    }
+}
+
+/// Reads `500ms`, `5s`, `2m`, or a bare number of seconds.
+pub(crate) fn duration(text: &str) -> Option<Duration> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let (whole, unit) = text.split_at(digits.len());
+    let seconds_per_unit = match unit {
+        "ms" => 0.001,
+        "s" | "" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    };
+    let plain = whole.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let number: f64 = whole.parse().ok().filter(|_| plain)?;
+    Duration::try_from_secs_f64(number * seconds_per_unit).ok()
+}
+
+/// Where the daemon answers, before flags say otherwise.
+pub(crate) fn default_socket() -> PathBuf {
+    path_from_environment("TAUT_SOCKET", SOCKET)
+}
+
+fn path_from_environment(name: &str, otherwise: &str) -> PathBuf {
+    std::env::var_os(name).filter(|value| !value.is_empty()).map_or_else(|| PathBuf::from(otherwise), PathBuf::from)
+}
+
+/// What a daemon is started with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DaemonFlags {
+    pub(crate) state: PathBuf,
+    pub(crate) socket: PathBuf,
+    pub(crate) port: Option<u16>,
+    pub(crate) tun: String,
+    pub(crate) mtu: u16,
+    pub(crate) tun_offload: bool,
+    pub(crate) udp_gso: bool,
+    pub(crate) udp_gro: bool,
+}
+
+/// Help for the flags of [`DaemonFlags`]: a macro, because `concat!` takes no constants.
+macro_rules! daemon_details {
+    () => {
+        "\
+--state DIR        where keys, membership and the last map are kept (default /var/lib/taut)
+--socket PATH      where the daemon answers (default /run/taut/taut.sock)
+--port N           UDP port; without it that of the last run, else 8288, else any that is free
+--tun NAME         name of the TUN device (default taut0)
+--mtu N            MTU of the TUN device, 1280 to 65440 (default 1420)
+--no-tun-offload   do without checksum and segmentation offload of the TUN device
+--no-udp-gso       do without segmentation offload of the UDP socket
+--no-udp-gro       do without receive offload of the UDP socket"
+    };
+}
+pub(crate) use daemon_details;
+
+impl DaemonFlags {
+    /// What the environment says, before flags say otherwise.
+    pub(crate) fn from_environment() -> Self {
+        Self { state: path_from_environment("TAUT_STATE_DIR", STATE_DIR), socket: default_socket(), ..Self::new() }
+    }
+
+    fn new() -> Self {
+        Self {
+            state: PathBuf::from(STATE_DIR),
+            socket: PathBuf::from(SOCKET),
+            port: None,
+            tun: String::from(TUN),
+            mtu: DEFAULT_MTU,
+            tun_offload: true,
+            udp_gso: true,
+            udp_gro: true,
+        }
+    }
+
+    /// Takes `flag` with its value, if it is one of these; false when it is not.
+    pub(crate) fn take(&mut self, flag: &str, words: &mut Words) -> Result<bool, Fault> {
+        match flag {
+            "--state" => self.state = PathBuf::from(words.value()?),
+            "--socket" => self.socket = PathBuf::from(words.value()?),
+            "--port" => self.port = Some(port(&words.value()?)?),
+            "--tun" => self.tun = interface_name(words.value()?)?,
+            "--mtu" => self.mtu = mtu(&words.value()?)?,
+            "--no-tun-offload" => self.tun_offload = false,
+            "--no-udp-gso" => self.udp_gso = false,
+            "--no-udp-gro" => self.udp_gro = false,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// The command line of a daemon with these flags. Paths are made absolute, because it runs elsewhere.
+    pub(crate) fn to_arguments(&self) -> Vec<OsString> {
+        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        let mut words: Vec<OsString> = vec!["--state".into(), absolute(&self.state).into()];
+        words.extend(["--socket".into(), absolute(&self.socket).into()]);
+        words.extend(["--tun".into(), self.tun.clone().into()]);
+        words.extend(["--mtu".into(), self.mtu.to_string().into()]);
+        if let Some(port) = self.port {
+            words.extend(["--port".into(), port.to_string().into()]);
+        }
+        for (switch, on) in
+            [("--no-tun-offload", self.tun_offload), ("--no-udp-gso", self.udp_gso), ("--no-udp-gro", self.udp_gro)]
+        {
+            words.extend((!on).then(|| switch.into()));
+        }
+        words
+    }
+}
+
+fn port(text: &str) -> Result<u16, Fault> {
+    text.parse()
+        .ok()
+        .filter(|port| *port != 0)
+        .ok_or_else(|| Fault::usage(format!("--port {text}: write a number from 1 to 65535")))
+}
+
+fn mtu(text: &str) -> Result<u16, Fault> {
+    text.parse()
+        .ok()
+        .filter(|mtu| (MIN_MTU..=MAX_MTU).contains(mtu))
+        .ok_or_else(|| Fault::usage(format!("--mtu {text}: write a number from {MIN_MTU} to {MAX_MTU}")))
+}
+
+/// What the kernel takes as a name (net/core/dev.c, `dev_valid_name`), less what would need quoting.
+fn interface_name(text: String) -> Result<String, Fault> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let valid = !text.is_empty()
+        && text.len() <= MAX_INTERFACE_NAME
+        && text.bytes().all(allowed)
+        && text != "."
+        && text != "..";
+    match valid {
+        true => Ok(text),
+        false => {
+            Err(Fault::usage(format!("--tun {text}: write 1 to {MAX_INTERFACE_NAME} letters, digits, `-`, `_` or `.`")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

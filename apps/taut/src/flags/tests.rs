@@ -1,0 +1,83 @@
+use super::*;
+
+fn words(line: &str) -> Words {
+    Words::new(line.split_whitespace().map(OsString::from))
+}
+
+fn daemon(line: &str) -> Result<DaemonFlags, Fault> {
+    let (mut words, mut flags) = (words(line), DaemonFlags::new());
+    while let Some(word) = words.next()? {
+        match &word {
+            Word::Flag(flag) if flags.take(flag, &mut words)? => {}
+            other => return Err(unexpected(other)),
+        }
+    }
+    Ok(flags)
+}
+
+#[test]
+fn daemon_flags_one_by_one() {
+    let usual = DaemonFlags::new();
+    for (line, expected) in [
+        ("", usual.clone()),
+        ("--state /s", DaemonFlags { state: "/s".into(), ..usual.clone() }),
+        ("--socket=/x", DaemonFlags { socket: "/x".into(), ..usual.clone() }),
+        ("--port 1", DaemonFlags { port: Some(1), ..usual.clone() }),
+        ("--tun t-1.a", DaemonFlags { tun: "t-1.a".into(), ..usual.clone() }),
+        ("--mtu 1280", DaemonFlags { mtu: 1280, ..usual.clone() }),
+        ("--mtu 65440", DaemonFlags { mtu: 65440, ..usual.clone() }),
+        ("--no-tun-offload", DaemonFlags { tun_offload: false, ..usual.clone() }),
+        ("--no-udp-gso", DaemonFlags { udp_gso: false, ..usual.clone() }),
+        ("--no-udp-gro", DaemonFlags { udp_gro: false, ..usual.clone() }),
+    ] {
+        assert_eq!(daemon(line).unwrap(), expected, "{line}");
+    }
+}
+
+#[test]
+fn wrong_flags_are_named() {
+    for (line, part) in [
+        ("--port 0", "1 to 65535"),
+        ("--port 65536", "1 to 65535"),
+        ("--port x", "1 to 65535"),
+        ("--mtu 1279", "1280 to 65440"),
+        ("--mtu 65441", "1280 to 65440"),
+        ("--tun a/b", "letters"),
+        ("--tun sixteen-letters-", "letters"),
+        ("--tun ..", "letters"),
+        ("--state", "missing"),
+        ("--fast", "no flag `--fast`"),
+        ("-x", "no flag `-x`"),
+        ("now", "`now` is one word too many"),
+        ("--no-udp-gso=yes", "unexpected"),
+    ] {
+        match daemon(line) {
+            Err(Fault::Usage { message, .. }) => assert!(message.contains(part), "{line}: {message}"),
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+    assert!(matches!(daemon("--help"), Err(Fault::Help)));
+    assert!(matches!(daemon("-h"), Err(Fault::Help)));
+}
+
+#[test]
+fn a_started_daemon_gets_the_same_flags() {
+    let line = "--state /s --socket /x --port 7 --tun t --mtu 1300 --no-tun-offload --no-udp-gso --no-udp-gro";
+    let flags = daemon(line).unwrap();
+    let again = flags.to_arguments().iter().map(|word| word.to_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ");
+    assert_eq!(daemon(&again).unwrap(), flags);
+    let relative = daemon("--state s").unwrap().to_arguments();
+    assert!(Path::new(&relative[1]).is_absolute(), "it runs in another directory");
+}
+
+#[test]
+fn times() {
+    for (text, milliseconds) in
+        [("5", 5_000), ("5s", 5_000), ("500ms", 500), ("2m", 120_000), ("0.5s", 500), ("1h", 3_600_000)]
+    {
+        assert_eq!(duration(text), Some(Duration::from_millis(milliseconds)), "{text}");
+    }
+    for text in ["", "s", "-1s", "1d", "1e3s", "5 s", "inf", "nan", "99999999999999999999999h"] {
+        assert_eq!(duration(text), None, "{text}");
+    }
+}

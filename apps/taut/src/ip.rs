@@ -1,0 +1,48 @@
+//! `taut ip`: overlay addresses, for scripts.
+
+use std::net::IpAddr;
+
+use taut_keeper::api::Status;
+
+use crate::fault::Fault;
+use crate::flags::{Word, Words, default_socket, unexpected};
+use crate::{client, output, peers};
+
+pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
+    let (mut socket, mut peer, mut only_v4, mut only_v6) = (default_socket(), None, false, false);
+    while let Some(word) = words.next()? {
+        match word {
+            Word::Flag(flag) if flag == "--socket" => socket = words.value()?.into(),
+            Word::Flag(flag) if flag == "-4" => only_v4 = true,
+            Word::Flag(flag) if flag == "-6" => only_v6 = true,
+            Word::Value(name) if peer.is_none() => peer = Some(name),
+            other => return Err(unexpected(&other)),
+        }
+    }
+    if only_v4 && only_v6 {
+        return Err(Fault::usage("-4 and -6 exclude each other"));
+    }
+    let status = client::status(&socket)?;
+    let wanted = |address: &IpAddr| (!only_v4 || address.is_ipv4()) && (!only_v6 || address.is_ipv6());
+    let lines: String = addresses(&status, peer.as_deref())?
+        .iter()
+        .filter(|address| wanted(address))
+        .map(|address| format!("{address}\n"))
+        .collect();
+    if lines.is_empty() {
+        return Err(Fault::Failed(String::from("there is no address of that kind")));
+    }
+    output::print(&lines);
+    Ok(())
+}
+
+fn addresses<'a>(status: &'a Status, peer: Option<&str>) -> Result<&'a [IpAddr], Fault> {
+    let me = status.me.as_ref().ok_or_else(|| {
+        Fault::Failed(String::from("no network map is known yet; join a network with `taut up --join TOKEN`"))
+    })?;
+    match peer {
+        None => Ok(&me.addresses),
+        Some(name) if name.eq_ignore_ascii_case(&me.name) => Ok(&me.addresses),
+        Some(name) => peers::find(status, name).map(|peer| peer.addresses.as_slice()),
+    }
+}

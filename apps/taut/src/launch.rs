@@ -1,0 +1,145 @@
+//! Starting a daemon in the background, and what a host must have for one.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::client::{Client, NoDaemon};
+use crate::fault::Fault;
+use crate::flags::DaemonFlags;
+
+/// The device that makes TUN interfaces.
+const TUN_DEVICE: &str = "/dev/net/tun";
+/// Bit of `CAP_NET_ADMIN` in a capability set (include/uapi/linux/capability.h).
+const CAP_NET_ADMIN: u32 = 12;
+/// What a daemon prints goes to this file in its state directory.
+const LOG: &str = "daemon.log";
+/// A log that grew beyond this is started anew: it is for the last few starts, not for history.
+const MAX_LOG: u64 = 1024 * 1024;
+/// How often to look whether a new daemon answers.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Whether a daemon can run on this host: rights, and the TUN device. Asked before anything is changed.
+pub(crate) fn check_host() -> Result<(), Fault> {
+    if !may_administer_networks() {
+        return Err(Fault::Failed(String::from(
+            "a TUN device and routes need root, or the capability CAP_NET_ADMIN; try again with sudo \
+             (in a container: --cap-add NET_ADMIN)",
+        )));
+    }
+    let missing = match fs::metadata(TUN_DEVICE) {
+        Ok(metadata) if metadata.file_type().is_char_device() => return Ok(()),
+        Ok(_) => String::from("it is not a device"),
+        Err(error) => error.to_string(),
+    };
+    Err(Fault::Failed(format!(
+        "{TUN_DEVICE} cannot be used ({missing}); load it with `modprobe tun` (in a container: --device {TUN_DEVICE})"
+    )))
+}
+
+fn may_administer_networks() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    match effective_capabilities(&status) {
+        Some(set) => set >> CAP_NET_ADMIN & 1 == 1,
+        None => taut_event::is_root(),
+    }
+}
+
+/// The effective set in `/proc/PID/status` (man 5 proc).
+fn effective_capabilities(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(line.trim(), 16).ok()
+}
+
+/// A daemon that was started and answers.
+pub(crate) fn start(flags: &DaemonFlags, deadline: Instant) -> Result<Client, Fault> {
+    let (log, path, begin) = open_log(&flags.state)?;
+    let mut child =
+        spawn(flags, log).map_err(|error| Fault::Failed(format!("the daemon cannot be started: {error}")))?;
+    loop {
+        match Client::connect(&flags.socket) {
+            Ok(client) => return Ok(client),
+            Err(NoDaemon::Absent) => {}
+            Err(denied) => return Err(denied.explain(&flags.socket)),
+        }
+        if let Ok(Some(status)) = child.try_wait() {
+            return Err(Fault::Failed(match said_since(&path, begin) {
+                words if words.is_empty() => {
+                    format!("the daemon ended at once ({status}); its log is {}", path.display())
+                }
+                words => words,
+            }));
+        }
+        if Instant::now() >= deadline {
+            return Err(Fault::Failed(format!("the daemon does not answer; its log is {}", path.display())));
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn spawn(flags: &DaemonFlags, log: File) -> std::io::Result<Child> {
+    Command::new(std::env::current_exe()?)
+        .arg("daemon")
+        .args(flags.to_arguments())
+        .arg("--ephemeral")
+        .current_dir("/")
+        // A secret that the daemon gets over its socket, and that anybody may read in its environment for as long as it runs.
+        .env_remove("TAUT_AUTHKEY")
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .spawn()
+}
+
+/// The log, where it is, and where the coming words will begin.
+fn open_log(state: &Path) -> Result<(File, PathBuf, u64), Fault> {
+    let path = state.join(LOG);
+    let open = || {
+        DirBuilder::new().recursive(true).mode(0o700).create(state)?;
+        let too_long = fs::metadata(&path).is_ok_and(|metadata| metadata.len() > MAX_LOG);
+        if too_long {
+            fs::remove_file(&path)?;
+        }
+        let log = OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
+        let begin = log.metadata()?.len();
+        Ok((log, begin))
+    };
+    match open() {
+        Ok((log, begin)) => Ok((log, path, begin)),
+        Err(error) => {
+            let error: std::io::Error = error;
+            Err(Fault::Failed(format!(
+                "the state directory {} cannot be used: {error}; run as root, or choose another one with --state",
+                state.display()
+            )))
+        }
+    }
+}
+
+/// What the daemon said, without its own name in front.
+fn said_since(path: &Path, begin: u64) -> String {
+    let mut words = String::new();
+    if let Ok(mut log) = File::open(path)
+        && log.seek(SeekFrom::Start(begin)).is_ok()
+    {
+        let _ = log.take(4096).read_to_string(&mut words);
+    }
+    let words = words.trim();
+    String::from(words.strip_prefix("taut: ").unwrap_or(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_as_the_kernel_writes_them() {
+        assert_eq!(effective_capabilities("Name:\tx\nCapEff:\t0000000000001000\n"), Some(1 << CAP_NET_ADMIN));
+        assert_eq!(effective_capabilities("Name:\tx\n"), None);
+        let own = fs::read_to_string("/proc/self/status").unwrap();
+        assert!(effective_capabilities(&own).is_some());
+    }
+}

@@ -1,0 +1,54 @@
+//! `taut`: the node's daemon and its command line, in one small binary.
+//!
+//! Here are flags, wiring and words for people; everything that is done is done by the daemon (`taut_keeper`), which every verb but
+//! [`daemon`] asks over its local socket. One module per verb; [`verb`] lists them.
+//!
+//! It promises: answers on stdout, everything else on stderr; exit code 0 when done, 1 when not, 2 when asked wrongly; `--json` objects
+//! carry `"schema": 1`.
+
+mod client;
+mod daemon;
+mod down;
+mod fault;
+mod flags;
+mod hosts;
+mod ip;
+mod launch;
+mod output;
+mod peers;
+mod ping;
+mod status;
+mod table;
+mod token;
+mod up;
+mod verb;
+mod version;
+
+use std::process::ExitCode;
+
+use fault::Fault;
+use flags::Words;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    let result = match arguments.next().map(|word| word.to_string_lossy().into_owned()).as_deref() {
+        None => Err(Fault::no_verb()),
+        Some("help" | "--help" | "-h") => {
+            help(arguments.next().map(|word| word.to_string_lossy().into_owned()).as_deref())
+        }
+        Some("--version" | "-V") => verb::run("version", Words::new(arguments)),
+        Some(name) => verb::run(name, Words::new(arguments)),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => fault.report(),
+    }
+}
+
+fn help(of: Option<&str>) -> Result<(), Fault> {
+    match of {
+        None => output::print(&verb::overview()),
+        Some(name) => output::print(&verb::find(name)?.help()),
+    }
+    Ok(())
+}

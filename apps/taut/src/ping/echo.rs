@@ -1,0 +1,129 @@
+//! Echo requests of ICMP (RFC 792) and ICMPv6 (RFC 4443) on a socket of the kernel.
+
+use std::io::{self, Read};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use taut_wire::icmp::{Echo, HEADER, Kind};
+
+use crate::fault::Fault;
+
+/// Bytes behind the echo header: as many as ping sends.
+const PAYLOAD: usize = 56;
+/// Room for the largest answer that can be ours, IPv4 header with options included.
+const MAX_ANSWER: usize = 60 + HEADER + PAYLOAD;
+
+/// Asks one address, and hears its answers only.
+pub(super) struct Echoes {
+    socket: Socket,
+    address: IpAddr,
+    ident: u16,
+    /// Told apart from other pings of this host; the kernel replaces the number in the header where we are not root.
+    cookie: [u8; 8],
+}
+
+impl Echoes {
+    /// A raw socket, or where that is not allowed one for pings (`net.ipv4.ping_group_range`).
+    pub(super) fn open(address: IpAddr) -> Result<Self, Fault> {
+        let (domain, protocol) = match address {
+            IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
+            IpAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6),
+        };
+        let socket = Socket::new(domain, Type::RAW, Some(protocol))
+            .or_else(|_| Socket::new(domain, Type::DGRAM, Some(protocol)))
+            .map_err(|error| Fault::Failed(format!("echo requests may not be sent: {error}; try again as root")))?;
+        // Connected, the kernel hands over what comes from this address only.
+        socket
+            .connect(&SockAddr::from(SocketAddr::new(address, 0)))
+            .map_err(|error| Fault::Failed(format!("there is no route to {address}: {error}; see `taut status`")))?;
+        let moment = taut_event::boot_time().as_nanos() as u64 ^ u64::from(std::process::id()) << 32;
+        let ident = u16::try_from(std::process::id() & 0xffff).unwrap_or(0);
+        Ok(Self { socket, address, ident, cookie: moment.to_be_bytes() })
+    }
+
+    /// Sends a request and waits for its reply: the time between the two, or `None` when none came in time.
+    pub(super) fn exchange(&mut self, sequence: u16, timeout: Duration) -> io::Result<Option<Duration>> {
+        let mut payload = [0; PAYLOAD];
+        payload[..8].copy_from_slice(&self.cookie);
+        let request = Echo { kind: Kind::Request, ident: self.ident, sequence, payload: &payload };
+        let mut message = [0; HEADER + PAYLOAD];
+        // The kernel puts the checksum of ICMPv6 in, which covers the source that it chooses (RFC 3542 section 3.1).
+        let length =
+            request.write_message(unspecified(self.address), self.address, &mut message).map_err(io::Error::other)?;
+        let begin = Instant::now();
+        self.socket.send(&message[..length])?;
+        loop {
+            let left = timeout.saturating_sub(begin.elapsed());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            self.socket.set_read_timeout(Some(left))?;
+            let mut answer = [0; MAX_ANSWER];
+            match (&self.socket).read(&mut answer) {
+                Ok(length) if self.is_reply(&answer[..length], sequence) => return Ok(Some(begin.elapsed())),
+                Ok(_) => {}
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                    return Ok(None);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Whether this is the reply to our request. The kernel has checked it already; a raw IPv4 socket leaves its header on.
+    fn is_reply(&self, answer: &[u8], sequence: u16) -> bool {
+        let message = match (self.address, answer.first()) {
+            (IpAddr::V4(_), Some(first)) if first >> 4 == 4 => {
+                answer.get(usize::from(first & 15) * 4..).unwrap_or_default()
+            }
+            _ => answer,
+        };
+        let reply_type = if self.address.is_ipv4() { 0 } else { 129 };
+        let [kind, 0, _, _, _, _, high, low, payload @ ..] = message else { return false };
+        *kind == reply_type && [*high, *low] == sequence.to_be_bytes() && payload.starts_with(&self.cookie)
+    }
+}
+
+fn unspecified(like: IpAddr) -> IpAddr {
+    match like {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_answers_in_both_versions() {
+        for address in ["127.0.0.1", "::1"] {
+            match Echoes::open(address.parse().unwrap()) {
+                Ok(mut echoes) => {
+                    for sequence in 1..=3 {
+                        assert!(echoes.exchange(sequence, Duration::from_secs(20)).unwrap().is_some(), "{address}");
+                    }
+                }
+                Err(_) => println!("skipped: {address} needs root, or a host with this IP version"),
+            }
+        }
+    }
+
+    #[test]
+    fn only_our_own_reply_counts() {
+        let Ok(echoes) = Echoes::open("127.0.0.1".parse().unwrap()) else {
+            println!("skipped: needs root");
+            return;
+        };
+        let message = |kind: u8, sequence: u8, cookie: &[u8]| [&[kind, 0, 0, 0, 0, 0, 0, sequence], cookie].concat();
+        let header = [[0x46].as_slice(), &[0; 23]].concat();
+        assert!(echoes.is_reply(&message(0, 7, &echoes.cookie), 7));
+        assert!(echoes.is_reply(&[header, message(0, 7, &echoes.cookie)].concat(), 7), "behind a header with options");
+        assert!(!echoes.is_reply(&message(8, 7, &echoes.cookie), 7), "the request itself, seen on loopback");
+        assert!(!echoes.is_reply(&message(0, 6, &echoes.cookie), 7), "an older one");
+        assert!(!echoes.is_reply(&message(0, 7, &[0; 8]), 7), "another program's");
+        assert!(!echoes.is_reply(&[0x4f], 7) && !echoes.is_reply(&[], 7), "cut");
+    }
+}

@@ -1,0 +1,62 @@
+//! Columns and quantities, for people.
+
+/// Lines of cells as columns, two spaces apart.
+pub(crate) fn columns(rows: &[Vec<String>]) -> String {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width_of = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..count).map(width_of).collect();
+    let mut text = String::new();
+    for row in rows {
+        let line: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        text.push_str(line.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// Bytes in binary units with one digit behind the point.
+#[expect(clippy::cast_precision_loss, reason = "one digit behind the point is shown")]
+pub(crate) fn bytes(count: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if count < 1024 {
+        return format!("{count} B");
+    }
+    let mut value = count as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+/// `1 peer`, `2 peers`.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        _ => format!("{count} {noun}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities() {
+        for (count, text) in
+            [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1_572_864, "1.5 MiB"), (u64::MAX, "16.0 EiB")]
+        {
+            assert_eq!(bytes(count), text);
+        }
+        assert_eq!((counted(0, "peer"), counted(1, "peer")), (String::from("0 peers"), String::from("1 peer")));
+    }
+
+    #[test]
+    fn columns_line_up_without_trailing_space() {
+        let rows = [vec!["a".into(), "bb".into()], vec!["ccc".into(), "d".into()], vec!["e".into()]];
+        assert_eq!(columns(&rows), "a    bb\nccc  d\ne\n");
+    }
+}

@@ -1,0 +1,63 @@
+//! The join token: given as it is, in a file, or on stdin.
+
+use std::io::Read;
+use std::str::FromStr;
+
+use taut_netmap::JoinToken;
+
+use crate::fault::Fault;
+
+/// A token's text is below 3 KB; a file that is larger is another file.
+const MAX_BYTES: u64 = 16 * 1024;
+
+/// Reads the token that `given` stands for (itself, `file:PATH`, or `-` for stdin), and checks that it is whole.
+pub(crate) fn read(given: &str) -> Result<String, Fault> {
+    let from = |source: &mut dyn Read, name: &str| {
+        let mut text = String::new();
+        source
+            .take(MAX_BYTES)
+            .read_to_string(&mut text)
+            .map_err(|error| Fault::Failed(format!("the join token cannot be read from {name}: {error}")))?;
+        Ok::<String, Fault>(text)
+    };
+    let text = match given.strip_prefix("file:") {
+        Some(path) => {
+            let mut file = std::fs::File::open(path)
+                .map_err(|error| Fault::Failed(format!("the join token cannot be read from {path}: {error}")))?;
+            from(&mut file, path)?
+        }
+        None if given == "-" => from(&mut std::io::stdin().lock(), "stdin")?,
+        None => String::from(given),
+    };
+    let text = String::from(text.trim());
+    JoinToken::from_str(&text).map_err(|error| Fault::Failed(error.to_string()))?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taut_base::PublicKey;
+
+    #[test]
+    fn as_it_is_or_from_a_file() {
+        let token = JoinToken {
+            network: [1; 16],
+            coordinator: PublicKey([2; 32]),
+            urls: vec![String::from("http://10.0.0.1")],
+            secret: [3; 32],
+        };
+        let path = std::env::temp_dir().join(format!("taut-token-{}", std::process::id()));
+        std::fs::write(&path, format!("{}\n", token.encode())).unwrap();
+        let from_file = read(&format!("file:{}", path.display()));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(from_file.unwrap(), token.encode());
+        assert_eq!(read(&token.encode()).unwrap(), token.encode());
+        for (given, part) in [("hello", "not a join token"), ("taut1-AAAA", "damaged"), ("file:/nowhere", "/nowhere")] {
+            match read(given) {
+                Err(Fault::Failed(message)) => assert!(message.contains(part), "{message}"),
+                _ => panic!("{given}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! `taut up`: joins, connects, starts a daemon where none runs, and waits until packets flow.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use taut_keeper::api::{Request, State, Status};
+use taut_netmap::check_name;
+
+use crate::client::{Client, NoDaemon};
+use crate::fault::Fault;
+use crate::flags::{DaemonFlags, Word, Words, daemon_details, unexpected};
+use crate::{launch, output, status, table, token};
+
+pub(crate) const ARGUMENTS: &str = "[--join TOKEN] [--hostname NAME] [--timeout TIME] [daemon flags]";
+
+pub(crate) const DETAILS: &str = concat!(
+    "Starts a daemon when none answers, and returns when packets can flow. The token is needed once per node.\n\n",
+    "--join TOKEN       join with this token; file:PATH reads it from a file, - from stdin\n",
+    "--auth-key TOKEN   the same (environment: TAUT_AUTHKEY)\n",
+    "--hostname NAME    name in the network (default: that of the host)\n",
+    "--timeout TIME     stop waiting after this long (default 60s); the daemon goes on trying\n\n",
+    "Flags of the daemon that is started; one that runs already keeps its own:\n",
+    daemon_details!()
+);
+
+/// How often to look how far the daemon is.
+const LOOK: Duration = Duration::from_millis(50);
+/// After this long without success the user is told what is being waited for.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// The daemon needs a moment to hear its own disk and the coordinator about a token; before that, an old state would be read as the answer.
+const SETTLE: Duration = Duration::from_millis(200);
+
+struct Wish {
+    token: Option<String>,
+    name: Option<String>,
+    timeout: Duration,
+    daemon: DaemonFlags,
+    /// Whether flags were given that only a new daemon can follow.
+    for_new_daemon: bool,
+}
+
+pub(crate) fn run(words: Words) -> Result<(), Fault> {
+    let mut wish = parse(words)?;
+    // From here on the token is what was read, not where it was read from.
+    let given = wish.token.take().or_else(|| std::env::var("TAUT_AUTHKEY").ok().filter(|text| !text.is_empty()));
+    wish.token = given.as_deref().map(token::read).transpose()?;
+    let deadline = Instant::now() + wish.timeout;
+    let (mut client, started) = match Client::connect(&wish.daemon.socket) {
+        Ok(client) => {
+            if wish.for_new_daemon {
+                output::complain(
+                    "taut: a daemon runs already and keeps its own flags; `taut down` and `taut up` change them",
+                );
+            }
+            (client, false)
+        }
+        Err(NoDaemon::Absent) => {
+            launch::check_host()?;
+            (launch::start(&wish.daemon, deadline)?, true)
+        }
+        Err(denied) => return Err(denied.explain(&wish.daemon.socket)),
+    };
+    let result = connect(&mut client, &wish, deadline);
+    if started && matches!(result, Err(Fault::Failed(_))) {
+        // Nobody is served by a daemon that cannot come up: it would only hold the state directory.
+        let _ = client.change(&Request::Down);
+    }
+    result
+}
+
+fn parse(mut words: Words) -> Result<Wish, Fault> {
+    let mut wish = Wish {
+        token: None,
+        name: None,
+        timeout: Duration::from_secs(60),
+        daemon: DaemonFlags::from_environment(),
+        for_new_daemon: false,
+    };
+    while let Some(word) = words.next()? {
+        let Word::Flag(flag) = &word else { return Err(unexpected(&word)) };
+        match flag.as_str() {
+            "--join" | "--auth-key" => wish.token = Some(words.value()?),
+            "--hostname" => wish.name = Some(name(words.value()?)?),
+            "--timeout" => wish.timeout = words.time(flag)?,
+            "--socket" => wish.daemon.socket = PathBuf::from(words.value()?),
+            _ if wish.daemon.take(flag, &mut words)? => wish.for_new_daemon = true,
+            _ => return Err(unexpected(&word)),
+        }
+    }
+    Ok(wish)
+}
+
+fn name(text: String) -> Result<String, Fault> {
+    match check_name(&text) {
+        Ok(()) => Ok(text),
+        Err(error) => Err(Fault::usage(format!("--hostname {text}: {error}"))),
+    }
+}
+
+/// Tells the daemon, and waits until packets can flow.
+fn connect(client: &mut Client, wish: &Wish, deadline: Instant) -> Result<(), Fault> {
+    let joins = wish.token.is_some();
+    let request = Request::Up { join: wish.token.clone(), name: wish.name.clone() };
+    if !client.change(&request)? {
+        return Err(Fault::Failed(String::from("the daemon ended meanwhile; try again")));
+    }
+    let begin = Instant::now();
+    let mut told = false;
+    loop {
+        if joins && begin.elapsed() < SETTLE {
+            std::thread::sleep(LOOK);
+            continue;
+        }
+        let status = client.status()?;
+        if let Some(problem) = &status.problem
+            && (joins || status.state != State::Running)
+        {
+            return Err(problem.clone().into());
+        }
+        if status.state == State::Running {
+            output::print(&summary(&status));
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            output::complain(&format!(
+                "taut: {}; the daemon goes on trying, `taut status` shows how far it is",
+                waiting_for(&status)
+            ));
+            return Err(Fault::Said);
+        }
+        if !told && begin.elapsed() >= PATIENCE {
+            told = true;
+            output::complain(&format!("{} …", waiting_for(&status)));
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn waiting_for(status: &Status) -> String {
+    match &status.coordinator {
+        Some(coordinator) => match &coordinator.last_error {
+            Some(error) => format!("the coordinator was not reached yet ({error})"),
+            None => format!("waiting for the coordinator at {}", coordinator.url),
+        },
+        None => String::from("waiting for the daemon"),
+    }
+}
+
+/// What a user wants to know first.
+fn summary(status: &Status) -> String {
+    let peers = table::counted(status.peers.len(), "peer");
+    match &status.me {
+        Some(me) => format!("{}  {}  {peers}", me.name, status::join(&me.addresses)),
+        None => format!("up  {peers}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsString;
+
+    fn wish(line: &str) -> Result<Wish, Fault> {
+        parse(Words::new(line.split_whitespace().map(OsString::from)))
+    }
+
+    #[test]
+    fn flags_of_both_kinds() {
+        let both = wish("--auth-key file:/t --hostname a-1 --timeout 5s --socket /s --mtu 1300").unwrap();
+        assert_eq!((both.token.as_deref(), both.name.as_deref()), (Some("file:/t"), Some("a-1")));
+        assert_eq!((both.timeout, both.daemon.mtu), (Duration::from_secs(5), 1300));
+        assert!(both.for_new_daemon);
+        assert!(!wish("--join - --socket /s").unwrap().for_new_daemon, "the socket tells which daemon is meant");
+        for line in ["--hostname A.B", "--timeout soon", "--join", "please", "--fast"] {
+            assert!(matches!(wish(line), Err(Fault::Usage { .. })), "{line}");
+        }
+    }
+
+    #[test]
+    fn one_line_says_it_is_up() {
+        assert_eq!(summary(&status::sample()), "n1  100.64.0.1 fd00::1  2 peers");
+    }
+}

@@ -1,0 +1,136 @@
+//! The verbs: name, usage, help, and the function that does it.
+
+use crate::fault::Fault;
+use crate::flags::Words;
+use crate::{daemon, down, hosts, ip, output, ping, status, up, version};
+
+/// Something `taut` can be told to do.
+pub(crate) struct Verb {
+    pub(crate) name: &'static str,
+    /// One line for the overview.
+    summary: &'static str,
+    /// What stands behind the name in the usage line.
+    arguments: &'static str,
+    /// The paragraphs below the usage line.
+    details: &'static str,
+    run: fn(Words) -> Result<(), Fault>,
+}
+
+const VERBS: &[Verb] = &[
+    Verb {
+        name: "up",
+        summary: "connect, joining a network first when given a token",
+        arguments: up::ARGUMENTS,
+        details: up::DETAILS,
+        run: up::run,
+    },
+    Verb {
+        name: "down",
+        summary: "disconnect, and stay so until the next `taut up`",
+        arguments: "[--socket PATH] [--timeout TIME]",
+        details: "Removes the TUN device with its addresses and routes. A daemon that `taut up` started ends.\n\n\
+                  --timeout TIME   give up after this long (default 10s)",
+        run: down::run,
+    },
+    Verb {
+        name: "status",
+        summary: "show this node, its peers and the paths to them",
+        arguments: "[--json] [--socket PATH]",
+        details: "--json   the local API's status object, with a schema version",
+        run: status::run,
+    },
+    Verb {
+        name: "ping",
+        summary: "send echo requests through the overlay, and say by which path they went",
+        arguments: ping::ARGUMENTS,
+        details: ping::DETAILS,
+        run: ping::run,
+    },
+    Verb {
+        name: "hosts",
+        summary: "print the network's names as lines for /etc/hosts",
+        arguments: "[--socket PATH]",
+        details: "One line per address, this node included.",
+        run: hosts::run,
+    },
+    Verb {
+        name: "ip",
+        summary: "print overlay addresses",
+        arguments: "[PEER] [-4|-6] [--socket PATH]",
+        details: "This node's addresses, or those of PEER, one per line.\n\n\
+                  -4   only the IPv4 address\n\
+                  -6   only the IPv6 address",
+        run: ip::run,
+    },
+    Verb {
+        name: "daemon",
+        summary: "run the daemon in the foreground",
+        arguments: daemon::ARGUMENTS,
+        details: daemon::DETAILS,
+        run: daemon::run,
+    },
+    Verb {
+        name: "version",
+        summary: "print the versions of this program and of the running daemon",
+        arguments: "[--json] [--socket PATH]",
+        details: "",
+        run: version::run,
+    },
+];
+
+impl Verb {
+    pub(crate) fn usage(&self) -> String {
+        format!("taut {} {}", self.name, self.arguments)
+    }
+
+    pub(crate) fn help(&self) -> String {
+        let end = if self.details.is_empty() { "" } else { "\n\n" };
+        format!("taut {}: {}\n\nusage: {}{end}{}", self.name, self.summary, self.usage(), self.details)
+    }
+}
+
+/// Does what the verb called `name` does.
+pub(crate) fn run(name: &str, words: Words) -> Result<(), Fault> {
+    let verb = find(name)?;
+    match (verb.run)(words) {
+        Err(Fault::Help) => {
+            output::print(&verb.help());
+            Ok(())
+        }
+        result => result.map_err(|fault| fault.of(verb)),
+    }
+}
+
+/// The verb called `name`.
+pub(crate) fn find(name: &str) -> Result<&'static Verb, Fault> {
+    VERBS.iter().find(|verb| verb.name == name).ok_or_else(|| Fault::Usage {
+        message: format!("there is no verb `{name}`"),
+        usage: String::from("taut VERB [FLAGS]; `taut help` lists the verbs"),
+    })
+}
+
+/// All verbs, one per line.
+pub(crate) fn overview() -> String {
+    let lines: String = VERBS.iter().map(|verb| format!("  {:<9}{}\n", verb.name, verb.summary)).collect();
+    format!(
+        "taut: a peer-to-peer encrypted overlay network that speaks WireGuard\n\n\
+         usage: taut VERB [FLAGS]\n\n{lines}  help     [VERB] print this, or all about a verb\n\n\
+         Exit codes: 0 done, 1 not done, 2 asked wrongly.\n\
+         Environment: TAUT_AUTHKEY, TAUT_STATE_DIR and TAUT_SOCKET stand for --auth-key, --state and --socket."
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_verb_is_listed_and_explained() {
+        for verb in VERBS {
+            assert!(overview().contains(verb.summary));
+            assert!(find(verb.name).unwrap().help().contains(&verb.usage()));
+            assert!(verb.help().lines().all(|line| line.chars().count() <= 160), "{}", verb.name);
+        }
+        assert!(matches!(find("fly"), Err(Fault::Usage { .. })));
+    }
+}

@@ -1,0 +1,39 @@
+//! `taut version`: of this program, and of the daemon that runs.
+
+use serde::Serialize;
+use taut_keeper::api::SCHEMA;
+
+use crate::client::Client;
+use crate::fault::Fault;
+use crate::flags::{Word, Words, default_socket, unexpected};
+use crate::output;
+
+/// Version of this program.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+#[derive(Serialize)]
+struct Versions {
+    schema: u32,
+    version: &'static str,
+    daemon: Option<String>,
+}
+
+pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
+    let (mut socket, mut json) = (default_socket(), false);
+    while let Some(word) = words.next()? {
+        match word {
+            Word::Flag(flag) if flag == "--json" => json = true,
+            Word::Flag(flag) if flag == "--socket" => socket = words.value()?.into(),
+            other => return Err(unexpected(&other)),
+        }
+    }
+    // No daemon, or one that does not answer, is nothing to complain about here.
+    let daemon = Client::connect(&socket).ok().and_then(|mut client| client.status().ok()).map(|status| status.version);
+    if json {
+        output::print_json(&Versions { schema: SCHEMA, version: VERSION, daemon });
+        return Ok(());
+    }
+    let daemon = daemon.as_deref().unwrap_or("not running");
+    output::print(&format!("taut {VERSION}\ndaemon {daemon}"));
+    Ok(())
+}

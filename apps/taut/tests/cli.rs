@@ -1,0 +1,118 @@
+//! The built program, asked rightly and wrongly, without a daemon.
+#![expect(clippy::unwrap_used, reason = "the helpers of tests may stop at the first surprise, as tests do")]
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+const NOWHERE: &str = "/nonexistent/taut.sock";
+
+fn taut(line: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_taut"))
+        .args(line.split_whitespace())
+        .env("TAUT_SOCKET", NOWHERE)
+        .env_remove("TAUT_AUTHKEY")
+        .env_remove("TAUT_STATE_DIR")
+        .output()
+        .unwrap()
+}
+
+/// Exit code, stdout, stderr.
+fn answer(line: &str) -> (i32, String, String) {
+    let output = taut(line);
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+const VERBS: [&str; 8] = ["up", "down", "status", "ping", "hosts", "ip", "daemon", "version"];
+
+#[test]
+fn wrong_use_is_2_with_the_usage_of_the_verb_on_stderr() {
+    for verb in VERBS {
+        let (code, stdout, stderr) = answer(&format!("{verb} --no-such-flag"));
+        assert_eq!((code, stdout.as_str()), (2, ""), "{verb}");
+        assert!(
+            stderr.contains("no flag `--no-such-flag`") && stderr.contains(&format!("usage: taut {verb}")),
+            "{stderr}"
+        );
+    }
+    for line in [
+        "",
+        "fly",
+        "help fly",
+        "ping",
+        "ping a b",
+        "ip -4 -6",
+        "up --mtu 1",
+        "up --hostname A.B",
+        "ping a -c 0",
+        "status x",
+    ] {
+        let (code, stdout, stderr) = answer(line);
+        assert_eq!((code, stdout.as_str()), (2, ""), "{line}");
+        assert!(stderr.contains("usage: taut "), "{line}: {stderr}");
+    }
+}
+
+#[test]
+fn help_is_0_on_stdout_everywhere() {
+    for line in ["help", "--help", "-h"] {
+        let (code, stdout, stderr) = answer(line);
+        assert_eq!((code, stderr.as_str()), (0, ""), "{line}");
+        for verb in VERBS {
+            assert!(stdout.contains(&format!("\n  {verb} ")), "{line} lists {verb}");
+        }
+    }
+    for verb in VERBS {
+        let (_, by_help, _) = answer(&format!("help {verb}"));
+        for line in [format!("{verb} --help"), format!("{verb} -h")] {
+            assert_eq!(answer(&line), (0, by_help.clone(), String::new()), "{line}");
+        }
+        assert!(by_help.contains(&format!("usage: taut {verb}")));
+    }
+}
+
+#[test]
+fn without_a_daemon_it_says_so_and_what_to_do() {
+    for line in ["down", "status", "status --json", "ping n2", "hosts", "ip", "ip n2"] {
+        let (code, stdout, stderr) = answer(line);
+        assert_eq!((code, stdout.as_str()), (1, ""), "{line}");
+        assert!(
+            stderr.contains("taut is not running") && stderr.contains("start it with `taut up`"),
+            "{line}: {stderr}"
+        );
+        assert!(stderr.contains(NOWHERE), "{line}: names the socket");
+    }
+}
+
+#[test]
+fn the_version_needs_no_daemon() {
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(answer("version"), (0, format!("taut {version}\ndaemon not running\n"), String::new()));
+    assert_eq!(answer("--version").1, answer("version").1);
+    let (code, stdout, _) = answer("version --json");
+    let json: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((code, json), (0, serde_json::json!({"schema": 1, "version": version, "daemon": null})));
+}
+
+#[test]
+fn a_token_is_looked_at_before_anything_is_done() {
+    let state: PathBuf = std::env::temp_dir().join(format!("taut-cli-{}", std::process::id()));
+    for (given, part) in
+        [("hello", "not a join token"), ("taut1-AAAA", "damaged"), ("file:/nonexistent/token", "/nonexistent/token")]
+    {
+        for flag in ["--join", "--auth-key"] {
+            let (code, stdout, stderr) = answer(&format!("up {flag} {given} --state {}", state.display()));
+            assert_eq!((code, stdout.as_str()), (1, ""), "{given}");
+            assert!(stderr.contains(part), "{given}: {stderr}");
+        }
+    }
+    assert!(!state.exists(), "nothing was made");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_crash() {
+    let mut child =
+        Command::new(env!("CARGO_BIN_EXE_taut")).arg("help").stdout(std::process::Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}

@@ -1,0 +1,181 @@
+use std::time::Duration;
+
+use taut_base::{PresharedKey, PrivateKey, ReceiverIndex, SessionId};
+use taut_node::FromLane;
+use taut_tunnel::Session;
+use taut_tunnel::handshake::{Initiation, Remote, Timestamp};
+use taut_wire::wireguard::DATA_HEADER;
+
+use super::kit::{End, PEER, add_session, at, identity, keys, outer, packet, pair, read, superpacket};
+use crate::drops::Drop;
+
+/// A datagram that `here` sends to host 2.
+fn sealed(here: &mut End, packet: &[u8]) -> Vec<u8> {
+    here.outbound(packet, at(1));
+    here.datagrams().pop().unwrap()
+}
+
+#[test]
+fn a_session_that_waits_in_the_queue_is_looked_for_before_a_packet_is_dropped() {
+    let (mut here, mut there) = (End::new(1, 2), End::new(2, 1));
+    let (ours, theirs) = keys(1);
+    here.command(add_session(1, ours, Some(outer(2)), at(0)), at(0));
+    here.datagrams();
+    there.ports.commands.push_back(add_session(1, theirs, None, at(0)));
+    let datagram = sealed(&mut here, &packet(1, 2, 100));
+    there.inbound(outer(1), &datagram, datagram.len(), at(1));
+    assert_eq!(there.written(), [packet(1, 2, 100)]);
+    assert!(there.said().contains(&FromLane::Confirmed { peer: PEER, id: SessionId(1) }));
+}
+
+#[test]
+fn fault_a10_an_unknown_index_is_dropped_and_moves_no_endpoint() {
+    let (mut here, mut there) = pair();
+    let datagram = sealed(&mut here, &packet(1, 2, 100));
+    there.inbound(outer(1), &datagram, datagram.len(), at(1));
+    there.said();
+    let mut unknown = sealed(&mut here, &packet(1, 2, 100));
+    unknown[4..8].copy_from_slice(&0x7777_7770_u32.to_le_bytes());
+    there.inbound(outer(9), &unknown, unknown.len(), at(1));
+    there.assert_dropped(Drop::UnknownIndex, 1);
+    there.outbound(&packet(2, 1, 100), at(1));
+    assert_eq!(there.runs()[0].0, outer(1));
+    assert!(there.said().is_empty());
+}
+
+#[test]
+fn an_authentic_packet_from_elsewhere_moves_the_endpoint() {
+    let (mut here, mut there) = pair();
+    for place in [1, 7] {
+        let datagram = sealed(&mut here, &packet(1, 2, 100));
+        there.inbound(outer(place), &datagram, datagram.len(), at(1));
+        assert!(there.said().contains(&FromLane::Moved { peer: PEER, endpoint: outer(place) }));
+        there.outbound(&packet(2, 1, 100), at(1));
+        assert_eq!(there.runs()[0].0, outer(place));
+    }
+}
+
+#[test]
+fn a_replay_is_dropped_and_moves_no_endpoint() {
+    let (mut here, mut there) = pair();
+    let datagram = sealed(&mut here, &packet(1, 2, 100));
+    there.inbound(outer(1), &datagram, datagram.len(), at(1));
+    there.said();
+    there.inbound(outer(9), &datagram, datagram.len(), at(1));
+    there.assert_dropped(Drop::Replayed, 1);
+    assert_eq!(there.written().len(), 1);
+    assert!(there.said().is_empty());
+}
+
+#[test]
+fn an_altered_packet_is_dropped_and_spoils_nothing() {
+    let (mut here, mut there) = pair();
+    let good = sealed(&mut here, &packet(1, 2, 100));
+    for place in [8, 20, good.len() - 1] {
+        let mut altered = good.clone();
+        altered[place] ^= 1;
+        there.inbound(outer(9), &altered, altered.len(), at(1));
+    }
+    there.assert_dropped(Drop::NotAuthentic, 3);
+    assert!(there.said().is_empty() && there.written().is_empty());
+    there.inbound(outer(1), &good, good.len(), at(1));
+    assert_eq!(there.written(), [packet(1, 2, 100)]);
+}
+
+#[test]
+fn a_source_that_is_not_the_peers_is_dropped() {
+    let (mut here, mut there) = pair();
+    for source in [3, 1, 3] {
+        let datagram = sealed(&mut here, &packet(source, 2, 100));
+        there.inbound(outer(1), &datagram, datagram.len(), at(1));
+    }
+    there.assert_dropped(Drop::SourceNotAllowed, 2);
+    assert_eq!(there.written(), [packet(1, 2, 100)]);
+}
+
+#[test]
+fn what_is_sealed_but_no_packet_is_dropped() {
+    let (_, mut there) = pair();
+    let mut session = Session::new(SessionId(1), &keys(1).0, at(0));
+    for content in [&[0x75; 40][..], &packet(1, 2, 100)[..60]] {
+        let mut datagram = vec![0; Session::sealed_len(content.len(), 1420)];
+        datagram[DATA_HEADER..][..content.len()].copy_from_slice(content);
+        session.seal(&mut datagram, content.len()).unwrap();
+        there.inbound(outer(1), &datagram, datagram.len(), at(1));
+    }
+    there.assert_dropped(Drop::BadOuter, 2);
+    assert!(there.written().is_empty());
+}
+
+#[test]
+fn fault_a18_padding_does_not_reach_the_tun() {
+    let (mut here, mut there) = pair();
+    for length in 28..80 {
+        let datagram = sealed(&mut here, &packet(1, 2, length));
+        assert_eq!(datagram.len() % 16, 0);
+        there.inbound(outer(1), &datagram, datagram.len(), at(1));
+        assert_eq!(there.written(), [packet(1, 2, length)]);
+    }
+}
+
+#[test]
+fn an_empty_packet_is_not_written() {
+    let (mut here, mut there) = (End::new(1, 2), End::new(2, 1));
+    let (ours, theirs) = keys(1);
+    there.command(add_session(1, theirs, None, at(0)), at(0));
+    here.command(add_session(1, ours, Some(outer(2)), at(0)), at(0));
+    let empty = here.datagrams().pop().unwrap();
+    there.inbound(outer(1), &empty, empty.len(), at(0));
+    assert!(there.written().is_empty());
+    assert!(there.said().contains(&FromLane::Confirmed { peer: PEER, id: SessionId(1) }));
+}
+
+#[test]
+fn fault_a5_garbage_in_a_run_costs_only_itself() {
+    let (mut here, mut there) = pair();
+    let mut datagrams: Vec<Vec<u8>> = (0..6).map(|_| sealed(&mut here, &packet(1, 2, 100))).collect();
+    datagrams[1].fill(0xee);
+    datagrams[3][30] ^= 1;
+    datagrams[5].truncate(20);
+    there.inbound(outer(1), &datagrams.concat(), datagrams[0].len(), at(1));
+    assert_eq!(there.written(), vec![packet(1, 2, 100); 3]);
+    assert_eq!((there.dropped(Drop::NotWireGuard), there.dropped(Drop::NotAuthentic)), (2, 1));
+}
+
+#[test]
+fn a_tun_that_does_not_take_a_packet_is_counted() {
+    let (mut here, mut there) = pair();
+    there.ports.refuses = true;
+    let datagram = sealed(&mut here, &packet(1, 2, 100));
+    there.inbound(outer(1), &datagram, datagram.len(), at(1));
+    there.assert_dropped(Drop::TunWrite, 1);
+}
+
+#[test]
+fn the_segments_of_a_superpacket_become_one_write_again() {
+    let (mut here, mut there) = pair();
+    let (header, packet) = superpacket(20_000, 1300);
+    here.heart.outbound(&read(header, &packet), &mut here.out, at(1));
+    for (_, run, size) in here.runs() {
+        there.inbound(outer(1), &run, size, at(1));
+    }
+    assert_eq!(there.ports.written, [(header, packet)]);
+}
+
+#[test]
+fn only_handshake_messages_that_are_made_for_us_reach_the_keeper() {
+    let mut there = End::new(2, 1);
+    let initiation_to = |number: u8| {
+        let identity = identity(1);
+        let remote = Remote::new(&identity, super::kit::identity(number).public(), PresharedKey::NONE).unwrap();
+        let stamp = Timestamp::from_wall_clock(Duration::from_secs(1));
+        Initiation::start(&identity, &remote, ReceiverIndex(16), stamp, PrivateKey::from_bytes([9; 32])).unwrap().1
+    };
+    there.inbound(outer(1), &initiation_to(3), 148, at(0));
+    there.inbound(outer(1), &[[2, 0, 0, 0].as_slice(), &[7; 88]].concat(), 92, at(0));
+    there.assert_dropped(Drop::BadMac1, 2);
+    assert!(there.said().is_empty());
+    there.inbound(outer(1), &initiation_to(2), 148, at(0));
+    let said = there.said();
+    assert!(matches!(&said[..], [FromLane::Handshake { source, message }] if *source == outer(1) && message.as_bytes() == initiation_to(2)));
+}

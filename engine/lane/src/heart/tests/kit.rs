@@ -1,0 +1,201 @@
+//! Hearts with a peer, sessions between them, and packets.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use taut_base::{PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
+use taut_node::{FromLane, Routes, ToLane};
+use taut_tunnel::handshake::Identity;
+use taut_tunnel::{Limits, Role, SessionKeys};
+use taut_udp::Transmit;
+use taut_wire::icmp::{Echo, Kind};
+use taut_wire::merge::{Offloads, Run};
+use taut_wire::vnet::VnetHeader;
+
+use crate::batch::SendBatch;
+use crate::drops::Drop;
+use crate::heart::Heart;
+use crate::ports::InboundPorts;
+
+/// The peer of each heart.
+pub(super) const PEER: PeerId = PeerId(5);
+
+pub(super) fn at(seconds: u64) -> Time {
+    Time::ZERO + Duration::from_secs(1_000 + seconds)
+}
+
+/// Overlay address of a host.
+pub(super) fn inner(number: u8) -> IpAddr {
+    IpAddr::from([100, 64, 0, number])
+}
+
+/// Where host `number` is on the wire.
+pub(super) fn outer(number: u8) -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, number], 8288))
+}
+
+pub(super) fn identity(number: u8) -> Identity {
+    Identity::new(PrivateKey::from_bytes([number; 32]))
+}
+
+/// A heart with its batch, and what came in.
+pub(super) struct End {
+    pub(super) heart: Heart,
+    pub(super) out: SendBatch,
+    pub(super) ports: Ports,
+}
+
+/// Keeps what is written to the TUN.
+#[derive(Default)]
+pub(super) struct Ports {
+    pub(super) written: Vec<(VnetHeader, Vec<u8>)>,
+    pub(super) commands: VecDeque<ToLane>,
+    pub(super) refuses: bool,
+}
+
+impl InboundPorts for Ports {
+    fn write(&mut self, run: Run<'_>) -> bool {
+        self.written.push((run.header(), run.slices().collect::<Vec<_>>().concat()));
+        !self.refuses
+    }
+
+    fn next_command(&mut self) -> Option<ToLane> {
+        self.commands.pop_front()
+    }
+}
+
+impl End {
+    /// Host `number`, whose one peer is host `peer`.
+    pub(super) fn new(number: u8, peer: u8) -> Self {
+        let mac1_key = identity(number).mac1_key();
+        let heart = Heart::new(Limits::WIREGUARD, 1420, mac1_key, true, Offloads::ALL, Arc::default(), Arc::default());
+        let mut end = Self { heart, out: SendBatch::new(), ports: Ports::default() };
+        end.command(ToLane::AddPeer { peer: PEER, persistent_keepalive: None }, at(0));
+        end.command(ToLane::Routes(Arc::new(Routes::new([(Prefix::host(inner(peer)), PEER)]))), at(0));
+        end
+    }
+
+    pub(super) fn command(&mut self, command: ToLane, now: Time) {
+        self.heart.command(command, &mut self.out, now);
+    }
+
+    /// The host sends a packet; what stands in the batch stays there.
+    pub(super) fn outbound(&mut self, packet: &[u8], now: Time) {
+        self.heart.outbound(&read(VnetHeader::NONE, packet), &mut self.out, now);
+    }
+
+    /// One datagram, or a run of equal ones, arrives.
+    pub(super) fn inbound(&mut self, source: SocketAddr, data: &[u8], segment_size: usize, now: Time) {
+        self.heart.inbound(source, &mut data.to_vec(), segment_size, &mut self.ports, &mut self.out, now);
+    }
+
+    /// What the batch would send, as runs.
+    pub(super) fn runs(&mut self) -> Vec<(SocketAddr, Vec<u8>, usize)> {
+        let mut runs = Vec::new();
+        while !self.out.is_empty() {
+            let mut transmit = [Transmit { destination: outer(0), contents: &[], segment_size: 0 }];
+            let count = self.out.transmits(&mut transmit);
+            let [Transmit { destination, contents, segment_size }] = transmit;
+            runs.push((destination, contents.to_vec(), segment_size));
+            self.out.consume(count, 0);
+        }
+        runs
+    }
+
+    /// What the batch would send, datagram by datagram.
+    pub(super) fn datagrams(&mut self) -> Vec<Vec<u8>> {
+        let runs = self.runs();
+        runs.iter().flat_map(|(_, contents, size)| contents.chunks(*size)).map(<[u8]>::to_vec).collect()
+    }
+
+    /// The packets that were written to the TUN, without their headers.
+    pub(super) fn written(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.ports.written).into_iter().map(|(_, packet)| packet).collect()
+    }
+
+    pub(super) fn said(&mut self) -> Vec<FromLane> {
+        std::iter::from_fn(|| self.heart.poll_message()).collect()
+    }
+
+    pub(super) fn dropped(&self, reason: Drop) -> u64 {
+        self.heart.drops.count(reason)
+    }
+
+    /// Only this reason was counted, so many times.
+    #[track_caller]
+    pub(super) fn assert_dropped(&self, reason: Drop, packets: u64) {
+        let total: u64 = self.heart.drops.iter().map(|(_, count)| count).sum();
+        assert_eq!((self.dropped(reason), total), (packets, packets), "{:?}", self.heart.drops);
+    }
+}
+
+/// The keys of session `number` for its two sides: the one that started and the one that answered.
+pub(super) fn keys(number: u32) -> (SessionKeys, SessionKeys) {
+    let side = |role, local: u32, remote: u32, sending: u8, receiving: u8| SessionKeys {
+        role,
+        local: ReceiverIndex(local << 4),
+        remote: ReceiverIndex(remote << 4),
+        sending: [sending; 32].into(),
+        receiving: [receiving; 32].into(),
+    };
+    let (here, there) = (2 * number, 2 * number + 1);
+    let [first, second] = [here, there].map(|number| number.to_le_bytes()[0]);
+    (side(Role::Initiator, here, there, first, second), side(Role::Responder, there, here, second, first))
+}
+
+pub(super) fn add_session(number: u32, keys: SessionKeys, proven: Option<SocketAddr>, born: Time) -> ToLane {
+    ToLane::AddSession { peer: PEER, id: SessionId(u64::from(number)), keys: Box::new(keys), born, proven }
+}
+
+/// Hosts 1 and 2 with session 1, which host 1 started and which host 2 has not heard of yet, and nothing in the batches.
+pub(super) fn pair() -> (End, End) {
+    let (mut here, mut there) = (End::new(1, 2), End::new(2, 1));
+    let (ours, theirs) = keys(1);
+    there.command(add_session(1, theirs, None, at(0)), at(0));
+    here.command(add_session(1, ours, Some(outer(2)), at(0)), at(0));
+    here.datagrams();
+    here.said();
+    (here, there)
+}
+
+/// A packet from host `from` to host `to`, `length` bytes long.
+pub(super) fn packet(from: u8, to: u8, length: usize) -> Vec<u8> {
+    let payload = vec![length.to_le_bytes()[0]; length - 28];
+    let echo = Echo { kind: Kind::Request, ident: 1, sequence: 1, payload: &payload };
+    let mut packet = vec![0; length];
+    assert_eq!(echo.write_packet(inner(from), inner(to), &mut packet), Ok(length));
+    packet
+}
+
+/// As read from the TUN.
+pub(super) fn read(header: VnetHeader, packet: &[u8]) -> Vec<u8> {
+    [&header.encode(), packet].concat()
+}
+
+/// A TCP superpacket from host 1 to host 2, as the kernel hands it out: its checksum partial.
+pub(super) fn superpacket(payload: usize, gso_size: u16) -> (VnetHeader, Vec<u8>) {
+    let length = u16::try_from(40 + payload).unwrap();
+    let mut packet = vec![0x45, 0];
+    packet.extend(length.to_be_bytes());
+    packet.extend([0x12, 0x34, 0x40, 0, 64, 6, 0, 0]);
+    packet.extend([100, 64, 0, 1, 100, 64, 0, 2]);
+    let checksum = !ones_sum(&packet);
+    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+    let partial = ones_sum(&[&packet[12..20], &[0, 6], &(length - 20).to_be_bytes()].concat());
+    packet.extend([0x9c, 0x40, 1, 0xbb, 0, 0, 1, 0, 0, 0, 2, 0, 0x50, 0x10, 2, 0]);
+    packet.extend(partial.to_be_bytes());
+    packet.extend([0, 0]);
+    packet.extend((0..payload).map(|place| place.to_le_bytes()[0]));
+    let header = VnetHeader { flags: 1, gso_type: 1, hdr_len: 40, gso_size, csum_start: 20, csum_offset: 16 };
+    (header, packet)
+}
+
+/// RFC 1071, the slow way.
+fn ones_sum(bytes: &[u8]) -> u16 {
+    bytes.chunks_exact(2).fold(0, |sum: u16, pair| {
+        let (sum, carry) = sum.overflowing_add(u16::from_be_bytes([pair[0], pair[1]]));
+        sum + u16::from(carry)
+    })
+}

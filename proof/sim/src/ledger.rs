@@ -1,0 +1,126 @@
+//! What one side's applications sent, and what of it arrived.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use taut_base::Time;
+
+use crate::packet;
+
+/// The book of one direction. A packet that was never sent, comes twice or comes altered is a panic.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    source: IpAddr,
+    destination: IpAddr,
+    sent: Vec<Time>,
+    arrived: Vec<Option<Time>>,
+    /// In the order of arrival.
+    arrivals: Vec<Time>,
+}
+
+impl Ledger {
+    pub(crate) fn new(source: IpAddr, destination: IpAddr) -> Self {
+        Self { source, destination, sent: Vec::new(), arrived: Vec::new(), arrivals: Vec::new() }
+    }
+
+    /// Writes the next packet.
+    pub(crate) fn send(&mut self, now: Time) -> Vec<u8> {
+        let number = self.sent.len() as u64;
+        self.sent.push(now);
+        self.arrived.push(None);
+        packet::write(number, self.source, self.destination)
+    }
+
+    /// Takes a packet that was delivered.
+    pub(crate) fn deliver(&mut self, delivered: &[u8], now: Time) {
+        let number = packet::number(delivered);
+        let place = number.and_then(|number| usize::try_from(number).ok()).filter(|place| *place < self.sent.len());
+        let (Some(number), Some(place)) = (number, place) else {
+            unreachable!("a packet was delivered that nobody sent: {delivered:02x?}");
+        };
+        assert_eq!(delivered, packet::write(number, self.source, self.destination), "packet {number} was altered");
+        let first = self.arrived[place].replace(now);
+        assert_eq!(first, None, "packet {number} was delivered twice");
+        self.arrivals.push(now);
+    }
+
+    /// How many packets were sent.
+    pub fn sent(&self) -> usize {
+        self.sent.len()
+    }
+
+    /// How many packets arrived.
+    pub fn arrived(&self) -> usize {
+        self.arrivals.len()
+    }
+
+    /// When packet `number` arrived, if it did.
+    pub fn arrival(&self, number: usize) -> Option<Time> {
+        self.arrived.get(number).copied().flatten()
+    }
+
+    /// Packets that were sent in this time and have not arrived.
+    pub fn missing(&self, from: Time, to: Time) -> usize {
+        let of_that_time = self.sent.iter().zip(&self.arrived).filter(|(sent, _)| (from..to).contains(sent));
+        of_that_time.filter(|(_, arrived)| arrived.is_none()).count()
+    }
+
+    /// The longest time without an arrival, inside this time.
+    pub fn longest_silence(&self, from: Time, to: Time) -> Duration {
+        let inside = self.arrivals.iter().copied().filter(|arrival| (from..to).contains(arrival));
+        let mut last = from;
+        let mut longest = Duration::ZERO;
+        for arrival in inside.chain([to]) {
+            longest = longest.max(arrival.since(last));
+            last = arrival;
+        }
+        longest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ledger() -> Ledger {
+        Ledger::new([100, 64, 0, 1].into(), [100, 64, 0, 2].into())
+    }
+
+    #[test]
+    fn knows_what_is_missing_and_how_long_it_was_quiet() {
+        let mut ledger = ledger();
+        let packets: Vec<_> = (0..4).map(|second| ledger.send(Time(second))).collect();
+        ledger.deliver(&packets[0], Time(5));
+        ledger.deliver(&packets[3], Time(9));
+        assert_eq!((ledger.sent(), ledger.arrived(), ledger.arrival(3)), (4, 2, Some(Time(9))));
+        assert_eq!(ledger.missing(Time(0), Time(4)), 2);
+        assert_eq!(ledger.missing(Time(2), Time(4)), 1);
+        assert_eq!(ledger.longest_silence(Time(4), Time(10)), Duration::from_nanos(4));
+        assert_eq!(ledger.longest_silence(Time(4), Time(20)), Duration::from_nanos(11));
+    }
+
+    #[test]
+    #[should_panic = "delivered twice"]
+    fn notices_a_duplicate() {
+        let mut ledger = ledger();
+        let packet = ledger.send(Time(1));
+        ledger.deliver(&packet, Time(2));
+        ledger.deliver(&packet, Time(2));
+    }
+
+    #[test]
+    #[should_panic = "nobody sent"]
+    fn notices_an_invented_packet() {
+        let (mut sender, mut other) = (ledger(), ledger());
+        other.deliver(&sender.send(Time(1)), Time(2));
+    }
+
+    #[test]
+    #[should_panic = "altered"]
+    fn notices_bytes_behind_the_packet() {
+        let mut ledger = ledger();
+        let mut packet = ledger.send(Time(1));
+        packet.push(0);
+        ledger.deliver(&packet, Time(2));
+    }
+}

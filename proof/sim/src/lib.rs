@@ -1,0 +1,34 @@
+//! A deterministic world of two hosts in virtual time: whole nodes talk over a simulated wire, and hours pass in milliseconds.
+//!
+//! A [`TautHost`] is what runs in the daemon, without threads, sockets and clock: a [`Node`](taut_node::Node) (the keeper's brain) and a
+//! [`Heart`](taut_lane::Heart) (the lane), joined by the two queues that join them there. Another implementation of WireGuard takes part as
+//! another [`Host`]. A [`World`] carries their datagrams over two [`Link`]s with delay, jitter, loss and duplication, lets applications
+//! send ([`World::flow`]), and jumps from one event to the next:
+//!
+//! ```text
+//! applications ─▶ Host ─▶ Link (lost? twice? late?) ─▶ Host ─▶ Ledger: sent by the other side? the first time? the same bytes?
+//! ```
+//! It promises: the same seed gives the same world, event for event, as long as its hosts are deterministic ([`TautHost`] is). After every
+//! event it checks that each delivered packet was sent by the other side and is delivered for the first time, and that the hosts' state
+//! stays within its bounds ([`Host::check`]).
+//! It refuses: threads, sleeping, the machine's clock and its randomness. More than two hosts are a matter of the lab.
+
+mod chance;
+mod host;
+mod ledger;
+mod link;
+mod packet;
+mod party;
+mod side;
+mod taut;
+mod world;
+
+pub use chance::{Probability, Seeded};
+pub use host::Host;
+pub use ledger::Ledger;
+pub use link::{Counts, Link};
+pub use packet::MAX_PACKET;
+pub use party::{Party, map_for};
+pub use side::Side;
+pub use taut::{Settings, TautHost};
+pub use world::{Recorded, World};

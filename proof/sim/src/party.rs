@@ -1,0 +1,74 @@
+//! Who takes part, and the map that they share.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use taut_base::{NodeId, Prefix, PrivateKey, PublicKey};
+use taut_netmap::{Me, NetworkInfo, NetworkMap, Peer};
+use taut_noise::public_key;
+
+/// A member of the network.
+#[derive(Clone)]
+pub struct Party {
+    /// Its number; name and addresses follow from it.
+    pub number: u8,
+    /// Its node key.
+    pub key: PrivateKey,
+    /// Where it is reached on the wire.
+    pub endpoint: SocketAddr,
+}
+
+impl Party {
+    /// Member `number`, with a key and an endpoint of its own.
+    pub fn new(number: u8) -> Self {
+        Self { number, key: PrivateKey::from_bytes([number; 32]), endpoint: SocketAddr::from(([192, 0, 2, number], 8288)) }
+    }
+
+    /// The same member with another node key.
+    #[must_use]
+    pub fn with_key(&self, bytes: [u8; 32]) -> Self {
+        Self { key: PrivateKey::from_bytes(bytes), ..self.clone() }
+    }
+
+    /// Its node key's public half.
+    pub fn public(&self) -> PublicKey {
+        public_key(&self.key)
+    }
+
+    /// Its overlay address.
+    pub fn overlay(&self) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::new(100, 64, 0, self.number))
+    }
+
+    fn id(&self) -> NodeId {
+        NodeId(u64::from(self.number))
+    }
+
+    fn name(&self) -> String {
+        format!("node-{}", self.number)
+    }
+}
+
+/// The map that a coordinator would give to `me` when these are its peers.
+pub fn map_for(me: &Party, peers: &[&Party]) -> NetworkMap {
+    let ipv4 = Prefix::new(IpAddr::from([100, 64, 0, 0]), 10);
+    let ipv6 = Prefix::new(IpAddr::from([0xfd00, 0x7a07, 0, 0, 0, 0, 0, 0]), 48);
+    let (Ok(ipv4), Ok(ipv6)) = (ipv4, ipv6) else { unreachable!("both lengths fit") };
+    let listed = |peer: &&Party| {
+        let peer = Peer {
+            id: peer.id(),
+            name: peer.name(),
+            key: peer.public(),
+            addresses: vec![peer.overlay()],
+            endpoints: vec![peer.endpoint],
+        };
+        (peer.id, peer)
+    };
+    let map = NetworkMap {
+        version: 1,
+        network: NetworkInfo { name: "sim".into(), ipv4, ipv6 },
+        me: Me { id: me.id(), name: me.name(), key: me.public(), addresses: vec![me.overlay()] },
+        peers: peers.iter().map(listed).collect(),
+    };
+    assert_eq!(map.check(), Ok(()), "the world's own maps are good");
+    map
+}

@@ -1,0 +1,254 @@
+//! A host that runs Taut: keeper's brain and lane's heart, joined as in the daemon.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use taut_base::{DEFAULT_MTU, PeerId, SessionId, Time};
+use taut_lane::{DropCounts, Heart, InboundPorts, SendBatch};
+use taut_netmap::NetworkMap;
+use taut_node::{Clocks, FromLane, Node, ToLane};
+use taut_tunnel::Limits;
+use taut_udp::Transmit;
+use taut_wire::merge::{Offloads, Run};
+
+use crate::chance::Seeded;
+use crate::host::Host;
+use crate::party::Party;
+
+/// What the wall clock showed when virtual time began: some day of 2026, in seconds since the Unix epoch.
+const WALL_AT_START: Duration = Duration::from_secs(1_780_000_000);
+
+/// Sessions of one peer at most: previous, current, next.
+const MAX_SESSIONS: usize = 3;
+/// Initiations of one peer that may wait for their responses.
+const MAX_WAITING: usize = 3;
+/// What the daemon's queues hold.
+const MAX_QUEUED: usize = 256;
+
+/// How a [`TautHost`] is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// WireGuard's time limits.
+    pub limits: Limits,
+    /// How long a message waits until the keeper looks at it.
+    pub keeper_delay: Duration,
+    /// How long a command waits until the lane wakes up for it. The lane may drain it earlier.
+    pub lane_delay: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { limits: Limits::WIREGUARD, keeper_delay: Duration::ZERO, lane_delay: Duration::ZERO }
+    }
+}
+
+/// A whole node without threads, sockets and clock.
+pub struct TautHost {
+    me: Party,
+    map: NetworkMap,
+    settings: Settings,
+    entropy: Seeded,
+    node: Node<Seeded>,
+    heart: Heart,
+    out: SendBatch,
+    drops: Arc<DropCounts>,
+    messages: VecDeque<(Time, FromLane)>,
+    commands: VecDeque<(Time, ToLane)>,
+    delivered: VecDeque<Vec<u8>>,
+    transmits: VecDeque<(SocketAddr, Vec<u8>)>,
+    /// What the lane holds, by what went to and fro.
+    sessions: BTreeMap<PeerId, BTreeSet<SessionId>>,
+}
+
+impl TautHost {
+    /// A node that was just started with this map. All its randomness comes from `seed`.
+    pub fn new(me: &Party, map: NetworkMap, settings: Settings, seed: u64) -> Self {
+        let mut entropy = Seeded::new(seed);
+        let node = Node::new(me.key.clone(), settings.limits, Seeded::new(entropy.next_u64()));
+        let drops = Arc::new(DropCounts::default());
+        let heart = start_heart(&node, &settings, &drops);
+        let mut host = Self {
+            me: me.clone(),
+            map,
+            settings,
+            entropy,
+            node,
+            heart,
+            out: SendBatch::new(),
+            drops,
+            messages: VecDeque::new(),
+            commands: VecDeque::new(),
+            delivered: VecDeque::new(),
+            transmits: VecDeque::new(),
+            sessions: BTreeMap::new(),
+        };
+        host.node.set_map(&host.map);
+        host.pump(Time::ZERO);
+        host
+    }
+
+    /// The daemon ends and starts again: same key and map, nothing else is left. Counters of drops go on.
+    pub fn restart(&mut self, now: Time) {
+        self.node = Node::new(self.me.key.clone(), self.settings.limits, Seeded::new(self.entropy.next_u64()));
+        self.heart = start_heart(&self.node, &self.settings, &self.drops);
+        self.messages.clear();
+        self.commands.clear();
+        self.sessions.clear();
+        self.node.set_map(&self.map);
+        self.pump(now);
+    }
+
+    /// The coordinator sends another map.
+    pub fn set_map(&mut self, map: NetworkMap, now: Time) {
+        self.map = map;
+        self.node.set_map(&self.map);
+        self.pump(now);
+    }
+
+    /// The keeper's brain, to look at.
+    pub fn node(&self) -> &Node<Seeded> {
+        &self.node
+    }
+
+    /// The lane's drop counters.
+    pub fn drops(&self) -> &DropCounts {
+        &self.drops
+    }
+
+    /// Sessions that the lane holds now, of all peers.
+    pub fn sessions(&self) -> usize {
+        self.sessions.values().map(BTreeSet::len).sum()
+    }
+
+    /// Sessions made with all present peers since the start.
+    pub fn established(&self) -> u64 {
+        self.node.peers().map(|peer| peer.established).sum()
+    }
+
+    /// Carries messages and commands to and fro until nothing is due, and sends.
+    fn pump(&mut self, now: Time) {
+        let clocks = Clocks { now, wall: WALL_AT_START + now.since(Time::ZERO) };
+        loop {
+            self.hear_lane(now);
+            while let Some(command) = self.node.poll_command() {
+                self.commands.push_back((now + self.settings.lane_delay, command));
+            }
+            if let Some((_, command)) = self.commands.pop_front_if(|(due, _)| *due <= now) {
+                note_session(&mut self.sessions, &command);
+                self.heart.command(command, &mut self.out, now);
+            } else if let Some((_, message)) = self.messages.pop_front_if(|(due, _)| *due <= now) {
+                self.node.handle_lane(message, clocks);
+            } else if self.node.poll_timeout().is_some_and(|due| due <= now) {
+                self.node.handle_timeout(clocks);
+            } else if !self.heart.send_backlog(&mut self.out, now) {
+                break;
+            }
+            self.transmit();
+        }
+        self.transmit();
+    }
+
+    fn hear_lane(&mut self, now: Time) {
+        while let Some(message) = self.heart.poll_message() {
+            if let FromLane::Retired { peer, id, .. } = message {
+                let known = self.sessions.get_mut(&peer).is_some_and(|sessions| sessions.remove(&id));
+                assert!(known, "session {id:?} was retired, but never added");
+            }
+            self.messages.push_back((now + self.settings.keeper_delay, message));
+        }
+    }
+
+    /// Cuts what the lane would send with GSO into datagrams.
+    fn transmit(&mut self) {
+        while !self.out.is_empty() {
+            let mut run = [Transmit { destination: self.me.endpoint, contents: &[], segment_size: 0 }];
+            let count = self.out.transmits(&mut run);
+            for Transmit { destination, contents, segment_size } in run {
+                self.transmits.extend(contents.chunks(segment_size).map(|datagram| (destination, datagram.to_vec())));
+            }
+            self.out.consume(count, 0);
+        }
+    }
+}
+
+fn start_heart(node: &Node<Seeded>, settings: &Settings, drops: &Arc<DropCounts>) -> Heart {
+    let mac1_key = node.identity().mac1_key();
+    Heart::new(settings.limits, DEFAULT_MTU, mac1_key, false, Offloads::NONE, Arc::clone(drops), Arc::default())
+}
+
+fn note_session(sessions: &mut BTreeMap<PeerId, BTreeSet<SessionId>>, command: &ToLane) {
+    match command {
+        ToLane::AddSession { peer, id, .. } => {
+            assert!(sessions.entry(*peer).or_default().insert(*id), "session {id:?} was added twice");
+        }
+        ToLane::RemovePeer(peer) => {
+            sessions.remove(peer);
+        }
+        _ => {}
+    }
+}
+
+impl Host for TautHost {
+    fn send(&mut self, packet: &[u8], now: Time) {
+        self.heart.outbound(packet, &mut self.out, now);
+        self.pump(now);
+    }
+
+    fn receive(&mut self, source: SocketAddr, datagram: &[u8], now: Time) {
+        let mut buffer = datagram.to_vec();
+        let mut ports = Ports { commands: &mut self.commands, sessions: &mut self.sessions, delivered: &mut self.delivered };
+        self.heart.inbound(source, &mut buffer, datagram.len(), &mut ports, &mut self.out, now);
+        self.pump(now);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.heart.handle_timeout(&mut self.out, now);
+        self.pump(now);
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        let queued = [self.messages.front().map(|(due, _)| *due), self.commands.front().map(|(due, _)| *due)];
+        [self.node.poll_timeout(), self.heart.poll_timeout()].into_iter().chain(queued).flatten().min()
+    }
+
+    fn poll_transmit(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
+        self.transmits.pop_front()
+    }
+
+    fn poll_delivered(&mut self) -> Option<Vec<u8>> {
+        self.delivered.pop_front()
+    }
+
+    fn check(&self) {
+        let most = self.sessions.values().map(BTreeSet::len).max().unwrap_or(0);
+        assert!(most <= MAX_SESSIONS, "the lane holds {most} sessions of one peer");
+        let peers = self.node.peers().count();
+        let queued = self.messages.len() + self.commands.len();
+        assert!(queued <= MAX_QUEUED, "{queued} messages and commands wait");
+        // An index whose retirement is still on its way to the keeper is counted there, too.
+        let indices = self.node.indices_in_use();
+        assert!(indices <= peers * (MAX_SESSIONS + MAX_WAITING) + queued, "{indices} indices are in use for {peers} peers");
+    }
+}
+
+/// The outlets of the way in.
+struct Ports<'a> {
+    commands: &'a mut VecDeque<(Time, ToLane)>,
+    sessions: &'a mut BTreeMap<PeerId, BTreeSet<SessionId>>,
+    delivered: &'a mut VecDeque<Vec<u8>>,
+}
+
+impl InboundPorts for Ports<'_> {
+    fn write(&mut self, run: Run<'_>) -> bool {
+        self.delivered.push_back(run.slices().collect::<Vec<_>>().concat());
+        true
+    }
+
+    fn next_command(&mut self) -> Option<ToLane> {
+        let (_, command) = self.commands.pop_front()?;
+        note_session(self.sessions, &command);
+        Some(command)
+    }
+}

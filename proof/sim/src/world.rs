@@ -1,0 +1,287 @@
+//! The world: two hosts, two links, one clock.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use taut_base::Time;
+
+use crate::chance::Seeded;
+use crate::host::Host;
+use crate::ledger::Ledger;
+use crate::link::{Counts, Link};
+use crate::party::Party;
+use crate::side::Side;
+
+/// Virtual time begins here: a machine that has been up for a while.
+const START: Time = Time(1_000_000_000_000);
+
+/// Events at one moment; more means that some timer is due for ever.
+const MAX_AT_ONCE: u32 = 10_000;
+
+/// Two hosts and what is between them.
+pub struct World<A, B> {
+    hosts: (A, B),
+    ends: [End; 2],
+    now: Time,
+    at_once: u32,
+    chance: Seeded,
+    wire: BinaryHeap<Reverse<InFlight>>,
+    put_on_wire: u64,
+    history: Option<Vec<Recorded>>,
+}
+
+/// What belongs to one side.
+struct End {
+    address: SocketAddr,
+    link: Link,
+    counts: Counts,
+    ledger: Ledger,
+    flow: Option<Flow>,
+}
+
+/// Applications that send at even intervals.
+struct Flow {
+    interval: Duration,
+    next: Time,
+}
+
+/// A datagram on its way. The order of the fields is the order of arrival; the number makes it unambiguous.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct InFlight {
+    due: Time,
+    number: u64,
+    to: Side,
+    source: SocketAddr,
+    destination: SocketAddr,
+    datagram: Vec<u8>,
+}
+
+/// A datagram that a host sent once.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// Who sent it.
+    pub from: Side,
+    /// Its bytes.
+    pub datagram: Vec<u8>,
+}
+
+impl<A: Host, B: Host> World<A, B> {
+    /// A world in which nothing has happened yet. The same `seed` gives the same fate to the same datagrams.
+    pub fn new(a: (&Party, A), b: (&Party, B), link: Link, seed: u64) -> Self {
+        let end = |party: &Party, to: IpAddr| End {
+            address: party.endpoint,
+            link,
+            counts: Counts::default(),
+            ledger: Ledger::new(party.overlay(), to),
+            flow: None,
+        };
+        Self {
+            ends: [end(a.0, b.0.overlay()), end(b.0, a.0.overlay())],
+            hosts: (a.1, b.1),
+            now: START,
+            at_once: 0,
+            chance: Seeded::new(seed),
+            wire: BinaryHeap::new(),
+            put_on_wire: 0,
+            history: None,
+        }
+    }
+
+    /// The world's time.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// The moment that is so long ago.
+    pub fn ago(&self, duration: Duration) -> Time {
+        Time::from_duration(self.now.since(Time::ZERO).saturating_sub(duration))
+    }
+
+    /// The first host.
+    pub fn a(&self) -> &A {
+        &self.hosts.0
+    }
+
+    /// The second host.
+    pub fn b(&self) -> &B {
+        &self.hosts.1
+    }
+
+    /// Does something to the first host; the world takes what comes out.
+    pub fn with_a<R>(&mut self, act: impl FnOnce(&mut A, Time) -> R) -> R {
+        let result = act(&mut self.hosts.0, self.now);
+        self.collect(Side::A);
+        result
+    }
+
+    /// Does something to the second host; the world takes what comes out.
+    pub fn with_b<R>(&mut self, act: impl FnOnce(&mut B, Time) -> R) -> R {
+        let result = act(&mut self.hosts.1, self.now);
+        self.collect(Side::B);
+        result
+    }
+
+    /// What `side`'s applications sent, and what of it arrived at the other side.
+    pub fn ledger(&self, side: Side) -> &Ledger {
+        &self.ends[side.place()].ledger
+    }
+
+    /// The datagrams that `side` sent.
+    pub fn counts(&self, side: Side) -> Counts {
+        self.ends[side.place()].counts
+    }
+
+    /// Changes the wire from `side` to the other one, for what is sent from now on.
+    pub fn set_link(&mut self, side: Side, link: Link) {
+        self.ends[side.place()].link = link;
+    }
+
+    /// Changes both directions of the wire.
+    pub fn set_links(&mut self, link: Link) {
+        for side in Side::BOTH {
+            self.set_link(side, link);
+        }
+    }
+
+    /// `side` is somewhere else from now on; what is on its way to the former address arrives nowhere.
+    pub fn move_to(&mut self, side: Side, address: SocketAddr) {
+        self.ends[side.place()].address = address;
+    }
+
+    /// From now on all datagrams are kept.
+    pub fn record(&mut self) {
+        self.history = Some(Vec::new());
+    }
+
+    /// The datagrams since [`Self::record`]; keeping ends.
+    pub fn take_history(&mut self) -> Vec<Recorded> {
+        self.history.take().unwrap_or_default()
+    }
+
+    /// Somebody on the wire hands `side` a datagram, at once.
+    pub fn inject(&mut self, side: Side, source: SocketAddr, datagram: &[u8]) {
+        let destination = self.ends[side.place()].address;
+        self.put(InFlight { due: self.now, number: 0, to: side, source, destination, datagram: datagram.to_vec() });
+    }
+
+    /// An application of `side` sends one packet now.
+    pub fn send(&mut self, side: Side) {
+        let packet = self.ends[side.place()].ledger.send(self.now);
+        let now = self.now;
+        self.host(side).send(&packet, now);
+        self.collect(side);
+    }
+
+    /// Applications of `side` send a packet now and then at this interval, until [`Self::stop`].
+    pub fn flow(&mut self, side: Side, interval: Duration) {
+        self.ends[side.place()].flow = Some(Flow { interval, next: self.now });
+    }
+
+    /// Applications of `side` stop sending.
+    pub fn stop(&mut self, side: Side) {
+        self.ends[side.place()].flow = None;
+    }
+
+    /// Lets time pass, event by event.
+    pub fn run(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        while let Some((due, event)) = self.next_event().filter(|(due, _)| *due <= end) {
+            self.at_once = if due > self.now { 0 } else { self.at_once + 1 };
+            assert!(self.at_once < MAX_AT_ONCE, "{event:?} is due again and again at {due:?}");
+            self.now = self.now.max(due);
+            self.happen(event);
+        }
+        self.now = end;
+    }
+
+    /// The hosts sleep and wake up together: nothing happens meanwhile, and what was due happens late.
+    pub fn sleep(&mut self, duration: Duration) {
+        self.now = self.now + duration;
+    }
+
+    fn next_event(&self) -> Option<(Time, Event)> {
+        let arrival = self.wire.peek().map(|Reverse(datagram)| (datagram.due, Event::Arrival));
+        let timers = Side::BOTH.map(|side| self.timeout(side).map(|due| (due, Event::Timeout(side))));
+        let flows = Side::BOTH.map(|side| self.ends[side.place()].flow.as_ref().map(|flow| (flow.next, Event::Send(side))));
+        arrival.into_iter().chain(timers.into_iter().flatten()).chain(flows.into_iter().flatten()).min_by_key(|(due, _)| *due)
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Arrival => self.arrive(),
+            Event::Timeout(side) => {
+                let now = self.now;
+                self.host(side).handle_timeout(now);
+                self.collect(side);
+            }
+            Event::Send(side) => {
+                let now = self.now;
+                if let Some(flow) = &mut self.ends[side.place()].flow {
+                    flow.next = now + flow.interval;
+                }
+                self.send(side);
+            }
+        }
+    }
+
+    fn arrive(&mut self) {
+        let Some(Reverse(arrived)) = self.wire.pop() else { return };
+        if arrived.destination == self.ends[arrived.to.place()].address {
+            let now = self.now;
+            self.host(arrived.to).receive(arrived.source, &arrived.datagram, now);
+            self.collect(arrived.to);
+        } else {
+            self.ends[arrived.to.other().place()].counts.astray += 1;
+        }
+    }
+
+    /// Takes what `side` sends and delivers, and has it check itself.
+    fn collect(&mut self, side: Side) {
+        while let Some((destination, datagram)) = self.host(side).poll_transmit() {
+            if let Some(history) = &mut self.history {
+                history.push(Recorded { from: side, datagram: datagram.clone() });
+            }
+            let end = &mut self.ends[side.place()];
+            end.counts.add(&datagram);
+            let source = end.address;
+            let copies: Vec<Duration> = end.link.copies(&mut self.chance).collect();
+            for delay in copies {
+                let (due, to, datagram) = (self.now + delay, side.other(), datagram.clone());
+                self.put(InFlight { due, number: 0, to, source, destination, datagram });
+            }
+        }
+        while let Some(packet) = self.host(side).poll_delivered() {
+            self.ends[side.other().place()].ledger.deliver(&packet, self.now);
+        }
+        self.host(side).check();
+    }
+
+    fn put(&mut self, datagram: InFlight) {
+        self.put_on_wire += 1;
+        self.wire.push(Reverse(InFlight { number: self.put_on_wire, ..datagram }));
+    }
+
+    fn host(&mut self, side: Side) -> &mut dyn Host {
+        match side {
+            Side::A => &mut self.hosts.0,
+            Side::B => &mut self.hosts.1,
+        }
+    }
+
+    fn timeout(&self, side: Side) -> Option<Time> {
+        match side {
+            Side::A => self.hosts.0.poll_timeout(),
+            Side::B => self.hosts.1.poll_timeout(),
+        }
+    }
+}
+
+/// What happens next. At the same moment datagrams arrive before timers run and applications send.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Arrival,
+    Timeout(Side),
+    Send(Side),
+}

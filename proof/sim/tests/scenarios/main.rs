@@ -1,0 +1,87 @@
+//! What WireGuard's rules come to when whole nodes live by them for hours: loss, reordering, duplicates, crossing handshakes, restarts,
+//! moves, replays, and another implementation on the other side. The world checks every packet and every bound; the scenarios check that
+//! traffic goes on.
+
+mod crossing;
+mod first_packet;
+mod loss;
+mod map;
+mod native;
+mod outage;
+mod random;
+mod replay;
+mod restart;
+mod roaming;
+mod steady;
+
+use std::time::Duration;
+
+use taut_base::Time;
+use taut_sim::{Link, Party, Settings, Side, TautHost, World, map_for};
+
+/// Two Taut nodes.
+type TautWorld = World<TautHost, TautHost>;
+
+const fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+const fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+const fn minutes(minutes: u64) -> Duration {
+    Duration::from_secs(60 * minutes)
+}
+
+/// The two members of the network.
+fn parties() -> [Party; 2] {
+    [Party::new(1), Party::new(2)]
+}
+
+fn taut_host(me: &Party, peer: &Party, settings: Settings, seed: u64) -> TautHost {
+    TautHost::new(me, map_for(me, &[peer]), settings, seed)
+}
+
+fn taut_world_with(settings: Settings, link: Link, seed: u64) -> TautWorld {
+    let [a, b] = parties();
+    let hosts = (taut_host(&a, &b, settings, 2 * seed), taut_host(&b, &a, settings, 2 * seed + 1));
+    World::new((&a, hosts.0), (&b, hosts.1), link, seed)
+}
+
+fn taut_world(link: Link, seed: u64) -> TautWorld {
+    taut_world_with(Settings::default(), link, seed)
+}
+
+/// Runs a scenario with the seeds from 0 on, so many times, and says which one it was when it panics. `TAUT_SIM_TIMES=10` runs ten times as many.
+fn for_seeds(count: u64, scenario: impl Fn(u64)) {
+    let times = std::env::var("TAUT_SIM_TIMES").ok().and_then(|times| times.parse().ok()).unwrap_or(1);
+    for seed in 0..count * times {
+        let said = SaysSeed(seed);
+        scenario(seed);
+        std::mem::forget(said);
+    }
+}
+
+struct SaysSeed(u64);
+
+impl Drop for SaysSeed {
+    fn drop(&mut self) {
+        eprintln!("this was seed {}", self.0);
+    }
+}
+
+/// How long packet `number` of `side` was on its way from `sent`.
+#[track_caller]
+fn took<A: taut_sim::Host, B: taut_sim::Host>(world: &World<A, B>, side: Side, number: usize, sent: Time) -> Duration {
+    world.ledger(side).arrival(number).expect("the packet arrived").since(sent)
+}
+
+/// Everything that was sent before `to` arrived.
+#[track_caller]
+fn assert_complete<A: taut_sim::Host, B: taut_sim::Host>(world: &World<A, B>, from: Time, to: Time) {
+    for side in Side::BOTH {
+        let ledger = world.ledger(side);
+        assert_eq!(ledger.missing(from, to), 0, "packets from {side:?} are missing; {} of {} arrived", ledger.arrived(), ledger.sent());
+    }
+}

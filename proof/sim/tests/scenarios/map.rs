@@ -1,0 +1,81 @@
+//! The network changes while traffic flows.
+
+use taut_lane::Drop;
+use taut_netmap::NetworkMap;
+use taut_sim::{Link, Settings, Side, map_for};
+
+use crate::{TautWorld, assert_complete, for_seeds, ms, parties, secs, taut_host, taut_world};
+
+fn talking(seed: u64) -> TautWorld {
+    let mut world = taut_world(Link::clean(ms(20)), seed);
+    world.flow(Side::A, ms(100));
+    world.flow(Side::B, ms(150));
+    world.run(secs(30) + ms(11 * seed));
+    world
+}
+
+fn maps() -> (NetworkMap, NetworkMap) {
+    let [a, b] = parties();
+    (map_for(&a, &[&b]), map_for(&a, &[]))
+}
+
+#[test]
+fn a_map_that_changes_nothing_disturbs_nothing() {
+    for_seeds(10, |seed| {
+        let mut world = talking(seed);
+        let start = world.now();
+        let initiations = Side::BOTH.map(|side| world.counts(side).initiations);
+        for version in 2..30 {
+            let (mut map, _) = maps();
+            map.version = version;
+            world.with_a(|host, now| host.set_map(map, now));
+            world.run(secs(1));
+        }
+        assert_complete(&world, start, world.ago(secs(1)));
+        assert_eq!(Side::BOTH.map(|side| world.counts(side).initiations), initiations, "no new handshake");
+    });
+}
+
+#[test]
+fn nothing_passes_once_a_peer_is_removed_and_all_does_when_it_is_back() {
+    for_seeds(20, |seed| {
+        let mut world = talking(seed);
+        let (with, without) = maps();
+        world.with_a(|host, now| host.set_map(without, now));
+        let responses = world.counts(Side::A).responses;
+        let (sent, arrived) = (world.ledger(Side::A).sent(), world.ledger(Side::B).arrived());
+        world.run(secs(200));
+        assert_eq!(world.ledger(Side::B).arrived(), arrived, "nothing comes in");
+        assert_eq!((world.ledger(Side::A).sent() - sent) as u64, world.a().drops().count(Drop::NoRoute));
+        assert_eq!(world.counts(Side::A).responses, responses, "a stranger gets no answer");
+        assert_eq!((world.a().sessions(), world.a().node().indices_in_use()), (0, 0));
+
+        world.with_a(|host, now| host.set_map(with, now));
+        let back = world.now();
+        world.run(secs(20));
+        assert_eq!(world.ledger(Side::A).missing(back + ms(1), world.ago(secs(1))), 0);
+        assert_eq!(world.ledger(Side::B).missing(back + secs(6), world.ago(secs(1))), 0);
+    });
+}
+
+#[test]
+fn a_peer_with_a_new_key_is_another_peer() {
+    for_seeds(20, |seed| {
+        let mut world = talking(seed);
+        let [a, b] = parties();
+        let renewed = b.with_key([99; 32]);
+        world.with_b(|host, _| *host = taut_host(&renewed, &a, Settings::default(), 1000 + seed));
+        let under_way = ms(20);
+        world.run(under_way);
+        let arrived = Side::BOTH.map(|side| world.ledger(side).arrived());
+        world.run(secs(60));
+        assert_eq!(Side::BOTH.map(|side| world.ledger(side).arrived()), arrived, "the former key opens nothing");
+
+        world.with_a(|host, now| host.set_map(map_for(&a, &[&renewed]), now));
+        let told = world.now();
+        world.run(secs(20));
+        assert_eq!(world.ledger(Side::A).missing(told + ms(1), world.ago(secs(1))), 0);
+        assert_eq!(world.ledger(Side::B).missing(told + secs(6), world.ago(secs(1))), 0);
+        assert_eq!(world.a().node().peers().count(), 1);
+    });
+}

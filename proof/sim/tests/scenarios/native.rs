@@ -1,0 +1,183 @@
+//! Another implementation of WireGuard on the other side: boringtun, in both roles.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use boringtun::noise::{Tunn, TunnResult};
+use boringtun::x25519::{PublicKey, StaticSecret};
+use mock_instant::MockClock;
+use taut_base::Time;
+use taut_sim::{Host, Link, MAX_PACKET, Party, Probability, Settings, Side, TautHost, World};
+
+use crate::{assert_complete, for_seeds, minutes, ms, parties, secs, taut_host, took};
+
+/// How often its timers are looked at; its own programs do the same.
+const TICK: Duration = ms(250);
+
+/// A host that runs boringtun.
+struct BoringHost {
+    tunnel: Tunn,
+    /// Where the last authentic message came from.
+    peer: SocketAddr,
+    next_tick: Time,
+    transmits: VecDeque<Vec<u8>>,
+    delivered: VecDeque<Vec<u8>>,
+    buffer: Vec<u8>,
+}
+
+impl BoringHost {
+    fn new(me: &Party, peer: &Party) -> Self {
+        MockClock::set_time(Duration::ZERO);
+        let secret = StaticSecret::from(*me.key.expose());
+        let public = PublicKey::from(*peer.public().as_bytes());
+        Self {
+            tunnel: Tunn::new(secret, public, None, None, 1, None),
+            peer: peer.endpoint,
+            next_tick: Time::ZERO,
+            transmits: VecDeque::new(),
+            delivered: VecDeque::new(),
+            buffer: vec![0; MAX_PACKET + 200],
+        }
+    }
+}
+
+/// Boringtun's clock belongs to the thread, and a test runs on one.
+fn set_clock(now: Time) {
+    MockClock::set_time(now.since(Time::ZERO));
+}
+
+impl Host for BoringHost {
+    fn send(&mut self, packet: &[u8], now: Time) {
+        set_clock(now);
+        if let TunnResult::WriteToNetwork(datagram) = self.tunnel.encapsulate(packet, &mut self.buffer) {
+            self.transmits.push_back(datagram.to_vec());
+        }
+    }
+
+    fn receive(&mut self, source: SocketAddr, datagram: &[u8], now: Time) {
+        set_clock(now);
+        let mut result = self.tunnel.decapsulate(Some(source.ip()), datagram, &mut self.buffer);
+        if !matches!(result, TunnResult::Err(_)) {
+            self.peer = source;
+        }
+        // What waited for the session comes out one by one, when it is called with nothing.
+        while let TunnResult::WriteToNetwork(datagram) = result {
+            self.transmits.push_back(datagram.to_vec());
+            result = self.tunnel.decapsulate(None, &[], &mut self.buffer);
+        }
+        if let TunnResult::WriteToTunnelV4(packet, _) = result {
+            self.delivered.push_back(packet.to_vec());
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        set_clock(now);
+        self.next_tick = now + TICK;
+        if let TunnResult::WriteToNetwork(datagram) = self.tunnel.update_timers(&mut self.buffer) {
+            self.transmits.push_back(datagram.to_vec());
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        Some(self.next_tick)
+    }
+
+    fn poll_transmit(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
+        Some((self.peer, self.transmits.pop_front()?))
+    }
+
+    fn poll_delivered(&mut self) -> Option<Vec<u8>> {
+        self.delivered.pop_front()
+    }
+}
+
+/// Taut is A, boringtun is B.
+fn world(link: Link, seed: u64) -> World<TautHost, BoringHost> {
+    let [a, b] = parties();
+    let hosts = (taut_host(&a, &b, Settings::default(), seed), BoringHost::new(&b, &a));
+    World::new((&a, hosts.0), (&b, hosts.1), link, seed)
+}
+
+#[test]
+fn the_first_packet_arrives_after_one_and_a_half_round_trips_in_both_roles() {
+    for_seeds(10, |seed| {
+        for (side, delay) in [(Side::A, ms(1)), (Side::A, ms(100)), (Side::B, ms(1)), (Side::B, ms(100))] {
+            let mut world = world(Link::clean(delay), seed);
+            // Boringtun's first look at its timers sets its clock.
+            world.run(ms(10));
+            let sent = world.now();
+            world.send(side);
+            world.run(secs(3));
+            assert_eq!(took(&world, side, 0, sent), 3 * delay, "first packet of {side:?}");
+            assert_eq!((world.counts(side).initiations, world.counts(side.other()).responses), (1, 1));
+            world.send(side.other());
+            world.run(secs(1));
+            assert_eq!(world.ledger(side.other()).arrived(), 1);
+            assert_eq!(world.counts(side.other()).initiations, 0);
+        }
+    });
+}
+
+#[test]
+fn half_an_hour_of_traffic_loses_nothing_and_rekeys_every_two_minutes_in_both_roles() {
+    for_seeds(3, |seed| {
+        for first in Side::BOTH {
+            let mut world = world(Link::clean(ms(20)), seed);
+            world.run(ms(10));
+            world.send(first);
+            world.run(secs(1));
+            let start = world.now();
+            world.flow(Side::A, ms(500));
+            world.flow(Side::B, ms(700));
+            world.run(minutes(30));
+            assert_complete(&world, start, world.ago(secs(1)));
+            let sessions = world.a().established();
+            assert!((14..=16).contains(&sessions), "{sessions} sessions");
+            assert_eq!(world.counts(first).initiations, sessions);
+            assert_eq!(world.counts(first.other()).initiations, 0);
+        }
+    });
+}
+
+#[test]
+fn half_an_hour_with_loss_has_no_stall() {
+    for_seeds(5, |seed| {
+        let link = Link::clean(ms(20)).with_jitter(ms(20)).with_loss(Probability::percent(5)).with_duplication(Probability::percent(10));
+        let mut world = world(link, seed);
+        let start = world.now();
+        world.flow(Side::A, ms(300));
+        world.flow(Side::B, ms(400));
+        world.run(minutes(30));
+        for side in Side::BOTH {
+            let ledger = world.ledger(side);
+            let silence = ledger.longest_silence(start + secs(12), world.now());
+            assert!(silence < secs(12), "nothing came from {side:?} for {silence:?}");
+            let missing = ledger.missing(start, world.now()) as f64 / ledger.sent() as f64;
+            assert!((0.03..0.08).contains(&missing), "{missing} of the packets of {side:?} are lost");
+        }
+    });
+}
+
+#[test]
+fn crossing_handshakes_end_well() {
+    for_seeds(5, |seed| {
+        for delay in [ms(1), ms(100), ms(300), ms(600)] {
+            let mut world = world(Link::clean(delay), seed);
+            world.run(ms(10));
+            world.flow(Side::A, secs(1));
+            world.flow(Side::B, secs(1));
+            world.run(secs(20));
+            let start = world.now();
+            world.run(secs(80));
+            assert_complete(&world, start, world.ago(secs(2)));
+            world.run(minutes(20));
+            for side in Side::BOTH {
+                let silence = world.ledger(side).longest_silence(start, world.now());
+                assert!(silence < secs(6), "nothing came from {side:?} for {silence:?} at delay {delay:?}");
+            }
+            let initiations = world.counts(Side::A).initiations + world.counts(Side::B).initiations;
+            assert!(initiations <= 40, "{initiations} initiations at delay {delay:?}");
+        }
+    });
+}
