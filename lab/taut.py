@@ -81,7 +81,7 @@ class Coordinator:
         token = _TOKEN.search(text)
         if not token:
             raise LabError(f"`keys create` printed no join token:\n{text}")
-        return json.loads(text), token[0]
+        return json.loads(text)["key"], token[0]
 
     def _printed(self, label):
         for line in self.process.output().splitlines():

@@ -143,6 +143,21 @@ impl<E: Entropy> Node<E> {
         }
     }
 
+    /// Starts handshakes with these peers, as far as they are listed: those that had a session before this node restarted or moved. They would go on
+    /// sending to a session, or a place, that is gone, and notice only after 15 seconds.
+    pub fn greet(&mut self, peers: &[PublicKey], clocks: Clocks) {
+        for key in peers {
+            if let Some(id) = self.by_key.get(key).copied() {
+                self.want_handshake(id, clocks);
+            }
+        }
+    }
+
+    /// The peers that have a session with this node now.
+    pub fn connected(&self) -> impl Iterator<Item = PublicKey> + '_ {
+        self.peers.values().filter(|peer| peer.session.is_some()).map(|peer| peer.key)
+    }
+
     /// Does what is due: tries again, gives up.
     pub fn handle_timeout(&mut self, clocks: Clocks) {
         let due: Vec<PeerId> = self

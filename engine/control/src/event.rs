@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use taut_base::{NodeId, PrivateKey};
+use taut_base::{NodeId, PrivateKey, PublicKey};
 use taut_netmap::{JoinToken, NetworkMap, Problem};
 
 /// What the user or the keeper wants.
@@ -31,6 +31,8 @@ pub enum Command {
     },
     /// The UDP port to use again after a restart.
     RememberPort(u16),
+    /// The peers that have a session now: after a restart they are to be told that it is gone.
+    RememberPeers(Vec<PublicKey>),
 }
 
 /// What happened.
@@ -41,6 +43,8 @@ pub enum Event {
     /// Who this node is: at the start when it is a member, and after each [`Command::Join`] that was taken. When the network is another
     /// one than before (a node that had never been let in, or was removed), earlier maps count no more.
     Identity(Box<Identity>),
+    /// The peers that had a session when this node last ran; comes once, before the first map.
+    Recent(Vec<PublicKey>),
     /// The map to act upon: the last good one from disk at the start, then each new one that was checked.
     Map(Arc<NetworkMap>),
     /// Who is connected to the coordinator; for the eyes of users.
@@ -62,9 +66,10 @@ pub enum Event {
         /// How long until the next attempt.
         retry_in: Duration,
     },
-    /// The coordinator, or this thread in the case of a [`Command::Join`] to another network, said no. When
-    /// [`taut_netmap::ProblemCode::is_final`] and the coordinator said it, the channel is closed and nothing more is tried until the
-    /// next [`Command::Join`] or [`Command::Up`]; otherwise [`Event::Disconnected`] follows.
+    /// Somebody said no. When the problem [is final](taut_netmap::ProblemCode::is_final), the coordinator said it, the channel is closed,
+    /// and nothing more is tried until the next [`Command::Join`] or [`Command::Up`]. Otherwise the channel's state is told by other
+    /// events: [`Event::Disconnected`] follows when the coordinator said it; nothing follows, and an open channel stays open, when this
+    /// thread itself refused a [`Command::Join`] to another network.
     Refused(Problem),
     /// The state directory has a problem: what, why, what to do. The node runs on. It is said again every half minute while it lasts,
     /// so whoever shows it may let it go after a minute of silence.

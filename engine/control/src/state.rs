@@ -10,6 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use taut_base::PublicKey;
 use taut_netmap::NetworkMap;
 use zeroize::Zeroizing;
 
@@ -34,6 +35,8 @@ pub(crate) struct StateDir {
 pub(crate) struct Found {
     pub(crate) membership: Option<Membership>,
     pub(crate) map: Option<NetworkMap>,
+    /// The peers that had a session when the map was saved.
+    pub(crate) recent: Vec<PublicKey>,
     /// What the user should know: copies that were damaged.
     pub(crate) notes: Vec<String>,
 }
@@ -42,6 +45,7 @@ pub(crate) struct Found {
 struct MapToSave<'a> {
     #[serde(with = "network_id")]
     network: [u8; 16],
+    recent: &'a [PublicKey],
     map: &'a NetworkMap,
 }
 
@@ -49,6 +53,8 @@ struct MapToSave<'a> {
 struct SavedMap {
     #[serde(with = "network_id")]
     network: [u8; 16],
+    #[serde(default)]
+    recent: Vec<PublicKey>,
     map: NetworkMap,
 }
 
@@ -80,13 +86,13 @@ impl StateDir {
             if self.has_map() {
                 return Err(damaged(format!("{MAP} is there, but {IDENTITY} is not")));
             }
-            return Ok(Found { membership: None, map: None, notes });
+            return Ok(Found { membership: None, map: None, recent: Vec::new(), notes });
         };
         notes.extend(loaded.instead);
         let membership: Membership = serde_json::from_slice(&loaded.body)
             .map_err(|error| damaged(format!("{IDENTITY} does not hold an identity ({error})")))?;
-        let map = self.load_map(membership.network, &mut notes);
-        Ok(Found { membership: Some(membership), map, notes })
+        let (map, recent) = self.load_map(membership.network, &mut notes).unzip();
+        Ok(Found { membership: Some(membership), map, recent: recent.unwrap_or_default(), notes })
     }
 
     fn has_map(&self) -> bool {
@@ -95,7 +101,7 @@ impl StateDir {
     }
 
     /// The last good map, if it is whole, of this network, and one that would be taken today (fault K7).
-    fn load_map(&mut self, network: [u8; 16], notes: &mut Vec<String>) -> Option<NetworkMap> {
+    fn load_map(&mut self, network: [u8; 16], notes: &mut Vec<String>) -> Option<(NetworkMap, Vec<PublicKey>)> {
         let loaded = match self.map.load() {
             Ok(loaded) => loaded?,
             Err(unusable) => {
@@ -115,7 +121,7 @@ impl StateDir {
             return None;
         }
         match saved.map.check() {
-            Ok(()) => Some(saved.map),
+            Ok(()) => Some((saved.map, saved.recent)),
             Err(refusal) => {
                 notes.push(format!("{MAP}: {refusal}"));
                 None
@@ -129,9 +135,9 @@ impl StateDir {
         self.identity.save(&body)
     }
 
-    /// Saves the last good map; returns its bytes on disk.
-    pub(crate) fn save_map(&mut self, network: [u8; 16], map: &NetworkMap) -> io::Result<usize> {
-        let body = serde_json::to_vec(&MapToSave { network, map })?;
+    /// Saves the last good map and who has a session; returns its bytes on disk.
+    pub(crate) fn save_map(&mut self, network: [u8; 16], map: &NetworkMap, recent: &[PublicKey]) -> io::Result<usize> {
+        let body = serde_json::to_vec(&MapToSave { network, recent, map })?;
         self.map.save(&body)?;
         Ok(body.len())
     }

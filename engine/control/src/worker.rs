@@ -10,6 +10,7 @@ mod store;
 mod talk;
 
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
 use std::thread;
@@ -26,8 +27,6 @@ use crate::random::Jitter;
 use crate::state::{Found, StateDir};
 use link::Link;
 use store::Store;
-
-use std::os::fd::AsFd;
 
 /// What the handle tells the thread.
 pub(crate) enum Order {
@@ -79,7 +78,7 @@ impl Worker {
         poller.add(wake.as_fd(), ORDERS, Interest::READ)?;
         Ok(Self {
             version,
-            store: Store::new(state, found.notes),
+            store: Store::new(state, found.notes, found.recent),
             port: found.membership.as_ref().and_then(|membership| membership.port),
             membership: found.membership,
             map: found.map.map(Arc::new),
@@ -135,6 +134,7 @@ impl Worker {
         let wanted = membership.wanted;
         let identity = Box::new(membership.announce());
         self.emit(Event::Identity(identity));
+        self.emit(Event::Recent(self.store.recent().to_vec()));
         if let Some(map) = &self.map {
             self.emit(Event::Map(Arc::clone(map)));
         }
@@ -168,6 +168,10 @@ impl Worker {
                 self.port = Some(port);
                 self.change_membership(|membership| membership.port = Some(port));
             }
+            Command::RememberPeers(peers) => {
+                self.store.recent_changed(peers, now());
+                self.save_what_is_due(now());
+            }
         }
     }
 
@@ -200,7 +204,7 @@ impl Worker {
 
     fn member_elsewhere(&self) -> Problem {
         Problem {
-            code: ProblemCode::Enrolment,
+            code: ProblemCode::BadRequest,
             message: String::from(
                 "this node is a member of another network already, and the join token is for a different one",
             ),

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use taut_base::{NodeId, Time};
+use taut_base::{NodeId, PublicKey, Time};
 use taut_control::{Command, Control, Event, Identity, Options};
 use taut_event::{Events, Interest, Poller, Signal, Signals, Waker, boot_time, wall_clock};
 use taut_netlink::Monitor;
@@ -56,6 +56,8 @@ const TOKEN_SERVER: u64 = 3;
 const SETTLE: Duration = Duration::from_millis(100);
 /// How soon a network that could not come up, or broke, is tried again.
 const RETRY_OVERLAY: Duration = Duration::from_secs(2);
+/// Peers that are told at once of a restart or a move. The others notice by themselves within 15 s (paper, section 6.5).
+const MAX_RECENT: usize = 64;
 /// How soon a local user is let in who came while the daemon had no descriptor left.
 const RETRY_ACCEPT: Duration = Duration::from_secs(1);
 
@@ -86,6 +88,8 @@ struct Daemon {
     last_error: Option<String>,
     presence: Option<BTreeMap<NodeId, bool>>,
     problem: Option<Failure>,
+    /// Peers that have, or before a restart had, a session with this node.
+    recent: Vec<PublicKey>,
     /// When to bring the network up again after it could not, or broke.
     retry_overlay: Option<Time>,
     /// When to read the host's addresses again.
@@ -127,6 +131,7 @@ impl Daemon {
             last_error: None,
             presence: None,
             problem: None,
+            recent: Vec::new(),
             retry_overlay: None,
             settle: None,
             retry_accept: None,
@@ -165,14 +170,7 @@ impl Daemon {
             self.handle_control(event);
         }
         let clocks = clocks();
-        if let Some(overlay) = &mut self.overlay {
-            overlay.turn(clocks);
-            if overlay.has_failed() {
-                self.stop_overlay();
-                self.problem = Some(failure("the TUN device was taken away", "taut makes a new one by itself"));
-                self.retry_overlay = Some(clocks.now + RETRY_OVERLAY);
-            }
-        }
+        self.turn_overlay(clocks);
         if self.settle.take_if(|due| clocks.now >= *due).is_some() {
             self.refresh_endpoints();
         }
@@ -181,6 +179,22 @@ impl Daemon {
         }
         if self.retry_overlay.take_if(|due| clocks.now >= *due).is_some() {
             self.apply_map();
+        }
+    }
+
+    fn turn_overlay(&mut self, clocks: Clocks) {
+        let Some(overlay) = &mut self.overlay else { return };
+        overlay.turn(clocks);
+        let connected: Vec<PublicKey> = overlay.node().connected().take(MAX_RECENT).collect();
+        let failed = overlay.has_failed();
+        if connected != self.recent && !connected.is_empty() {
+            self.recent.clone_from(&connected);
+            self.tell(Command::RememberPeers(connected));
+        }
+        if failed {
+            self.stop_overlay();
+            self.problem = Some(failure("the TUN device was taken away", "taut makes a new one by itself"));
+            self.retry_overlay = Some(clocks.now + RETRY_OVERLAY);
         }
     }
 
@@ -209,6 +223,7 @@ impl Daemon {
         match event {
             Event::NeedsJoin => self.identity = None,
             Event::Identity(identity) => self.set_identity(*identity),
+            Event::Recent(peers) => self.recent = peers,
             Event::Map(map) => {
                 self.map = Some(map);
                 self.apply_map();
@@ -250,12 +265,14 @@ impl Daemon {
 
     /// The coordinator said no. If this node is no member any more, its peers have dropped it: what is left is a device that leads nowhere.
     fn handle_refusal(&mut self, problem: Problem) {
-        self.connected = false;
+        if problem.code.is_final() {
+            self.connected = false;
+            self.last_error = Some(problem.to_string());
+        }
         if problem.code == ProblemCode::NotAMember {
             self.stop_overlay();
             self.map = None;
         }
-        self.last_error = Some(problem.to_string());
         self.problem = Some(Failure { message: problem.message, hint: problem.hint });
     }
 
@@ -271,7 +288,8 @@ impl Daemon {
             return self.note(result);
         }
         match Overlay::start(&self.config, &identity.node_key, identity.port, &map, &self.waker) {
-            Ok(overlay) => {
+            Ok(mut overlay) => {
+                overlay.greet(&self.recent, clocks());
                 self.tell(Command::RememberPort(overlay.port));
                 self.overlay = Some(overlay);
                 self.problem = None;
@@ -293,6 +311,7 @@ impl Daemon {
     fn refresh_endpoints(&mut self) {
         let Some(overlay) = &mut self.overlay else { return };
         if overlay.refresh_endpoints() {
+            overlay.greet(&self.recent, clocks());
             let (endpoints, ports) = (overlay.endpoints.clone(), vec![overlay.port]);
             self.tell(Command::Endpoints { endpoints, ports });
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use taut_base::{DEFAULT_PORT, Prefix, PrivateKey, Time};
+use taut_base::{DEFAULT_PORT, Prefix, PrivateKey, PublicKey, Time};
 use taut_event::Waker;
 use taut_lane::{KeeperEnd, Lane, Shared, queues};
 use taut_netlink::Netlink;
@@ -127,6 +127,12 @@ impl Overlay {
             self.node.handle_lane(said, clocks);
         }
         self.node.handle_timeout(clocks);
+        self.carry_out();
+    }
+
+    /// Starts handshakes with these peers: they may still send to a session, or a place, that is gone.
+    pub(crate) fn greet(&mut self, peers: &[PublicKey], clocks: Clocks) {
+        self.node.greet(peers, clocks);
         self.carry_out();
     }
 

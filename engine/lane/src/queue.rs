@@ -70,8 +70,13 @@ impl LaneEnd {
     pub fn say(&self, message: FromLane) -> bool {
         let taken = self.to_keeper.try_send(message).is_ok();
         if taken {
-            self.keeper.wake();
+            self.wake_keeper();
         }
         taken
+    }
+
+    /// Has the keeper look.
+    pub(crate) fn wake_keeper(&self) {
+        self.keeper.wake();
     }
 }

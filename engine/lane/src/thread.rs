@@ -203,6 +203,7 @@ impl Worker {
         }
         if !self.shared.stop.load(Ordering::Acquire) {
             self.shared.failed.store(true, Ordering::Release);
+            self.queues.wake_keeper();
         }
     }
 

@@ -12,6 +12,7 @@ use std::sync::atomic::AtomicU64;
 
 use taut_base::{Prefix, PrivateKey};
 use taut_noise::public_key;
+use zeroize::Zeroizing;
 
 use super::keys::{self, Expiry};
 use super::{Secret, State, StateError, networks, random};
@@ -56,8 +57,9 @@ impl State {
         let stored = store.read().await?.meta(KEY).await?;
         let (key, first) = match stored {
             Some(bytes) => {
-                let bytes: [u8; 32] = bytes.try_into().map_err(|_| StoreError::Damaged("the coordinator's key"))?;
-                (PrivateKey::from_bytes(bytes), None)
+                let bytes = Zeroizing::new(bytes);
+                let key = bytes.as_slice().try_into().map_err(|_| StoreError::Damaged("the coordinator's key"))?;
+                (PrivateKey::from_bytes(key), None)
             }
             None => {
                 let (key, first) = first_start(&store, &options).await?;

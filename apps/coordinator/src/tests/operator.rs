@@ -74,7 +74,15 @@ fn bad_requests_say_what_why_and_what_to_do() {
         assert_eq!((answered, &answer["error"]["code"]), (status, &json!(code)), "{method} {path} {answer}");
         assert!(answer["error"]["message"].is_string() && answer["error"]["hint"].is_string());
     }
-    assert_eq!(coordinator.ask("POST", "/api/v1/networks", Some(token), Some(&large)).0, 413);
+    let unreadable = [
+        ("POST", "networks", large.as_str(), 413),
+        ("GET", "nodes?network=a&network=b", "", 400),
+        ("DELETE", "nodes/%ff", "", 400),
+    ];
+    for (method, path, body, status) in unreadable {
+        let (answered, answer) = coordinator.ask(method, &format!("/api/v1/{path}"), Some(token), Some(body));
+        assert_eq!((answered, &answer["schema"]), (status, &json!(1)), "{method} {path} {answer}");
+    }
     let unknown = r#"{"name":"c","id":1,"role":"admin","addresses":["10.0.0.1"]}"#;
     let (status, answer) = coordinator.ask("PATCH", "/api/v1/nodes/a", Some(token), Some(unknown));
     assert_eq!((status, &answer["node"]["addresses"][0]), (200, &json!("100.64.0.1")), "fault E3");

@@ -64,7 +64,7 @@ fn filled(of: u8) -> (Scratch, Membership) {
     let membership = Membership::new(&token(1), String::from("a"), Some(8288)).unwrap();
     let (mut state, _) = StateDir::open(&scratch.0).unwrap();
     state.save_membership(&membership).unwrap();
-    state.save_map([of; 16], &map()).unwrap();
+    state.save_map([of; 16], &map(), &[]).unwrap();
     (scratch, membership)
 }
 
@@ -166,7 +166,7 @@ fn fault_k7_a_map_that_is_damaged_foreign_or_refused_is_not_used() {
     let (mut state, _) = StateDir::open(&scratch.0).unwrap();
     let mut hostile = map();
     hostile.network.ipv4 = "0.0.0.0/0".parse().unwrap();
-    state.save_map([1; 16], &hostile).unwrap();
+    state.save_map([1; 16], &hostile, &[]).unwrap();
     drop(state);
     let (_state, found) = StateDir::open(&scratch.0).unwrap();
     assert!(found.map.is_none() && found.notes.len() == 1, "refused");

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use taut_base::Time;
+use taut_base::{PublicKey, Time};
 use taut_netmap::NetworkMap;
 
 use super::Worker;
@@ -14,8 +14,10 @@ use crate::state::StateDir;
 
 /// After a failed save the next try; also how often the user is told while it lasts (fault K3).
 const RETRY: Duration = Duration::from_secs(30);
-/// Flash in routers wears: a map is written at most once a second, and at most this many bytes a second on average.
+/// Flash in routers wears: a map is written once a second at most, and at most this many bytes a second, on average.
 const MAP_BYTES_PER_SECOND: u64 = 100_000;
+/// So much of that average may be used at once: the changes that follow a start or a join reach the disk as they come.
+const MAP_BURST: Duration = Duration::from_secs(8);
 
 /// The state directory, and what is not in it yet.
 pub(super) struct Store {
@@ -25,13 +27,26 @@ pub(super) struct Store {
     membership_due: Option<Time>,
     /// When the map is to be saved, if it is newer than the disk.
     map_due: Option<Time>,
-    /// Before this moment no map is saved.
-    map_pause: Time,
+    /// Up to which moment the maps saved so far use up the average.
+    map_paid: Time,
+    /// The peers that have a session now.
+    recent: Vec<PublicKey>,
 }
 
 impl Store {
-    pub(super) fn new(state: StateDir, notes: Vec<String>) -> Self {
-        Self { state, notes, membership_due: None, map_due: None, map_pause: Time::ZERO }
+    pub(super) fn new(state: StateDir, notes: Vec<String>, recent: Vec<PublicKey>) -> Self {
+        Self { state, notes, membership_due: None, map_due: None, map_paid: Time::ZERO, recent }
+    }
+
+    pub(super) fn recent(&self) -> &[PublicKey] {
+        &self.recent
+    }
+
+    pub(super) fn recent_changed(&mut self, recent: Vec<PublicKey>, now: Time) {
+        if self.recent != recent {
+            self.recent = recent;
+            self.map_changed(now);
+        }
     }
 
     pub(super) fn take_notes(&mut self) -> Vec<String> {
@@ -52,7 +67,7 @@ impl Store {
 
     pub(super) fn map_changed(&mut self, now: Time) {
         if self.map_due.is_none() {
-            self.map_due = Some(now.max(self.map_pause));
+            self.map_due = Some(now + self.map_paid.since(now).saturating_sub(MAP_BURST));
         }
     }
 
@@ -75,10 +90,10 @@ impl Store {
         }
         let Some(map) = map else { return problems };
         if self.map_due.is_some_and(|due| due <= now) {
-            match self.state.save_map(membership.network, map) {
+            match self.state.save_map(membership.network, map, &self.recent) {
                 Ok(bytes) => {
                     self.map_due = None;
-                    self.map_pause = now + Duration::from_secs(1 + bytes as u64 / MAP_BYTES_PER_SECOND);
+                    self.map_paid = self.map_paid.max(now) + Duration::from_secs(1 + bytes as u64 / MAP_BYTES_PER_SECOND);
                 }
                 Err(error) => {
                     self.map_due = Some(now + RETRY);

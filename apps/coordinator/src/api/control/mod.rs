@@ -6,6 +6,7 @@ mod session;
 
 use std::net::SocketAddr;
 
+use axum::extract::rejection::QueryRejection;
 use axum::extract::ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection};
 use axum::extract::{ConnectInfo, Query, State as Shared};
 use axum::response::{IntoResponse, Response};
@@ -28,11 +29,11 @@ pub(super) struct Wanted {
 /// Takes a control channel. Which networks exist is not told before the handshake.
 pub(super) async fn open(
     Shared(context): Shared<Context>,
-    Query(wanted): Query<Wanted>,
+    wanted: Result<Query<Wanted>, QueryRejection>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
-    let Ok(network) = wanted.network.parse::<NetworkId>() else {
+    let Some(network) = wanted.ok().and_then(|wanted| wanted.network.parse::<NetworkId>().ok()) else {
         return Failure::bad_request(
             "the control channel needs ?network= and 32 hex digits",
             "this path is for `taut`, not for people",

@@ -44,6 +44,8 @@ pub(super) struct Session {
     have: u64,
     /// Presence that the node has been told.
     told: Option<u64>,
+    /// Whether rows may have changed; presence alone is in memory.
+    stale: bool,
     /// When the next update may go out, if something changed.
     update_due: Option<Instant>,
     updated: Instant,
@@ -109,6 +111,7 @@ impl Session {
             seen,
             have: hello.have,
             told: None,
+            stale: false,
             update_due: None,
             updated: now,
             endpoints: None,
@@ -132,7 +135,7 @@ impl Session {
                     Err(end) => Err(end.into()),
                 },
                 () = sleep_until(wake) => self.on_time().await,
-                Ok(()) = self.membership.version.changed() => { self.update_soon(); Ok(()) }
+                Ok(()) = self.membership.version.changed() => { self.stale = true; self.update_soon(); Ok(()) }
                 Ok(()) = self.membership.revision.changed() => { self.update_soon(); Ok(()) }
                 _ = &mut self.membership.replaced => Err(Stop::Ours("a newer channel of this node took over")),
                 () = &mut stopped => Err(Stop::Ours("the coordinator stops")),
@@ -159,7 +162,8 @@ impl Session {
         match message {
             ToCoordinator::Ping => {
                 self.channel.send(&ToNode::Pong).await?;
-                // Hints may be lost; a look at the version every 15 s repairs that.
+                // Hints may be lost; a look at the rows every 15 s repairs that.
+                self.stale = true;
                 self.update_soon();
                 Ok(())
             }
@@ -213,6 +217,13 @@ impl Session {
     async fn update(&mut self) -> Result<(), Stop> {
         self.update_due = None;
         self.updated = Instant::now();
+        if std::mem::take(&mut self.stale) {
+            self.update_map().await?;
+        }
+        self.tell_presence().await
+    }
+
+    async fn update_map(&mut self) -> Result<(), Stop> {
         match self.state.update_for(self.node, self.have).await {
             Ok(Update::Map(map)) => self.tell(ToNode::Map(map)).await?,
             Ok(Update::Delta(delta)) if delta.to == self.have => {}
@@ -220,11 +231,12 @@ impl Session {
             // An error is not an empty map (law 6): the node keeps what it has, and is served when the database is back.
             Err(error @ StateError::Store(_)) => {
                 log::event("update-delayed", &[("node", &self.node), ("error", &error)]);
+                self.stale = true;
                 self.update_due = Some(Instant::now() + RETRY);
             }
             Err(error) => return Err(error.into()),
         }
-        self.tell_presence().await
+        Ok(())
     }
 
     async fn tell(&mut self, message: ToNode) -> Result<(), Stop> {

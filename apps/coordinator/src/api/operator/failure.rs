@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-use crate::api::SCHEMA;
+use crate::api::{MAX_BODY, SCHEMA};
 use crate::log;
 use crate::state::StateError;
 
@@ -39,6 +39,15 @@ impl Failure {
         let message = "the request has no operator token that this coordinator knows";
         let hint = "send `Authorization: Bearer tautop-…`; whoever lost theirs makes one with `taut-coordinator operator-token create`";
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message, hint)
+    }
+
+    pub(super) fn of_framework(status: StatusCode) -> Self {
+        if status == StatusCode::PAYLOAD_TOO_LARGE {
+            let message = format!("the body is larger than {MAX_BODY} bytes");
+            return Self::new(status, "too-large", &message, "send less; no honest request is that large");
+        }
+        let message = format!("the request cannot be read: {status}");
+        Self::new(status, "bad-request", &message, "check the path, the query and the headers")
     }
 
     pub(super) fn slow() -> Self {

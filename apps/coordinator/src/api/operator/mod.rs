@@ -56,10 +56,19 @@ async fn guard(Shared(context): Shared<Context>, request: Request, next: Next) -
         None => Ok(false),
     };
     match allowed {
-        Ok(true) => timeout(REQUEST, next.run(request)).await.unwrap_or_else(|_| Failure::slow().into_response()),
+        Ok(true) => {
+            timeout(REQUEST, next.run(request)).await.map_or_else(|_| Failure::slow().into_response(), in_our_words)
+        }
         Ok(false) => Failure::unauthorized().into_response(),
         Err(error) => Failure::from(error).into_response(),
     }
+}
+
+/// The framework's own refusals (a body too large, a query that is none) in the one form that failures have.
+fn in_our_words(response: Response) -> Response {
+    let status = response.status();
+    let is_ours = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
+    if is_ours { response } else { Failure::of_framework(status).into_response() }
 }
 
 fn token(headers: &HeaderMap) -> Option<&str> {

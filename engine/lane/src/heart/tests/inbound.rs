@@ -177,5 +177,7 @@ fn only_handshake_messages_that_are_made_for_us_reach_the_keeper() {
     assert!(there.said().is_empty());
     there.inbound(outer(1), &initiation_to(2), 148, at(0));
     let said = there.said();
-    assert!(matches!(&said[..], [FromLane::Handshake { source, message }] if *source == outer(1) && message.as_bytes() == initiation_to(2)));
+    assert!(
+        matches!(&said[..], [FromLane::Handshake { source, message }] if *source == outer(1) && message.as_bytes() == initiation_to(2))
+    );
 }
