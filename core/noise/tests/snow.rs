@@ -1,5 +1,7 @@
 //! The crate `snow` as the other side of the control channel's handshake, in both roles.
 
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 use taut_base::PrivateKey;
 use taut_noise::{TransportError, ik, public_key};
 

@@ -1,6 +1,6 @@
 //! The candidates of one peer.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 
 use taut_base::{MAX_CANDIDATES, Prefix};
 
@@ -77,7 +77,7 @@ impl Candidates {
 /// IPv4 as IPv4, so that one endpoint has one spelling.
 fn canonical(endpoint: SocketAddr) -> SocketAddr {
     match endpoint.ip().to_canonical() {
-        IpAddr::V4(v4) => SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::from(v4), endpoint.port())),
+        IpAddr::V4(v4) => SocketAddr::V4(SocketAddrV4::new(v4, endpoint.port())),
         IpAddr::V6(v6) => SocketAddr::new(IpAddr::V6(v6), endpoint.port()),
     }
 }

@@ -1,6 +1,6 @@
 //! The bounded queues between keeper and lane.
 
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 use taut_event::Waker;
 use taut_node::{FromLane, ToLane};
@@ -32,6 +32,7 @@ impl KeeperEnd {
     ///
     /// # Errors
     /// The command.
+    #[expect(clippy::result_large_err, reason = "the command comes back to be tried again; boxing would allocate for each")]
     pub fn send(&self, command: ToLane) -> Result<(), ToLane> {
         match self.to_lane.try_send(command) {
             Ok(()) => Ok(()),
@@ -60,10 +61,7 @@ pub struct LaneEnd {
 impl LaneEnd {
     /// The next command, if one waits.
     pub fn command(&self) -> Option<ToLane> {
-        match self.commands.try_recv() {
-            Ok(command) => Some(command),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-        }
+        self.commands.try_recv().ok()
     }
 
     /// Tells the keeper; false when its queue is full.

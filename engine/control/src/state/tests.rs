@@ -64,7 +64,7 @@ fn filled(of: u8) -> (Scratch, Membership) {
     let membership = Membership::new(&token(1), String::from("a"), Some(8288)).unwrap();
     let (mut state, _) = StateDir::open(&scratch.0).unwrap();
     state.save_membership(&membership).unwrap();
-    state.save_map([of; 16], &map(), &[]).unwrap();
+    state.save_map([of; 16], &map(), &[PublicKey([9; 32])]).unwrap();
     (scratch, membership)
 }
 
@@ -78,6 +78,7 @@ fn reads_back_the_same_keys_and_map() {
     assert!(after.enrol() == before.enrol() && after.is_enrolling());
     assert_eq!((after.port, after.wanted, after.accepted), (Some(8288), true, false));
     assert_eq!(found.map, Some(map()));
+    assert_eq!(found.recent, [PublicKey([9; 32])]);
     assert_eq!(found.notes, Vec::<String>::new());
 }
 
