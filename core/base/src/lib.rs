@@ -11,12 +11,10 @@ mod limits;
 mod prefix;
 mod time;
 
-pub use encoding::{decode_base64, decode_base64url, encode_base64, encode_base64url, NotBase64};
+pub use encoding::{NotBase64, decode_base64, decode_base64url, encode_base64, encode_base64url};
 pub use entropy::Entropy;
 pub use ids::{LaneId, NodeId, PeerId, ReceiverIndex, SessionId};
 pub use keys::{BadKey, PresharedKey, PrivateKey, PublicKey};
-pub use limits::{
-    DEFAULT_MTU, DEFAULT_PORT, MAX_CANDIDATES, MAX_DATAGRAM, MAX_LANES, MAX_MTU, MAX_PEERS, MIN_MTU,
-};
+pub use limits::{DEFAULT_MTU, DEFAULT_PORT, MAX_CANDIDATES, MAX_DATAGRAM, MAX_LANES, MAX_MTU, MAX_PEERS, MIN_MTU};
 pub use prefix::{BadPrefix, Prefix};
 pub use time::Time;

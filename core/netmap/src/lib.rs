@@ -14,8 +14,6 @@ mod name;
 mod token;
 
 pub use map::{Delta, Me, NetworkInfo, NetworkMap, Peer, Refusal};
-pub use message::{
-    CONTROL_PATH, Enrol, Hello, Problem, ProblemCode, SCHEMA, ToCoordinator, ToNode, prologue,
-};
+pub use message::{CONTROL_PATH, Enrol, Hello, Problem, ProblemCode, SCHEMA, ToCoordinator, ToNode, prologue};
 pub use name::{BadName, MAX_NAME, check_name, name_from_host};
 pub use token::{BadToken, JoinToken, TOKEN_PREFIX};

@@ -207,12 +207,18 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the network map was refused and the last good one kept: ")?;
         match self {
-            Self::WrongVersion { have, from } => write!(f, "the change starts from version {from}, this node has {have}"),
+            Self::WrongVersion { have, from } => {
+                write!(f, "the change starts from version {from}, this node has {have}")
+            }
             Self::TooManyPeers { peers } => write!(f, "{peers} peers are more than the {MAX_PEERS} that a node takes"),
             Self::TooManyEndpoints(id) => write!(f, "node {id} has more than {MAX_ENDPOINTS} endpoints"),
-            Self::BadPrefix(prefix) => write!(f, "the overlay prefix {prefix} would cover addresses that are not the overlay's"),
+            Self::BadPrefix(prefix) => {
+                write!(f, "the overlay prefix {prefix} would cover addresses that are not the overlay's")
+            }
             Self::NoAddress(id) => write!(f, "node {id} has no address"),
-            Self::AddressOutside(id, address) => write!(f, "address {address} of node {id} is outside the overlay's prefixes"),
+            Self::AddressOutside(id, address) => {
+                write!(f, "address {address} of node {id} is outside the overlay's prefixes")
+            }
             Self::SameAddress(id, address) => write!(f, "address {address} of node {id} is another node's, too"),
             Self::SameKey(id) => write!(f, "the key of node {id} is another node's, too"),
             Self::SameId(id) => write!(f, "number {id} stands for two nodes"),

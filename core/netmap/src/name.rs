@@ -61,7 +61,9 @@ mod tests {
 
     #[test]
     fn every_host_gets_a_name() {
-        for (host, name) in [("Web-1.example", "web-1"), ("", "node"), ("___", "node"), ("Büro", "b-ro"), ("😀", "node")] {
+        for (host, name) in
+            [("Web-1.example", "web-1"), ("", "node"), ("___", "node"), ("Büro", "b-ro"), ("😀", "node")]
+        {
             assert_eq!(name_from_host(host), name);
             assert_eq!(check_name(&name_from_host(host)), Ok(()));
         }

@@ -106,7 +106,9 @@ pub enum BadToken {
 impl fmt::Display for BadToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NoToken => "not a join token: it starts with `taut1-`; the operator prints one with `taut-coordinator keys create`",
+            Self::NoToken => {
+                "not a join token: it starts with `taut1-`; the operator prints one with `taut-coordinator keys create`"
+            }
             Self::Version => "a join token of another version; update `taut`, or ask the operator for a new token",
             Self::Damaged => "the join token is damaged: a part is missing or mistyped; copy the whole line again",
         })

@@ -1,4 +1,4 @@
-//! What keeper and lanes say to each other. Plain data in bounded queues (design.md section 4).
+//! What keeper and lanes say to each other. Plain data in bounded queues (ARCHITECTURE.md).
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -83,14 +83,16 @@ impl<E: Entropy> Node<E> {
     pub fn set_map(&mut self, map: &NetworkMap) {
         self.overlay = vec![map.network.ipv4, map.network.ipv6];
         let listed: BTreeSet<PublicKey> = map.peers.values().map(|peer| peer.key).collect();
-        let gone: Vec<PeerId> = self.peers.values().filter(|peer| !listed.contains(&peer.key)).map(|peer| peer.id).collect();
+        let gone: Vec<PeerId> =
+            self.peers.values().filter(|peer| !listed.contains(&peer.key)).map(|peer| peer.id).collect();
         for id in gone {
             self.remove_peer(id);
         }
         for listed in map.peers.values() {
             self.upsert_peer(listed);
         }
-        let routes = self.peers.values().flat_map(|peer| peer.addresses.iter().map(|address| (Prefix::host(*address), peer.id)));
+        let routes =
+            self.peers.values().flat_map(|peer| peer.addresses.iter().map(|address| (Prefix::host(*address), peer.id)));
         self.commands.push_back(ToLane::Routes(Arc::new(Routes::new(routes))));
     }
 
@@ -209,7 +211,8 @@ impl<E: Entropy> Node<E> {
         let ephemeral = draw_key(&mut self.entropy);
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.stamped = Timestamp::from_wall_clock(clocks.wall).after(peer.stamped);
-        let Ok((initiation, message)) = Initiation::start(&self.identity, &peer.remote, index, peer.stamped, ephemeral) else {
+        let Ok((initiation, message)) = Initiation::start(&self.identity, &peer.remote, index, peer.stamped, ephemeral)
+        else {
             self.indices.release(index);
             return;
         };

@@ -71,7 +71,12 @@ impl Peer {
     }
 
     /// Remembers an initiation that is sent. Returns the index of one that is not waited for any more.
-    pub(crate) fn wait_for(&mut self, initiation: Initiation, message: HandshakeMessage, now: Time) -> Option<ReceiverIndex> {
+    pub(crate) fn wait_for(
+        &mut self,
+        initiation: Initiation,
+        message: HandshakeMessage,
+        now: Time,
+    ) -> Option<ReceiverIndex> {
         self.waiting.push_back((now, initiation));
         self.message = Some(message);
         if self.waiting.len() <= WAITING {
@@ -87,7 +92,9 @@ impl Peer {
 
     /// The initiation `index` became a session. Earlier ones are of no use then; a later one is, because the peer will know only that.
     pub(crate) fn finished(&mut self, index: ReceiverIndex) -> Vec<ReceiverIndex> {
-        let Some(place) = self.waiting.iter().position(|(_, initiation)| initiation.local() == index) else { return Vec::new() };
+        let Some(place) = self.waiting.iter().position(|(_, initiation)| initiation.local() == index) else {
+            return Vec::new();
+        };
         let mut earlier: Vec<_> = self.waiting.drain(..=place).map(|(_, initiation)| initiation.local()).collect();
         earlier.retain(|other| *other != index);
         earlier

@@ -52,7 +52,12 @@ mod tests {
 
     #[test]
     fn fault_g2_the_longest_prefix_wins() {
-        let routes = Routes::new([route("10.0.0.0/8", 1), route("10.1.0.0/16", 2), route("10.1.2.3/32", 3), route("fd00::/64", 4)]);
+        let routes = Routes::new([
+            route("10.0.0.0/8", 1),
+            route("10.1.0.0/16", 2),
+            route("10.1.2.3/32", 3),
+            route("fd00::/64", 4),
+        ]);
         let whose = |text: &str| routes.lookup(text.parse().unwrap()).map(|peer| peer.0);
         assert_eq!(whose("10.9.0.1"), Some(1));
         assert_eq!(whose("10.1.9.1"), Some(2));

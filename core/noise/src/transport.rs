@@ -94,7 +94,9 @@ impl fmt::Display for TransportError {
         match self {
             Self::Cut => f.write_str("a control message was cut on the way"),
             Self::Altered => f.write_str("a control message was altered on the way, or is not of this channel"),
-            Self::TooLarge { bytes } => write!(f, "a control message of {bytes} bytes is over the limit of {MAX_MESSAGE}"),
+            Self::TooLarge { bytes } => {
+                write!(f, "a control message of {bytes} bytes is over the limit of {MAX_MESSAGE}")
+            }
         }
     }
 }

@@ -13,7 +13,11 @@ fn keys() -> (PrivateKey, PrivateKey, PrivateKey) {
 }
 
 fn snow(private: &PrivateKey) -> snow::Builder<'_> {
-    snow::Builder::new(PROTOCOL.parse().unwrap()).prologue(PROLOGUE).unwrap().local_private_key(private.expose()).unwrap()
+    snow::Builder::new(PROTOCOL.parse().unwrap())
+        .prologue(PROLOGUE)
+        .unwrap()
+        .local_private_key(private.expose())
+        .unwrap()
 }
 
 /// Our one-record messages are Noise messages with a length and a flag byte in front.

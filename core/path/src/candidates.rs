@@ -18,7 +18,11 @@ pub fn acceptable(endpoint: SocketAddr, overlay: &[Prefix]) -> bool {
                 || v4.octets()[0] >= 240
         }
         IpAddr::V6(v6) => {
-            v6.is_loopback() || v6.is_multicast() || v6.is_unspecified() || v6.is_unicast_link_local() || embeds_v4(v6.segments())
+            v6.is_loopback()
+                || v6.is_multicast()
+                || v6.is_unspecified()
+                || v6.is_unicast_link_local()
+                || embeds_v4(v6.segments())
         }
     };
     !special && endpoint.port() != 0 && !overlay.iter().any(|prefix| prefix.contains(address))
@@ -94,9 +98,24 @@ mod tests {
     fn fault_d11_some_addresses_are_never_sent_to() {
         let overlay = ["100.64.0.0/10".parse().unwrap(), "fd00:1::/64".parse().unwrap()];
         for text in [
-            "127.0.0.1:1", "0.0.0.0:1", "0.1.2.3:1", "224.0.0.1:1", "255.255.255.255:1", "240.0.0.1:1", "169.254.169.254:80",
-            "100.64.0.7:1", "10.0.0.1:0", "[::1]:1", "[::]:1", "[ff02::1]:1", "[fe80::1]:1", "[fd00:1::5]:1", "[::ffff:127.0.0.1]:1",
-            "[64:ff9b::7f00:1]:1", "[2002:7f00:1::]:1", "[::7f00:1]:1",
+            "127.0.0.1:1",
+            "0.0.0.0:1",
+            "0.1.2.3:1",
+            "224.0.0.1:1",
+            "255.255.255.255:1",
+            "240.0.0.1:1",
+            "169.254.169.254:80",
+            "100.64.0.7:1",
+            "10.0.0.1:0",
+            "[::1]:1",
+            "[::]:1",
+            "[ff02::1]:1",
+            "[fe80::1]:1",
+            "[fd00:1::5]:1",
+            "[::ffff:127.0.0.1]:1",
+            "[64:ff9b::7f00:1]:1",
+            "[2002:7f00:1::]:1",
+            "[::7f00:1]:1",
         ] {
             assert!(!acceptable(endpoint(text), &overlay), "{text}");
         }

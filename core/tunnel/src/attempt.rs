@@ -34,7 +34,7 @@ pub struct Attempt {
 pub enum Due {
     /// Nothing yet.
     Later,
-    /// Send a new initiation.
+    /// Send an initiation: a new one, or the last one again while it is young enough for the same response (protocol.md 2.1).
     Initiation,
     /// Stop: nobody answered for [`Limits::attempt`].
     GiveUp,

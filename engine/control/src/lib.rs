@@ -1,6 +1,6 @@
 //! The control channel to the coordinator, and the node's state files.
 //!
-//! One thread owns both, so that the keeper never waits for a disk or a distant host (design.md section 4). The keeper starts it with
+//! One thread owns both, so that the keeper never waits for a disk or a distant host (ARCHITECTURE.md). The keeper starts it with
 //! [`Control::start`], tells it what the user wants ([`Command`]) and is woken when something happened ([`Event`]).
 //!
 //! - **Channel** (protocol.md 8): WebSocket over http or https, in it `Noise_IK` between the machine key and the coordinator's pinned key,

@@ -226,7 +226,7 @@ impl fmt::Display for PathStatus {
 pub struct SessionStatus {
     /// Seconds since its handshake.
     pub age_s: f64,
-    /// Its AEAD, by design.md's name.
+    /// Its AEAD, by ARCHITECTURE.md's name.
     pub suite: String,
     /// Sessions finished with this peer since the daemon started, this one included.
     pub established: u64,

@@ -252,7 +252,10 @@ impl Daemon {
     }
 
     fn set_identity(&mut self, identity: Identity) {
-        let same = self.identity.as_ref().is_some_and(|old| old.node_key == identity.node_key && old.network == identity.network);
+        let same = self
+            .identity
+            .as_ref()
+            .is_some_and(|old| old.node_key == identity.node_key && old.network == identity.network);
         if !same {
             self.stop_overlay();
             self.map = None;

@@ -28,10 +28,16 @@ impl fmt::Display for RunError {
                 path.display()
             ),
             Self::Socket(path, error) => {
-                write!(f, "the local API socket {} cannot be made: {error}; run as root, or choose another --socket", path.display())
+                write!(
+                    f,
+                    "the local API socket {} cannot be made: {error}; run as root, or choose another --socket",
+                    path.display()
+                )
             }
             Self::State(error) => error.fmt(f),
-            Self::System(what, error) => write!(f, "the kernel did not let the daemon {what}: {error}; run it as root on Linux 4.14 or later"),
+            Self::System(what, error) => {
+                write!(f, "the kernel did not let the daemon {what}: {error}; run it as root on Linux 4.14 or later")
+            }
         }
     }
 }

@@ -16,7 +16,12 @@ pub(crate) struct Host {
 
 impl Host {
     /// Brings the TUN device `name` up with this MTU and these addresses.
-    pub(crate) fn configure(mut netlink: Netlink, name: &str, mtu: u16, addresses: &[IpAddr]) -> Result<Self, NetlinkError> {
+    pub(crate) fn configure(
+        mut netlink: Netlink,
+        name: &str,
+        mtu: u16,
+        addresses: &[IpAddr],
+    ) -> Result<Self, NetlinkError> {
         // Without this the kernel gives the TUN a link-local address and asks it for routers. A kernel without IPv6 has no such file, and
         // where it cannot be written the packets are dropped by name (out-no-route).
         let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/addr_gen_mode"), "1");

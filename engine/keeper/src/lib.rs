@@ -9,7 +9,7 @@
 //! ```
 //! - [`run`] is the daemon: it returns when a signal or a user asks for the end.
 //! - [`api`] is what the command line and others say to it.
-//! - A network that is up is an [`Overlay`](overlay): TUN device, socket, lane, and the node's rules. It is built from a map, survives every change of
+//! - A network that is up is an `Overlay`: TUN device, socket, lane, and the node's rules. It is built from a map, survives every change of
 //!   the map, and leaves nothing behind: closing the TUN takes its addresses and routes along (law 13).
 
 pub mod api;

@@ -62,7 +62,8 @@ impl Overlay {
         let tun = Tun::create(&taut_tun::Config { name: config.tun_name.clone(), offload, multi_queue: false })
             .map_err(|error| failure(error, "taut needs a TUN device to carry packets"))?;
         let udp = bind(config, remembered_port)?;
-        let netlink = Netlink::open().map_err(|error| failure(error, "taut configures addresses and routes by netlink"))?;
+        let netlink =
+            Netlink::open().map_err(|error| failure(error, "taut configures addresses and routes by netlink"))?;
         let host = Host::configure(netlink, tun.name(), config.mtu, &map.me.addresses)
             .map_err(|error| failure(error, "run taut with the capability CAP_NET_ADMIN, as root has it"))?;
 
@@ -109,7 +110,9 @@ impl Overlay {
         self.node.set_map(map);
         self.carry_out();
         let routed: BTreeSet<IpAddr> = map.peers.values().flat_map(|peer| peer.addresses.iter().copied()).collect();
-        self.host.set_routes(routed).map_err(|error| failure(error, "another program may own this route; see `ip route`"))
+        self.host
+            .set_routes(routed)
+            .map_err(|error| failure(error, "another program may own this route; see `ip route`"))
     }
 
     /// Reads the host's addresses again; true when they changed.

@@ -45,7 +45,13 @@ pub(crate) fn peers(
 /// Dropped packets by reason, as far as there are any.
 pub(crate) fn drops(overlay: Option<&Overlay>) -> BTreeMap<String, u64> {
     let Some(overlay) = overlay else { return BTreeMap::new() };
-    overlay.shared().drops.iter().filter(|(_, count)| *count > 0).map(|(name, count)| (String::from(name), count)).collect()
+    overlay
+        .shared()
+        .drops
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| (String::from(name), count))
+        .collect()
 }
 
 fn connected(peer: &PeerView<'_>, (received, sent): (u64, u64), online: Option<bool>, now: Time) -> PeerStatus {

@@ -104,7 +104,7 @@ impl SendBatch {
         }
     }
 
-    /// Whether the last run is all there is and may still grow: worth waiting for the next superpacket (limit.md 6.4).
+    /// Whether the last run is all there is and may still grow: worth waiting for the next superpacket.
     pub fn could_carry_over(&self) -> bool {
         self.runs.len() - self.sent == 1
             && self.runs.last().is_some_and(|run| run.segments < MAX_SEGMENTS / 2 && !run.ended())
@@ -160,7 +160,10 @@ mod tests {
         for (number, length) in [(1, 100), (1, 100), (1, 60), (1, 60), (2, 60), (1, 60), (1, 70)] {
             append(&mut batch, number, length);
         }
-        assert_eq!(shape(&batch), [(to(1), 260, 100), (to(1), 60, 60), (to(2), 60, 60), (to(1), 60, 60), (to(1), 70, 70)]);
+        assert_eq!(
+            shape(&batch),
+            [(to(1), 260, 100), (to(1), 60, 60), (to(2), 60, 60), (to(1), 60, 60), (to(1), 70, 70)]
+        );
     }
 
     #[test]
@@ -172,7 +175,10 @@ mod tests {
         for _ in 0..46 {
             append(&mut batch, 2, 1452);
         }
-        assert_eq!(shape(&batch), [(to(1), 6400, 100), (to(1), 100, 100), (to(2), 45 * 1452, 1452), (to(2), 1452, 1452)]);
+        assert_eq!(
+            shape(&batch),
+            [(to(1), 6400, 100), (to(1), 100, 100), (to(2), 45 * 1452, 1452), (to(2), 1452, 1452)]
+        );
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use taut_base::{PeerId, ReceiverIndex, Time};
 use taut_node::{FromLane, HandshakeMessage};
-use taut_tunnel::handshake::{initiation_mac1_is_ours, response_mac1_is_ours};
 use taut_tunnel::OpenError;
+use taut_tunnel::handshake::{initiation_mac1_is_ours, response_mac1_is_ours};
 use taut_wire::ip;
 use taut_wire::merge::Run;
 use taut_wire::wireguard::{DATA_HEADER, Message, classify};
@@ -61,7 +61,10 @@ impl Heart {
     }
 
     /// A data message: opened in place, then on to the TUN. Returns whose it was, if it was authentic.
-    #[expect(clippy::too_many_arguments, reason = "one packet with where it lies, one place to go, no state in between")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one packet with where it lies, one place to go, no state in between"
+    )]
     fn data(
         &mut self,
         source: SocketAddr,
@@ -87,7 +90,9 @@ impl Heart {
             }
         };
         let Some(peer) = self.peers.get_mut(&id) else { return self.refuse(Drop::UnknownIndex) };
-        let Some(session) = peer.keyring.receiving(index, &self.limits, now) else { return self.refuse(Drop::UnknownIndex) };
+        let Some(session) = peer.keyring.receiving(index, &self.limits, now) else {
+            return self.refuse(Drop::UnknownIndex);
+        };
         let session_id = session.id;
 
         // Is it authentic, and new?
@@ -111,7 +116,9 @@ impl Heart {
         if length > 0 {
             match ip::Packet::parse(&data[packet.clone()]).map(|inner| (inner.source(), inner.bytes().len())) {
                 Err(_) => self.drops.add(Drop::BadOuter, 1),
-                Ok((inner_source, _)) if peer.last_source != Some(inner_source) && self.routes.lookup(inner_source) != Some(id) => {
+                Ok((inner_source, _))
+                    if peer.last_source != Some(inner_source) && self.routes.lookup(inner_source) != Some(id) =>
+                {
                     self.drops.add(Drop::SourceNotAllowed, 1);
                 }
                 Ok((inner_source, bytes)) => {

@@ -71,7 +71,7 @@ impl Heart {
         any
     }
 
-    /// Goes on with what [`Self::send_staged`] left, after `out` was sent. False when nothing was left.
+    /// Goes on with what waited and did not fit, after `out` was sent. False when nothing was left.
     pub fn send_backlog(&mut self, out: &mut SendBatch, now: Time) -> bool {
         let waiting = std::mem::take(&mut self.backlog);
         for id in &waiting {

@@ -32,7 +32,10 @@ impl KeeperEnd {
     ///
     /// # Errors
     /// The command.
-    #[expect(clippy::result_large_err, reason = "the command comes back to be tried again; boxing would allocate for each")]
+    #[expect(
+        clippy::result_large_err,
+        reason = "the command comes back to be tried again; boxing would allocate for each"
+    )]
     pub fn send(&self, command: ToLane) -> Result<(), ToLane> {
         match self.to_lane.try_send(command) {
             Ok(()) => Ok(()),

@@ -135,7 +135,11 @@ pub struct StartError(io::Error);
 
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the data plane's thread could not be started: {}; raise the limits of threads and file descriptors", self.0)
+        write!(
+            f,
+            "the data plane's thread could not be started: {}; raise the limits of threads and file descriptors",
+            self.0
+        )
     }
 }
 
@@ -252,7 +256,14 @@ impl Worker {
             }
             let mut ports = Ports { tun: &self.tun, queues: &self.queues, vnet_header: self.tun.offload().vnet_header };
             for received in self.received.iter_mut() {
-                self.heart.inbound(received.source, received.data, received.segment_size, &mut ports, &mut self.out, now);
+                self.heart.inbound(
+                    received.source,
+                    received.data,
+                    received.segment_size,
+                    &mut ports,
+                    &mut self.out,
+                    now,
+                );
             }
             if self.received.len() < RECEIVE_MESSAGES {
                 return;
@@ -281,7 +292,8 @@ impl Worker {
 
     /// Sends what is in the batch, or as much as the socket takes.
     fn send(&mut self) {
-        let nowhere = Transmit { destination: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), contents: &[], segment_size: 0 };
+        let nowhere =
+            Transmit { destination: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), contents: &[], segment_size: 0 };
         let mut blocked = false;
         while !self.out.is_empty() && !blocked {
             let mut transmits = [nowhere; MAX_MESSAGES];
@@ -298,7 +310,8 @@ impl Worker {
     }
 
     fn set_interests(&self) {
-        let (udp, tun) = if self.blocked { (Interest::READ_WRITE, Interest::NONE) } else { (Interest::READ, Interest::READ) };
+        let (udp, tun) =
+            if self.blocked { (Interest::READ_WRITE, Interest::NONE) } else { (Interest::READ, Interest::READ) };
         // Both are registered and open, so the kernel has no reason to refuse; if it did, the next change would set them again.
         let _ = self.poller.modify(self.udp.as_fd(), TOKEN_UDP, udp);
         let _ = self.poller.modify(self.tun.as_fd(), TOKEN_TUN, tun);

@@ -21,6 +21,7 @@ mod packet;
 mod party;
 mod side;
 mod taut;
+mod wire;
 mod world;
 
 pub use chance::{Probability, Seeded};
@@ -31,4 +32,5 @@ pub use packet::MAX_PACKET;
 pub use party::{Party, map_for};
 pub use side::Side;
 pub use taut::{Settings, TautHost};
-pub use world::{Recorded, World};
+pub use wire::Recorded;
+pub use world::World;

@@ -86,7 +86,9 @@ mod tests {
 
     #[test]
     fn each_copy_takes_its_own_time() {
-        let link = Link::clean(Duration::from_millis(10)).with_jitter(Duration::from_millis(5)).with_duplication(Probability::ALWAYS);
+        let link = Link::clean(Duration::from_millis(10))
+            .with_jitter(Duration::from_millis(5))
+            .with_duplication(Probability::ALWAYS);
         let mut chance = Seeded::new(7);
         let copies: Vec<Duration> = (0..100).flat_map(|_| link.copies(&mut chance).collect::<Vec<_>>()).collect();
         assert_eq!(copies.len(), 200);

@@ -20,7 +20,11 @@ pub struct Party {
 impl Party {
     /// Member `number`, with a key and an endpoint of its own.
     pub fn new(number: u8) -> Self {
-        Self { number, key: PrivateKey::from_bytes([number; 32]), endpoint: SocketAddr::from(([192, 0, 2, number], 8288)) }
+        Self {
+            number,
+            key: PrivateKey::from_bytes([number; 32]),
+            endpoint: SocketAddr::from(([192, 0, 2, number], 8288)),
+        }
     }
 
     /// The same member with another node key.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use taut_base::{DEFAULT_MTU, PeerId, SessionId, Time};
+use taut_base::{DEFAULT_MTU, PeerId, PublicKey, SessionId, Time};
 use taut_lane::{DropCounts, Heart, InboundPorts, SendBatch};
 use taut_netmap::NetworkMap;
 use taut_node::{Clocks, FromLane, Node, ToLane};
@@ -100,6 +100,13 @@ impl TautHost {
         self.pump(now);
     }
 
+    /// Makes a handshake with each peer, as the daemon does with those that it knew before it restarted or moved.
+    pub fn greet(&mut self, now: Time) {
+        let peers: Vec<PublicKey> = self.node.peers().map(|peer| peer.key).collect();
+        self.node.greet(&peers, clocks_at(now));
+        self.pump(now);
+    }
+
     /// The coordinator sends another map.
     pub fn set_map(&mut self, map: NetworkMap, now: Time) {
         self.map = map;
@@ -129,7 +136,7 @@ impl TautHost {
 
     /// Carries messages and commands to and fro until nothing is due, and sends.
     fn pump(&mut self, now: Time) {
-        let clocks = Clocks { now, wall: WALL_AT_START + now.since(Time::ZERO) };
+        let clocks = clocks_at(now);
         loop {
             self.hear_lane(now);
             while let Some(command) = self.node.poll_command() {
@@ -173,6 +180,10 @@ impl TautHost {
     }
 }
 
+fn clocks_at(now: Time) -> Clocks {
+    Clocks { now, wall: WALL_AT_START + now.since(Time::ZERO) }
+}
+
 fn start_heart(node: &Node<Seeded>, settings: &Settings, drops: &Arc<DropCounts>) -> Heart {
     let mac1_key = node.identity().mac1_key();
     Heart::new(settings.limits, DEFAULT_MTU, mac1_key, false, Offloads::NONE, Arc::clone(drops), Arc::default())
@@ -198,7 +209,8 @@ impl Host for TautHost {
 
     fn receive(&mut self, source: SocketAddr, datagram: &[u8], now: Time) {
         let mut buffer = datagram.to_vec();
-        let mut ports = Ports { commands: &mut self.commands, sessions: &mut self.sessions, delivered: &mut self.delivered };
+        let mut ports =
+            Ports { commands: &mut self.commands, sessions: &mut self.sessions, delivered: &mut self.delivered };
         self.heart.inbound(source, &mut buffer, datagram.len(), &mut ports, &mut self.out, now);
         self.pump(now);
     }
@@ -229,7 +241,10 @@ impl Host for TautHost {
         assert!(queued <= MAX_QUEUED, "{queued} messages and commands wait");
         // An index whose retirement is still on its way to the keeper is counted there, too.
         let indices = self.node.indices_in_use();
-        assert!(indices <= peers * (MAX_SESSIONS + MAX_WAITING) + queued, "{indices} indices are in use for {peers} peers");
+        assert!(
+            indices <= peers * (MAX_SESSIONS + MAX_WAITING) + queued,
+            "{indices} indices are in use for {peers} peers"
+        );
     }
 }
 

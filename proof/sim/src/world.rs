@@ -13,6 +13,7 @@ use crate::ledger::Ledger;
 use crate::link::{Counts, Link};
 use crate::party::Party;
 use crate::side::Side;
+use crate::wire::{End, Event, Flow, InFlight, Recorded};
 
 /// Virtual time begins here: a machine that has been up for a while.
 const START: Time = Time(1_000_000_000_000);
@@ -30,41 +31,6 @@ pub struct World<A, B> {
     wire: BinaryHeap<Reverse<InFlight>>,
     put_on_wire: u64,
     history: Option<Vec<Recorded>>,
-}
-
-/// What belongs to one side.
-struct End {
-    address: SocketAddr,
-    link: Link,
-    counts: Counts,
-    ledger: Ledger,
-    flow: Option<Flow>,
-}
-
-/// Applications that send at even intervals.
-struct Flow {
-    interval: Duration,
-    next: Time,
-}
-
-/// A datagram on its way. The order of the fields is the order of arrival; the number makes it unambiguous.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct InFlight {
-    due: Time,
-    number: u64,
-    to: Side,
-    source: SocketAddr,
-    destination: SocketAddr,
-    datagram: Vec<u8>,
-}
-
-/// A datagram that a host sent once.
-#[derive(Clone, Debug)]
-pub struct Recorded {
-    /// Who sent it.
-    pub from: Side,
-    /// Its bytes.
-    pub datagram: Vec<u8>,
 }
 
 impl<A: Host, B: Host> World<A, B> {
@@ -204,8 +170,13 @@ impl<A: Host, B: Host> World<A, B> {
     fn next_event(&self) -> Option<(Time, Event)> {
         let arrival = self.wire.peek().map(|Reverse(datagram)| (datagram.due, Event::Arrival));
         let timers = Side::BOTH.map(|side| self.timeout(side).map(|due| (due, Event::Timeout(side))));
-        let flows = Side::BOTH.map(|side| self.ends[side.place()].flow.as_ref().map(|flow| (flow.next, Event::Send(side))));
-        arrival.into_iter().chain(timers.into_iter().flatten()).chain(flows.into_iter().flatten()).min_by_key(|(due, _)| *due)
+        let flows =
+            Side::BOTH.map(|side| self.ends[side.place()].flow.as_ref().map(|flow| (flow.next, Event::Send(side))));
+        arrival
+            .into_iter()
+            .chain(timers.into_iter().flatten())
+            .chain(flows.into_iter().flatten())
+            .min_by_key(|(due, _)| *due)
     }
 
     fn happen(&mut self, event: Event) {
@@ -276,12 +247,4 @@ impl<A: Host, B: Host> World<A, B> {
             Side::B => self.hosts.1.poll_timeout(),
         }
     }
-}
-
-/// What happens next. At the same moment datagrams arrive before timers run and applications send.
-#[derive(Clone, Copy, Debug)]
-enum Event {
-    Arrival,
-    Timeout(Side),
-    Send(Side),
 }

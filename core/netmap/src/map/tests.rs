@@ -70,13 +70,31 @@ fn fault_e17_hostile_maps_are_refused() {
     }
     assert_eq!(map().check(), Ok(()));
     let outside = IpAddr::from([8, 8, 8, 8]);
-    assert_eq!(with(|map| second(map).addresses = vec![[8, 8, 8, 8].into()]), Err(Refusal::AddressOutside(NodeId(2), outside)));
-    assert!(matches!(with(|map| { let mine = map.me.addresses.clone(); second(map).addresses = mine; }), Err(Refusal::SameAddress(NodeId(2), _))));
-    assert_eq!(with(|map| { let mine = map.me.key; second(map).key = mine; }), Err(Refusal::SameKey(NodeId(2))));
+    assert_eq!(
+        with(|map| second(map).addresses = vec![[8, 8, 8, 8].into()]),
+        Err(Refusal::AddressOutside(NodeId(2), outside))
+    );
+    assert!(matches!(
+        with(|map| {
+            let mine = map.me.addresses.clone();
+            second(map).addresses = mine;
+        }),
+        Err(Refusal::SameAddress(NodeId(2), _))
+    ));
+    assert_eq!(
+        with(|map| {
+            let mine = map.me.key;
+            second(map).key = mine;
+        }),
+        Err(Refusal::SameKey(NodeId(2)))
+    );
     assert_eq!(with(|map| second(map).addresses.clear()), Err(Refusal::NoAddress(NodeId(2))));
     assert_eq!(with(|map| second(map).name = String::from("../etc")), Err(Refusal::BadName(NodeId(2))));
     assert_eq!(with(|map| second(map).id = NodeId(1)), Err(Refusal::SameId(NodeId(2))));
-    assert_eq!(with(|map| second(map).endpoints = vec![([1, 1, 1, 1], 1).into(); 33]), Err(Refusal::TooManyEndpoints(NodeId(2))));
+    assert_eq!(
+        with(|map| second(map).endpoints = vec![([1, 1, 1, 1], 1).into(); 33]),
+        Err(Refusal::TooManyEndpoints(NodeId(2)))
+    );
     for prefix in ["0.0.0.0/0", "8.0.0.0/8", "100.0.0.0/8", "127.0.0.0/8"] {
         let mut map = map();
         map.network.ipv4 = prefix.parse().unwrap();

@@ -40,7 +40,13 @@ impl Initiation {
         state.encrypt(&key, &timestamp.0, &mut sealed_timestamp);
 
         let mut message = [0; initiation::LEN];
-        wireguard::write_initiation(&mut message, local.0, ephemeral_public.as_bytes(), &sealed_static, &sealed_timestamp);
+        wireguard::write_initiation(
+            &mut message,
+            local.0,
+            ephemeral_public.as_bytes(),
+            &sealed_static,
+            &sealed_timestamp,
+        );
         write_mac1(&remote.mac1_key, &mut message, initiation::MAC1);
         Ok((Self { state, ephemeral, local }, message))
     }
@@ -54,7 +60,12 @@ impl Initiation {
     ///
     /// # Errors
     /// When the response was not made by `remote` for this initiation. Nothing is lost then: the real one may still come (fault A9).
-    pub fn finish(&self, identity: &Identity, remote: &Remote, response: &Response<'_>) -> Result<SessionKeys, HandshakeError> {
+    pub fn finish(
+        &self,
+        identity: &Identity,
+        remote: &Remote,
+        response: &Response<'_>,
+    ) -> Result<SessionKeys, HandshakeError> {
         let mut state = self.state.clone();
         let theirs = PublicKey(*response.ephemeral);
         state.mix_key(theirs.as_bytes());
@@ -64,6 +75,12 @@ impl Initiation {
         let key = state.mix_preshared(remote.preshared.expose());
         state.decrypt(&key, response.sealed_empty, &mut [])?;
         let (sending, receiving) = state.split();
-        Ok(SessionKeys { role: Role::Initiator, local: self.local, remote: ReceiverIndex(response.sender), sending, receiving })
+        Ok(SessionKeys {
+            role: Role::Initiator,
+            local: self.local,
+            remote: ReceiverIndex(response.sender),
+            sending,
+            receiving,
+        })
     }
 }

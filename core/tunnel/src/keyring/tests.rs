@@ -54,6 +54,24 @@ fn a_session_we_answered_for_waits_for_the_peer() {
 }
 
 #[test]
+fn of_two_sessions_that_crossed_the_one_with_the_smaller_name_is_used() {
+    for (answered, started) in [(1, 2), (2, 1)] {
+        let mut ring = Keyring::new(None);
+        ring.add(session(answered, Role::Responder, at(0)));
+        ring.add(session(started, Role::Initiator, at(0)));
+        assert_eq!(sends_with(&mut ring, at(0)), Some(u64::from(started)));
+        assert!(!ring.received(ReceiverIndex(answered << 4), true, &LIMITS, at(1)));
+        assert_eq!(sends_with(&mut ring, at(1)), Some(1));
+    }
+
+    let mut ring = Keyring::new(None);
+    ring.add(session(1, Role::Initiator, at(0)));
+    ring.add(session(2, Role::Initiator, at(120)));
+    ring.received(ReceiverIndex(1 << 4), true, &LIMITS, at(120));
+    assert_eq!(sends_with(&mut ring, at(120)), Some(2), "a late packet of the former session changes nothing");
+}
+
+#[test]
 fn at_most_three_are_held_and_each_other_one_is_retired() {
     let mut ring = Keyring::new(None);
     let mut retired = Vec::new();
@@ -64,7 +82,8 @@ fn at_most_three_are_held_and_each_other_one_is_retired() {
             ring.received(ReceiverIndex(number << 4), true, &LIMITS, at(0));
         }
         retired.extend(ring.take_retired());
-        let held = (1..=20).filter(|number| ring.receiving(ReceiverIndex(number << 4), &LIMITS, at(0)).is_some()).count();
+        let held =
+            (1..=20).filter(|number| ring.receiving(ReceiverIndex(number << 4), &LIMITS, at(0)).is_some()).count();
         assert_eq!(held + retired.len(), usize::try_from(number).unwrap());
         assert!(held <= 3);
     }

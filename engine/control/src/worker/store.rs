@@ -93,7 +93,8 @@ impl Store {
             match self.state.save_map(membership.network, map, &self.recent) {
                 Ok(bytes) => {
                     self.map_due = None;
-                    self.map_paid = self.map_paid.max(now) + Duration::from_secs(1 + bytes as u64 / MAP_BYTES_PER_SECOND);
+                    self.map_paid =
+                        self.map_paid.max(now) + Duration::from_secs(1 + bytes as u64 / MAP_BYTES_PER_SECOND);
                 }
                 Err(error) => {
                     self.map_due = Some(now + RETRY);

@@ -38,7 +38,10 @@ fn crossing_with_loss_and_jitter_ends_well() {
             // until 15 s without an answer make a new one.
             let bound = if delay < secs(1) { secs(4) } else { secs(15) + 4 * delay };
             let silences = Side::BOTH.map(|side| world.ledger(side).longest_silence(world.ago(secs(40)), world.now()));
-            assert!(silences.iter().all(|silence| *silence < bound), "{silences:?} at delay {delay:?} and {loss} % loss");
+            assert!(
+                silences.iter().all(|silence| *silence < bound),
+                "{silences:?} at delay {delay:?} and {loss} % loss"
+            );
             let sessions = world.a().established() + world.b().established();
             assert!(sessions <= 24, "{sessions} sessions at delay {delay:?} and {loss} % loss");
         }

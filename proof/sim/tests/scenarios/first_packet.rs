@@ -1,6 +1,6 @@
 //! From silence to the first packet.
 
-use taut_sim::{Link, Settings, Side};
+use taut_sim::{Link, Probability, Settings, Side};
 
 use crate::{assert_complete, for_seeds, ms, secs, taut_world, taut_world_with, took};
 
@@ -29,7 +29,8 @@ fn what_is_sent_meanwhile_waits_and_arrives_in_order() {
     world.stop(Side::A);
     world.run(secs(1));
     assert_complete(&world, start, world.now());
-    let arrivals: Vec<_> = (0..world.ledger(Side::A).sent()).map(|number| world.ledger(Side::A).arrival(number)).collect();
+    let arrivals: Vec<_> =
+        (0..world.ledger(Side::A).sent()).map(|number| world.ledger(Side::A).arrival(number)).collect();
     assert!(arrivals.is_sorted(), "{arrivals:?}");
 }
 
@@ -68,5 +69,34 @@ fn a_keeper_that_is_busy_costs_its_delay_and_no_packet() {
         world.flow(Side::B, ms(20));
         world.run(secs(250));
         assert_complete(&world, start, world.ago(secs(1)));
+    });
+}
+
+#[test]
+fn a_lost_response_is_repeated_after_a_quarter_of_a_second() {
+    for_seeds(20, |seed| {
+        let mut world = taut_world(Link::clean(ms(20)), seed);
+        world.set_link(Side::B, Link::clean(ms(20)).with_loss(Probability::ALWAYS));
+        let start = world.now();
+        world.send(Side::A);
+        world.run(ms(100));
+        world.set_link(Side::B, Link::clean(ms(20)));
+        world.run(secs(5));
+        assert!(took(&world, Side::A, 0, start) < ms(400));
+        assert_eq!((world.a().established(), world.b().established()), (1, 1), "it is the same session");
+    });
+}
+
+#[test]
+fn a_wish_that_crosses_the_session_makes_no_second_one() {
+    for_seeds(5, |seed| {
+        let settings = Settings { keeper_delay: ms(3), lane_delay: ms(5), ..Settings::default() };
+        for early in 0..16 {
+            // The response comes about when the lane wishes for a second time, a second after the first.
+            let mut world = taut_world_with(settings, Link::clean(ms(492 - early)), seed);
+            world.flow(Side::A, ms(20));
+            world.run(secs(10));
+            assert_eq!((world.a().established(), world.b().established()), (1, 1));
+        }
     });
 }

@@ -9,7 +9,10 @@ use crate::{TautWorld, for_seeds, minutes, ms, secs, taut_world};
 const STALL: std::time::Duration = secs(5);
 
 fn rough(loss: u32) -> Link {
-    Link::clean(ms(20)).with_loss(Probability::percent(loss)).with_jitter(ms(30)).with_duplication(Probability::percent(10))
+    Link::clean(ms(20))
+        .with_loss(Probability::percent(loss))
+        .with_jitter(ms(30))
+        .with_duplication(Probability::percent(10))
 }
 
 fn assert_flows(world: &TautWorld, from: taut_base::Time, loss: f64) {

@@ -82,6 +82,12 @@ fn took<A: taut_sim::Host, B: taut_sim::Host>(world: &World<A, B>, side: Side, n
 fn assert_complete<A: taut_sim::Host, B: taut_sim::Host>(world: &World<A, B>, from: Time, to: Time) {
     for side in Side::BOTH {
         let ledger = world.ledger(side);
-        assert_eq!(ledger.missing(from, to), 0, "packets from {side:?} are missing; {} of {} arrived", ledger.arrived(), ledger.sent());
+        assert_eq!(
+            ledger.missing(from, to),
+            0,
+            "packets from {side:?} are missing; {} of {} arrived",
+            ledger.arrived(),
+            ledger.sent()
+        );
     }
 }

@@ -143,7 +143,10 @@ fn half_an_hour_of_traffic_loses_nothing_and_rekeys_every_two_minutes_in_both_ro
 #[test]
 fn half_an_hour_with_loss_has_no_stall() {
     for_seeds(5, |seed| {
-        let link = Link::clean(ms(20)).with_jitter(ms(20)).with_loss(Probability::percent(5)).with_duplication(Probability::percent(10));
+        let link = Link::clean(ms(20))
+            .with_jitter(ms(20))
+            .with_loss(Probability::percent(5))
+            .with_duplication(Probability::percent(10));
         let mut world = world(link, seed);
         let start = world.now();
         world.flow(Side::A, ms(300));

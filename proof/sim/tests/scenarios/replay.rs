@@ -70,7 +70,8 @@ fn a_restarted_node_is_not_held_back_by_old_initiations() {
     for_seeds(10, |seed| {
         let (mut world, history) = talk(seed);
         world.with_b(|host, now| host.restart(now));
-        let initiations: Vec<Recorded> = history.into_iter().filter(|recorded| recorded.datagram.len() == 148).collect();
+        let initiations: Vec<Recorded> =
+            history.into_iter().filter(|recorded| recorded.datagram.len() == 148).collect();
         let start = world.now();
         replay(&mut world, &initiations);
         world.run(secs(30));

@@ -52,6 +52,22 @@ fn a_restarted_side_that_is_spoken_to_is_found_within_fifteen_seconds() {
 }
 
 #[test]
+fn a_restarted_side_that_greets_is_found_at_once() {
+    for_seeds(20, |seed| {
+        let mut world = acquainted(seed);
+        world.with_a(|host, now| {
+            host.restart(now);
+            host.greet(now);
+        });
+        world.run(3 * DELAY);
+        let (start, first) = (world.now(), world.ledger(Side::B).sent());
+        world.send(Side::B);
+        world.run(secs(1));
+        assert_eq!(took(&world, Side::B, first, start), DELAY);
+    });
+}
+
+#[test]
 fn two_restarted_sides_find_each_other() {
     for_seeds(40, |seed| {
         let mut world = acquainted(seed);

@@ -49,6 +49,19 @@ fn a_silent_peer_that_moves_is_found_when_it_speaks() {
 }
 
 #[test]
+fn a_silent_peer_that_moves_and_greets_is_followed_at_once() {
+    let mut world = taut_world(Link::clean(DELAY), 1);
+    world.send(Side::A);
+    world.run(secs(20));
+    world.move_to(Side::A, elsewhere(1));
+    world.with_a(|host, now| host.greet(now));
+    world.run(3 * DELAY);
+    world.send(Side::B);
+    world.run(secs(1));
+    assert_eq!(world.ledger(Side::B).arrived(), 1);
+}
+
+#[test]
 fn when_both_move_the_next_map_brings_them_together() {
     for_seeds(20, |seed| {
         let mut world = taut_world(Link::clean(DELAY), seed);

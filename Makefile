@@ -1,0 +1,72 @@
+# What can be done here. Each recipe sources tools/env, which finds a cargo that is new enough.
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+ENV := . tools/env && find_rust
+# The same profile for tests and lints: what both need is compiled once.
+CI := --workspace --locked --profile ci
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## three hosts join a network and talk directly; HOLD=1 leaves it running (needs root)
+	@tools/preflight demo
+	@tools/setup demo
+	@$(ENV) && say 'building taut and taut-coordinator for release' && cargo build --release --locked -p taut -p taut-coordinator
+	@$(ENV) && say 'running the demo' && exec python3 -m lab.demo
+
+.PHONY: test
+test: ## everything that CI runs, fast things first (root for the tests of kernel and network)
+	@tools/preflight test
+	@tools/setup test
+	@$(MAKE) --no-print-directory arrows format test-rust clippy doc deny test-lab
+
+.PHONY: build
+build: ## both programs, optimised, into target/release
+	@tools/setup build
+	@$(ENV) && say 'building for release' && cargo build --release --locked -p taut -p taut-coordinator
+
+.PHONY: check
+check: arrows format clippy doc deny ## all that is not a test: arrows, formatting, lints, documentation, licences
+
+.PHONY: arrows
+arrows: ## who depends on whom, what is named where; whether documents and comments lead somewhere
+	@. tools/env && say 'arrows and links of the house' && python3 tools/test_arrows.py --quiet && tools/arrows.py && tools/links.py
+
+.PHONY: format
+format: ## rustfmt --check
+	@$(ENV) && if has_lints; then say 'formatting' && cargo fmt --all --check; else say "formatting skipped: needs rustfmt of Rust $$RUST_LINTS"; fi
+
+.PHONY: clippy
+clippy: ## lints, warnings are errors
+	@$(ENV) && if has_lints; then say 'lints' && cargo clippy $(CI) --all-targets -- -D warnings; else say "lints skipped: needs clippy of Rust $$RUST_LINTS"; fi
+
+.PHONY: doc
+doc: ## documentation with private items, warnings are errors; target/doc
+	@$(ENV) && if has_lints; then say 'documentation' && RUSTDOCFLAGS='-D warnings' cargo doc $(CI) --no-deps --document-private-items; \
+	    else say "documentation skipped: needs Rust $$RUST_LINTS"; fi
+
+.PHONY: deny
+deny: ## bans, licences, sources (needs cargo-deny; CI_DENY=1 installs it, which takes minutes)
+	@$(ENV) && if [ -n "$${CI_DENY:-}" ] && ! cargo deny --version >/dev/null 2>&1; then \
+	    say 'installing cargo-deny' && CARGO_TARGET_DIR=target/tools cargo install --locked cargo-deny --version 0.20.2; fi; \
+	    if cargo deny --version >/dev/null 2>&1; then say 'bans, licences, sources' && cargo deny --workspace check bans licenses sources; \
+	    else say 'bans, licences, sources skipped: needs cargo-deny (CI_DENY=1 installs it)'; fi
+
+.PHONY: test-rust
+test-rust: ## unit, property, kernel and simulator tests
+	@$(ENV) && say 'compiling and running the Rust tests (a few minutes the first time)' && cargo test $(CI)
+
+.PHONY: test-lab
+test-lab: ## end-to-end tests in network namespaces; ARGS='-k join' chooses (needs root)
+	@$(ENV) && say 'building the programs for the lab' && cargo build --locked --profile ci -p taut -p taut-coordinator
+	@. tools/env && say 'end-to-end tests in the lab' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci "$$(python_for_tests)" -m pytest lab $(ARGS)
+
+.PHONY: clean
+clean: ## removes what was built, and what crashed labs left behind
+	@[ "$$(id -u)" != 0 ] || ! command -v ip >/dev/null || python3 -m lab clean
+	rm -rf target

@@ -1,0 +1,53 @@
+//! What the world is made of: its ends, what is between them, and what happens next.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use taut_base::Time;
+
+use crate::ledger::Ledger;
+use crate::link::{Counts, Link};
+use crate::side::Side;
+
+/// What belongs to one side.
+pub(crate) struct End {
+    pub(crate) address: SocketAddr,
+    pub(crate) link: Link,
+    pub(crate) counts: Counts,
+    pub(crate) ledger: Ledger,
+    pub(crate) flow: Option<Flow>,
+}
+
+/// Applications that send at even intervals.
+pub(crate) struct Flow {
+    pub(crate) interval: Duration,
+    pub(crate) next: Time,
+}
+
+/// A datagram on its way. The order of the fields is the order of arrival; the number makes it unambiguous.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct InFlight {
+    pub(crate) due: Time,
+    pub(crate) number: u64,
+    pub(crate) to: Side,
+    pub(crate) source: SocketAddr,
+    pub(crate) destination: SocketAddr,
+    pub(crate) datagram: Vec<u8>,
+}
+
+/// A datagram that a host sent once.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// Who sent it.
+    pub from: Side,
+    /// Its bytes.
+    pub datagram: Vec<u8>,
+}
+
+/// What happens next. At the same moment datagrams arrive before timers run and applications send.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    Arrival,
+    Timeout(Side),
+    Send(Side),
+}

@@ -1,0 +1,247 @@
+#!/usr/bin/env python3
+"""Checks the arrows of the house: who may depend on whom, and what may not be named where.
+
+    tools/arrows.py [ROOT]      prints each violation with its file, the rule and the rule's reason; exit code 1 if any
+
+Reads the Cargo.toml files and the sources under core/, sys/, engine/, apps/ and proof/; runs nothing. The rules are
+the tables below and the functions after them; ARCHITECTURE.md tells them in words. Its own tests: test_arrows.py.
+"""
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+# Layer -> layers that its crates may depend on (normal and build dependencies). Narrower rules follow below.
+MAY_USE = {
+    "core": {"core"},
+    "sys": {"core"},
+    "engine": {"core", "sys"},
+    "apps": {"core", "engine", "sys"},
+    "proof": {"core", "sys", "engine"},
+}
+# sys/* points to this one crate of core only.
+SYS_MAY_USE = {"core/base"}
+# Arrows inside engine: the keeper owns the others, and they do not know each other.
+ENGINE_EDGES = {("engine/keeper", "engine/lane"), ("engine/keeper", "engine/control")}
+# What the programs may use besides core.
+APP_MAY_USE = {
+    "apps/taut": {"engine/keeper", "engine/lane", "engine/control", "sys/event"},
+    "apps/coordinator": set(),
+}
+
+# All that core may take from outside: pure, small, reviewed. A new one needs a line here and a reason in the commit.
+CORE_EXTERNALS = {"blake2", "ring", "serde", "subtle", "x25519-dalek", "zeroize"}
+# All that sys may take from outside.
+SYS_EXTERNALS = {"libc"}
+# Only this program has an asynchronous runtime, an HTTP server and a database.
+COORDINATOR_ONLY = {"axum", "hyper", "sqlx", "tokio", "tower", "tower-http", "ureq"}
+# Only programs read flags.
+APPS_ONLY = {"lexopt"}
+
+# Words that stand for the outer world; in core none of them may be named, tests included.
+CORE_WORDS = {
+    "a socket": r"\b(?:Tcp(?:Stream|Listener)|UdpSocket|Unix(?:Stream|Listener|Datagram))\b",
+    "a clock": r"\b(?:Instant|SystemTime)\b",
+    "files, processes, threads or the environment": r"\bstd::(?:\{[^;]*\b)?(?:fs|io|process|thread|env|os)\b",
+    "a channel between threads": r"\bmpsc\b",
+    "async": r"\basync\b|\.await\b",
+    "the terminal": r"\be?print(?:ln)?!|\bdbg!",
+}
+
+WHY = {
+    "layers": "arrows point downward only, so that a lower layer can be read, tested and used without the ones above",
+    "sys-alone": "each crate of sys is usable alone; rules and kernel meet in engine only",
+    "engine-edges": "the keeper owns lane and control; these two never call each other, so neither waits for the other",
+    "app-uses": "a program is wiring; the coordinator never sees the node's engine, the node reaches the kernel by it",
+    "proof-unseen": "witnesses see everything and are seen by nobody, so that no program depends on test code",
+    "core-externals": "core is pure: no runtime, no socket, no clock; each crate that it takes in is checked for that",
+    "core-pure": "in core, time, randomness and limits are arguments, so that all of it runs in the simulator",
+    "sys-externals": "sys is small modules of our own over libc; a binary of 3 MB has no room for a second way",
+    "coordinator-only": "the node has no async runtime, HTTP server or database: plain threads on epoll, 5 MB of memory",
+    "apps-only": "flags and environment are read in apps and passed down as values, so that every effect has one cause",
+    "sqlx-in-store": "the database has one room, apps/coordinator/src/store, so that another one can take its place",
+    "unsafe": "unsafe code stands in sys only, small and tested against the kernel, so that the rest needs no audit for it",
+    "member-comment": "the list of members is the map's first page: one comment per crate says what it is",
+    "member-listed": "a crate that is not a member is neither built nor tested",
+    "crate-name": "a folder under a layer is the crate taut-<name> (apps/taut is `taut`), so that a name tells the place",
+    "lints": "without `[lints] workspace = true` the workspace's lints do not hold in this crate",
+}
+
+
+class House:
+    """The workspace as its Cargo.toml files tell it, and what was found wrong with it."""
+
+    def __init__(self, root):
+        self.root = Path(root)
+        self.text = (self.root / "Cargo.toml").read_text()
+        workspace = tomllib.loads(self.text)["workspace"]
+        self.members = workspace["members"]
+        self.shared = workspace.get("dependencies", {})
+        self.manifests = {path: tomllib.loads((self.root / path / "Cargo.toml").read_text()) for path in self.members}
+        self.place = {manifest["package"]["name"]: path for path, manifest in self.manifests.items()}
+        self.found = []
+
+    def complain(self, rule, where, what):
+        self.found.append((rule, str(where), what))
+
+    def dependencies(self, member, kinds):
+        """Names of the packages in these tables, those for one platform included."""
+        manifest = self.manifests[member]
+        for scope in (manifest, *manifest.get("target", {}).values()):
+            for kind in kinds:
+                for key, value in scope.get(kind, {}).items():
+                    value = self.shared.get(key, value) if is_shared(value) else value
+                    yield value.get("package", key) if isinstance(value, dict) else key
+
+    def sources(self, *layers):
+        """All Rust files of the layers: (path from the root, code without comments, texts)."""
+        for layer in layers:
+            for path in sorted((self.root / layer).rglob("*.rs")):
+                yield path.relative_to(self.root), bare(path.read_text())
+
+
+def is_shared(value):
+    return isinstance(value, dict) and value.get("workspace") is True
+
+
+def layer_of(path):
+    return path.partition("/")[0]
+
+
+# --- the rules -------------------------------------------------------------------------------------------------------
+
+
+def check_members(house):
+    for path in house.members:
+        manifest = house.manifests[path]
+        line = next((line for line in house.text.splitlines() if f'"{path}"' in line), "")
+        if not re.search(r"#\s*\S", line):
+            house.complain("member-comment", "Cargo.toml", f"member {path} has no comment")
+        wanted = "taut" if path == "apps/taut" else f"taut-{Path(path).name}"
+        if manifest["package"]["name"] != wanted:
+            house.complain("crate-name", f"{path}/Cargo.toml", f"is named {manifest['package']['name']}, not {wanted}")
+        if manifest.get("lints", {}).get("workspace") is not True:
+            house.complain("lints", f"{path}/Cargo.toml", "does not take the workspace's lints")
+    for layer in MAY_USE:
+        for manifest in sorted((house.root / layer).glob("*/Cargo.toml")):
+            path = manifest.parent.relative_to(house.root).as_posix()
+            if path not in house.members:
+                house.complain("member-listed", "Cargo.toml", f"{path} is not a member")
+
+
+def check_arrows(house):
+    for member in house.members:
+        for name in house.dependencies(member, ("dependencies", "build-dependencies")):
+            if name in house.place:
+                check_arrow(house, member, house.place[name])
+            else:
+                check_external(house, member, name)
+        for name in house.dependencies(member, ("dev-dependencies",)):
+            if layer_of(member) == "core" and layer_of(house.place.get(name, "")) in ("sys", "engine", "apps"):
+                house.complain("layers", f"{member}/Cargo.toml", f"tests of core use {house.place[name]}")
+
+
+def check_arrow(house, member, target):
+    where, what = f"{member}/Cargo.toml", f"{member} uses {target}"
+    source, goal = layer_of(member), layer_of(target)
+    if goal == "proof":
+        house.complain("proof-unseen", where, what)
+    elif source == goal == "engine":
+        if (member, target) not in ENGINE_EDGES:
+            house.complain("engine-edges", where, what)
+    elif goal not in MAY_USE.get(source, set()):
+        house.complain("layers", where, what)
+    elif source == "sys" and target not in SYS_MAY_USE:
+        house.complain("sys-alone", where, what)
+    elif source == "apps" and goal != "core" and target not in APP_MAY_USE.get(member, set()):
+        house.complain("app-uses", where, what)
+
+
+def check_external(house, member, name):
+    where, what = f"{member}/Cargo.toml", f"{member} uses {name}"
+    if layer_of(member) == "core" and name not in CORE_EXTERNALS:
+        house.complain("core-externals", where, what)
+    if layer_of(member) == "sys" and name not in SYS_EXTERNALS:
+        house.complain("sys-externals", where, what)
+    if name in COORDINATOR_ONLY and member != "apps/coordinator":
+        house.complain("coordinator-only", where, what)
+    if name in APPS_ONLY and layer_of(member) != "apps":
+        house.complain("apps-only", where, what)
+
+
+def check_sources(house):
+    for path, code in house.sources("core"):
+        for word, pattern in CORE_WORDS.items():
+            for line, hit in hits(pattern, code):
+                house.complain("core-pure", f"{path}:{line}", f"names {word}: {hit}")
+    for path, code in house.sources("core", "engine", "apps", "proof"):
+        for line, _ in hits(r"\bunsafe\b", code):
+            house.complain("unsafe", f"{path}:{line}", "has unsafe code")
+        store = path.as_posix().startswith("apps/coordinator/src/store/")
+        for line, _ in hits(r"\bsqlx\b", "" if store else code):
+            house.complain("sqlx-in-store", f"{path}:{line}", "names sqlx")
+    for path, code in house.sources("sys", "engine"):
+        if not is_test(path):
+            for line, hit in hits(r"\bstd::(?:\{[^;]*\b)?env\b|\blexopt\b", without_test_modules(code)):
+                house.complain("apps-only", f"{path}:{line}", f"names {hit}")
+
+
+# --- reading Rust ----------------------------------------------------------------------------------------------------
+
+# What may hold words without being code: comments (block comments without others in them), texts, raw texts.
+# Lifetimes such as 'a are told from characters such as 'a' by the closing quote.
+NOT_CODE = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|b?r(?P<hashes>\#*)".*?"(?P=hashes)|b?"(?:\\.|[^"\\])*"|b?'(?:\\.[^']*|[^'\\])'""", re.DOTALL
+)
+
+
+def bare(text):
+    """The code with comments and texts blanked; lines stay where they are."""
+    return NOT_CODE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+
+
+def without_test_modules(code):
+    """The code with `#[cfg(test)] mod … { … }` blanked."""
+    while start := re.search(r"#\[cfg\(test\)\]\s*mod\s+\w+\s*\{", code):
+        depth, end = 1, start.end()
+        while depth and end < len(code):
+            depth += {"{": 1, "}": -1}.get(code[end], 0)
+            end += 1
+        code = code[: start.start()] + re.sub(r"[^\n]", " ", code[start.start() : end]) + code[end:]
+    return code
+
+
+def is_test(path):
+    return "tests" in path.parts or path.name == "tests.rs"
+
+
+def hits(pattern, code):
+    for match in re.finditer(pattern, code):
+        yield code.count("\n", 0, match.start()) + 1, " ".join(match[0].split())
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def violations(root):
+    """All that is wrong in the house at `root`: (rule, where, what)."""
+    house = House(root)
+    check_members(house)
+    check_arrows(house)
+    check_sources(house)
+    return house.found
+
+
+def main():
+    root = sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent
+    found = violations(root)
+    for rule, where, what in found:
+        print(f"{where}: {what}\n    rule {rule}: {WHY[rule]}", file=sys.stderr)
+    members = len(House(root).members)
+    print(f"arrows: {members} crates, {len(WHY)} rules, {len(found)} violations")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

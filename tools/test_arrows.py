@@ -1,0 +1,219 @@
+"""Proves that each rule of arrows.py can fail: a small house without fault, and one change that breaks each rule.
+
+python3 tools/test_arrows.py
+"""
+
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import arrows  # noqa: E402
+
+MEMBERS = [
+    "core/base",
+    "core/wire",
+    "sys/udp",
+    "sys/tun",
+    "engine/lane",
+    "engine/control",
+    "engine/keeper",
+    "apps/taut",
+    "apps/coordinator",
+    "proof/sim",
+]
+USES = {
+    "core/base": "serde = '1'",
+    "core/wire": "taut-base.workspace = true",
+    "sys/udp": "taut-base.workspace = true\nlibc = '0.2'",
+    "engine/lane": "taut-wire.workspace = true\ntaut-udp.workspace = true",
+    "engine/keeper": "taut-lane.workspace = true\ntaut-control.workspace = true\ntaut-tun.workspace = true",
+    "apps/taut": "taut-keeper.workspace = true\nlexopt = '0.3'",
+    "apps/coordinator": "taut-wire.workspace = true\ntokio = '1'\nsqlx = '0.9'",
+    "proof/sim": "taut-lane.workspace = true\ntaut-keeper.workspace = true",
+}
+SOURCES = {
+    "core/base/src/lib.rs": "use std::time::Duration;\n// std::time::Instant, unsafe\npub const TEXT: &str = \"std::fs\";\n",
+    "core/wire/src/lib.rs": "use std::net::{IpAddr, SocketAddr};\npub fn quote() -> (char, char) { ('\"', '\\'') }\n",
+    "sys/udp/src/lib.rs": "pub fn call() { unsafe { libc::abort() } }\n",
+    "engine/lane/src/lib.rs": "#[cfg(test)]\nmod tests {\n    fn here() { std::env::temp_dir(); }\n}\n",
+    "apps/taut/src/main.rs": "fn main() { std::env::args(); }\n",
+    "apps/coordinator/src/store/mod.rs": "use sqlx::query;\n",
+}
+
+
+def name(member):
+    return "taut" if member == "apps/taut" else f"taut-{Path(member).name}"
+
+
+class Rules(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.root = Path(directory.name)
+        shared = "".join(f'{name(member)} = {{ path = "{member}" }}\n' for member in MEMBERS)
+        members = "".join(f'    "{member}", # what it is\n' for member in MEMBERS)
+        self.write("Cargo.toml", f"[workspace]\nmembers = [\n{members}]\n[workspace.dependencies]\n{shared}")
+        for member in MEMBERS:
+            head = f'[package]\nname = "{name(member)}"\n[lints]\nworkspace = true\n'
+            self.write(f"{member}/Cargo.toml", f"{head}[dependencies]\n{USES.get(member, '')}\n")
+        for path, text in SOURCES.items():
+            self.write(path, text)
+
+    def write(self, path, text):
+        path = self.root / path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def append(self, path, text):
+        self.write(path, (self.root / path).read_text() + text if (self.root / path).exists() else text)
+
+    def uses(self, member, what, table="dependencies"):
+        """Adds a dependency of our own (`core/base`) or of the world (`tokio`)."""
+        key = name(what) if "/" in what else what
+        value = "{ workspace = true }" if "/" in what else '"1"'
+        self.append(f"{member}/Cargo.toml", f"[{table}.{key}]\n{'workspace = true' if '/' in what else 'version = ' + value}\n")
+
+    def found(self):
+        return {rule for rule, _, _ in arrows.violations(self.root)}
+
+    def breaks(self, *rules):
+        self.assertEqual(self.found(), set(rules))
+
+    def test_a_sound_house_has_no_violation(self):
+        self.breaks()
+
+    def test_layers(self):
+        for member, target in (("core/base", "sys/udp"), ("core/wire", "engine/lane"), ("engine/lane", "apps/taut")):
+            with self.subTest(member=member):
+                self.setUp()
+                self.uses(member, target)
+                self.breaks("layers")
+
+    def test_layers_hold_for_build_and_platform_dependencies(self):
+        self.uses("core/wire", "engine/lane", "build-dependencies")
+        self.breaks("layers")
+        self.setUp()
+        self.uses("core/wire", "sys/tun", "target.'cfg(unix)'.dependencies")
+        self.breaks("layers")
+
+    def test_layers_hold_for_tests_of_core(self):
+        self.uses("core/wire", "sys/udp", "dev-dependencies")
+        self.breaks("layers")
+
+    def test_tests_may_use_witnesses(self):
+        self.uses("core/wire", "proof/sim", "dev-dependencies")
+        self.breaks()
+
+    def test_sys_alone(self):
+        self.uses("sys/tun", "sys/udp")
+        self.breaks("layers")
+        self.setUp()
+        self.uses("sys/tun", "core/wire")
+        self.breaks("sys-alone")
+
+    def test_engine_edges(self):
+        self.uses("engine/lane", "engine/control")
+        self.breaks("engine-edges")
+
+    def test_app_uses(self):
+        self.uses("apps/coordinator", "engine/lane")
+        self.breaks("app-uses")
+        self.setUp()
+        self.uses("apps/taut", "sys/tun")
+        self.breaks("app-uses")
+
+    def test_proof_unseen(self):
+        self.uses("engine/lane", "proof/sim")
+        self.breaks("proof-unseen")
+
+    def test_core_externals(self):
+        for runtime in ("tokio", "mio", "libc", "socket2", "rand"):
+            with self.subTest(runtime=runtime):
+                self.setUp()
+                self.uses("core/wire", runtime)
+                self.assertIn("core-externals", self.found())
+
+    def test_a_renamed_dependency_is_seen(self):
+        self.append("core/wire/Cargo.toml", '[dependencies.innocent]\nversion = "1"\npackage = "libc"\n')
+        self.breaks("core-externals")
+
+    def test_core_pure(self):
+        for line in (
+            "use std::net::UdpSocket;",
+            "use std::net::{IpAddr, TcpStream};",
+            "use std::time::Instant;",
+            "fn now() { std::time::SystemTime::now(); }",
+            "use std::fs;",
+            "use std::{collections::BTreeMap, fs};",
+            "use std::io::Read;",
+            "fn go() { std::thread::spawn(|| ()); }",
+            "use std::process::Command;",
+            "use std::sync::mpsc::channel;",
+            "async fn go() {}",
+            'fn tell() { println!("x"); }',
+            "#[cfg(test)]\nmod tests { use std::time::Instant; }",
+        ):
+            with self.subTest(line=line):
+                self.setUp()
+                self.append("core/wire/src/lib.rs", line)
+                self.breaks("core-pure")
+
+    def test_sys_externals(self):
+        self.uses("sys/tun", "socket2")
+        self.breaks("sys-externals")
+
+    def test_coordinator_only(self):
+        self.uses("engine/control", "tokio")
+        self.breaks("coordinator-only")
+
+    def test_apps_only(self):
+        self.uses("engine/keeper", "lexopt")
+        self.breaks("apps-only")
+        for line in ("fn home() { std::env::var_os(\"HOME\"); }", "use std::{env, fs};"):
+            with self.subTest(line=line):
+                self.setUp()
+                self.append("engine/lane/src/lib.rs", line)
+                self.breaks("apps-only")
+
+    def test_sqlx_in_store(self):
+        self.write("apps/coordinator/src/state.rs", "fn rows() { sqlx::query(\"\"); }")
+        self.breaks("sqlx-in-store")
+
+    def test_unsafe(self):
+        for path in ("core/wire/src/lib.rs", "engine/lane/tests/kernel.rs", "apps/taut/src/main.rs", "proof/sim/src/lib.rs"):
+            with self.subTest(path=path):
+                self.setUp()
+                self.append(path, "fn call() { unsafe { core::hint::unreachable_unchecked() } }")
+                self.breaks("unsafe")
+
+    def test_member_comment(self):
+        self.write("Cargo.toml", (self.root / "Cargo.toml").read_text().replace(' "sys/udp", # what it is', ' "sys/udp",'))
+        self.breaks("member-comment")
+
+    def test_member_listed(self):
+        self.write("core/path/Cargo.toml", '[package]\nname = "taut-path"\n')
+        self.breaks("member-listed")
+
+    def test_crate_name(self):
+        path = self.root / "sys/tun/Cargo.toml"
+        path.write_text(path.read_text().replace("taut-tun", "tuntap"))
+        shared = self.root / "Cargo.toml"
+        shared.write_text(shared.read_text().replace("taut-tun =", "tuntap ="))
+        keeper = self.root / "engine/keeper/Cargo.toml"
+        keeper.write_text(keeper.read_text().replace("taut-tun.", "tuntap."))
+        self.breaks("crate-name")
+
+    def test_lints(self):
+        path = self.root / "core/wire/Cargo.toml"
+        path.write_text(path.read_text().replace("workspace = true\n[dep", "\n[dep"))
+        self.breaks("lints")
+
+    def test_every_rule_has_a_test(self):
+        tests = {test.removeprefix("test_").replace("_", "-") for test in dir(self)}
+        self.assertEqual(set(arrows.WHY) - tests, set())
+
+
+if __name__ == "__main__":
+    unittest.main()
