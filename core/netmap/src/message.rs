@@ -48,6 +48,9 @@ pub enum ToCoordinator {
     Ping,
     /// The user asked for the node to leave; ends presence at once instead of when the lease runs out.
     Goodbye,
+    /// A message that this program does not know: from a newer node, to be passed over (fault L5).
+    #[serde(other)]
+    Unknown,
 }
 
 /// The first message of a node.

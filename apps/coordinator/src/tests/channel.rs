@@ -52,12 +52,14 @@ fn a_member_that_talks_nonsense_is_cut_off() {
 }
 
 #[test]
-fn fields_that_nobody_knows_are_ignored() {
+fn fault_l5_messages_and_fields_from_the_future_are_passed_over() {
     let directory = Directory::new();
     let coordinator = Coordinator::start(&directory);
     let mut node = coordinator.join("n");
-    let sealed = node.channel.transport.seal(br#"{"type":"ping","new":{"in":"version 2"}}"#);
-    node.channel.socket.send(Message::binary(sealed)).unwrap();
+    for message in [br#"{"type":"mood","colour":["blue"]}"#.as_slice(), br#"{"type":"ping","new":{"in":"version 2"}}"#] {
+        let sealed = node.channel.transport.seal(message);
+        node.channel.socket.send(Message::binary(sealed)).unwrap();
+    }
     while node.channel.receive().unwrap() != ToNode::Pong {}
 }
 

@@ -172,6 +172,7 @@ impl Session {
                 Ok(())
             }
             ToCoordinator::Goodbye => Err(Stop::Goodbye),
+            ToCoordinator::Unknown => Ok(()),
             ToCoordinator::Hello(_) => Err(Stop::Channel(End::Broken("a second hello"))),
         }
     }
@@ -285,7 +286,9 @@ async fn open(state: &State, socket: WebSocket, network: NetworkId) -> Result<(C
     let (mut channel, machine) = Channel::accept(socket, network, state.key()).await?;
     match channel.receive().await? {
         ToCoordinator::Hello(hello) => Ok((channel, machine, hello)),
-        ToCoordinator::Endpoints { .. } | ToCoordinator::Ping | ToCoordinator::Goodbye => Err(End::Broken("no hello")),
+        ToCoordinator::Endpoints { .. } | ToCoordinator::Ping | ToCoordinator::Goodbye | ToCoordinator::Unknown => {
+            Err(End::Broken("no hello"))
+        }
     }
 }
 
