@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use taut_keeper::api::{Request, State};
+use serde::Serialize;
+use taut_keeper::api::{Request, SCHEMA, State};
 
 use crate::client::Client;
 use crate::fault::Fault;
@@ -14,9 +15,10 @@ use crate::output;
 const LOOK: Duration = Duration::from_millis(20);
 
 pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
-    let (mut socket, mut timeout) = (default_socket(), Duration::from_secs(10));
+    let (mut socket, mut timeout, mut json) = (default_socket(), Duration::from_secs(10), false);
     while let Some(word) = words.next()? {
         match word {
+            Word::Flag(flag) if flag == "--json" => json = true,
             Word::Flag(flag) if flag == "--socket" => socket = PathBuf::from(words.value()?),
             Word::Flag(flag) if flag == "--timeout" => timeout = words.time(&flag)?,
             other => return Err(unexpected(&other)),
@@ -36,8 +38,18 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         }
         std::thread::sleep(LOOK);
     }
-    output::print("taut is down");
+    if json {
+        output::print_json(&Down { schema: SCHEMA, state: State::Stopped });
+    } else {
+        output::print("taut is down");
+    }
     Ok(())
+}
+
+#[derive(Serialize)]
+struct Down {
+    schema: u32,
+    state: State,
 }
 
 fn is_down(status: &taut_keeper::api::Status) -> bool {

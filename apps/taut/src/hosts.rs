@@ -1,15 +1,19 @@
 //! `taut hosts`: names and addresses as `/etc/hosts` writes them.
 
-use taut_keeper::api::Status;
+use std::net::IpAddr;
+
+use serde::Serialize;
+use taut_keeper::api::{SCHEMA, Status};
 
 use crate::fault::Fault;
 use crate::flags::{Word, Words, default_socket, unexpected};
 use crate::{client, output};
 
 pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
-    let mut socket = default_socket();
+    let (mut socket, mut json) = (default_socket(), false);
     while let Some(word) = words.next()? {
         match word {
+            Word::Flag(flag) if flag == "--json" => json = true,
             Word::Flag(flag) if flag == "--socket" => socket = words.value()?.into(),
             other => return Err(unexpected(&other)),
         }
@@ -20,15 +24,35 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
             "no network map is known yet; join a network with `taut up --join TOKEN`",
         )));
     }
-    output::print(&render(&status));
+    if json {
+        output::print_json(&Hosts { schema: SCHEMA, hosts: hosts(&status).collect() });
+    } else {
+        output::print(&render(&status));
+    }
     Ok(())
 }
 
+#[derive(Serialize)]
+struct Hosts<'a> {
+    schema: u32,
+    hosts: Vec<Host<'a>>,
+}
+
+#[derive(Serialize)]
+struct Host<'a> {
+    name: &'a str,
+    addresses: &'a [IpAddr],
+}
+
+/// This node, then the others by name.
+fn hosts(status: &Status) -> impl Iterator<Item = Host<'_>> {
+    let me = status.me.iter().map(|me| Host { name: &me.name, addresses: &me.addresses });
+    me.chain(status.peers.iter().map(|peer| Host { name: &peer.name, addresses: &peer.addresses }))
+}
+
 fn render(status: &Status) -> String {
-    let me = status.me.iter().map(|me| (&me.addresses, &me.name));
-    let peers = status.peers.iter().map(|peer| (&peer.addresses, &peer.name));
-    me.chain(peers)
-        .flat_map(|(addresses, name)| addresses.iter().map(move |address| format!("{address} {name}\n")))
+    hosts(status)
+        .flat_map(|host| host.addresses.iter().map(move |address| format!("{address} {}\n", host.name)))
         .collect()
 }
 

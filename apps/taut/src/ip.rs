@@ -2,17 +2,20 @@
 
 use std::net::IpAddr;
 
-use taut_keeper::api::Status;
+use serde::Serialize;
+use taut_keeper::api::{SCHEMA, Status};
 
 use crate::fault::Fault;
 use crate::flags::{Word, Words, default_socket, unexpected};
 use crate::{client, output, peers};
 
 pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
-    let (mut socket, mut peer, mut only_v4, mut only_v6) = (default_socket(), None, false, false);
+    let (mut socket, mut peer, mut json) = (default_socket(), None, false);
+    let (mut only_v4, mut only_v6) = (false, false);
     while let Some(word) = words.next()? {
         match word {
             Word::Flag(flag) if flag == "--socket" => socket = words.value()?.into(),
+            Word::Flag(flag) if flag == "--json" => json = true,
             Word::Flag(flag) if flag == "-4" => only_v4 = true,
             Word::Flag(flag) if flag == "-6" => only_v6 = true,
             Word::Value(name) if peer.is_none() => peer = Some(name),
@@ -24,16 +27,23 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     }
     let status = client::status(&socket)?;
     let wanted = |address: &IpAddr| (!only_v4 || address.is_ipv4()) && (!only_v6 || address.is_ipv6());
-    let lines: String = addresses(&status, peer.as_deref())?
-        .iter()
-        .filter(|address| wanted(address))
-        .map(|address| format!("{address}\n"))
-        .collect();
-    if lines.is_empty() {
+    let found: Vec<IpAddr> = addresses(&status, peer.as_deref())?.iter().copied().filter(wanted).collect();
+    if found.is_empty() {
         return Err(Fault::Failed(String::from("there is no address of that kind")));
     }
-    output::print(&lines);
+    if json {
+        output::print_json(&Addresses { schema: SCHEMA, addresses: found });
+    } else {
+        let lines: Vec<String> = found.iter().map(IpAddr::to_string).collect();
+        output::print(&lines.join("\n"));
+    }
     Ok(())
+}
+
+#[derive(Serialize)]
+struct Addresses {
+    schema: u32,
+    addresses: Vec<IpAddr>,
 }
 
 fn addresses<'a>(status: &'a Status, peer: Option<&str>) -> Result<&'a [IpAddr], Fault> {

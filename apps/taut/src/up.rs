@@ -11,14 +11,15 @@ use crate::fault::Fault;
 use crate::flags::{DaemonFlags, Word, Words, daemon_details, unexpected};
 use crate::{launch, output, status, table, token};
 
-pub(crate) const ARGUMENTS: &str = "[--join TOKEN] [--hostname NAME] [--timeout TIME] [daemon flags]";
+pub(crate) const ARGUMENTS: &str = "[--join TOKEN] [--hostname NAME] [--timeout TIME] [--json] [daemon flags]";
 
 pub(crate) const DETAILS: &str = concat!(
     "Starts a daemon when none answers, and returns when packets can flow. The token is needed once per node.\n\n",
     "--join TOKEN       join with this token; file:PATH reads it from a file, - from stdin\n",
     "--auth-key TOKEN   the same (environment: TAUT_AUTHKEY)\n",
     "--hostname NAME    name in the network (default: that of the host)\n",
-    "--timeout TIME     stop waiting after this long (default 60s); the daemon goes on trying\n\n",
+    "--timeout TIME     stop waiting after this long (default 60s); the daemon goes on trying\n",
+    "--json             print the status object once connected\n\n",
     "Flags of the daemon that is started; one that runs already keeps its own:\n",
     daemon_details!()
 );
@@ -34,6 +35,7 @@ struct Wish {
     token: Option<String>,
     name: Option<String>,
     timeout: Duration,
+    json: bool,
     daemon: DaemonFlags,
     /// Whether flags were given that only a new daemon can follow.
     for_new_daemon: bool,
@@ -73,6 +75,7 @@ fn parse(mut words: Words) -> Result<Wish, Fault> {
         token: None,
         name: None,
         timeout: Duration::from_secs(60),
+        json: false,
         daemon: DaemonFlags::from_environment(),
         for_new_daemon: false,
     };
@@ -82,6 +85,7 @@ fn parse(mut words: Words) -> Result<Wish, Fault> {
             "--join" | "--auth-key" => wish.token = Some(words.value()?),
             "--hostname" => wish.name = Some(name(words.value()?)?),
             "--timeout" => wish.timeout = words.time(flag)?,
+            "--json" => wish.json = true,
             "--socket" => wish.daemon.socket = PathBuf::from(words.value()?),
             _ if wish.daemon.take(flag, &mut words)? => wish.for_new_daemon = true,
             _ => return Err(unexpected(&word)),
@@ -118,7 +122,11 @@ fn connect(client: &mut Client, wish: &Wish, deadline: Instant) -> Result<(), Fa
             return Err(problem.clone().into());
         }
         if status.state == State::Running {
-            output::print(&summary(&status));
+            if wish.json {
+                output::print_json(&status);
+            } else {
+                output::print(&summary(&status));
+            }
             return Ok(());
         }
         if Instant::now() >= deadline {

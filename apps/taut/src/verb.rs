@@ -27,7 +27,7 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "down",
         summary: "disconnect, and stay so until the next `taut up`",
-        arguments: "[--socket PATH] [--timeout TIME]",
+        arguments: "[--json] [--socket PATH] [--timeout TIME]",
         details: "Removes the TUN device with its addresses and routes. A daemon that `taut up` started ends.\n\n\
                   --timeout TIME   give up after this long (default 10s)",
         run: down::run,
@@ -49,14 +49,14 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "hosts",
         summary: "print the network's names as lines for /etc/hosts",
-        arguments: "[--socket PATH]",
+        arguments: "[--json] [--socket PATH]",
         details: "One line per address, this node included.",
         run: hosts::run,
     },
     Verb {
         name: "ip",
         summary: "print overlay addresses",
-        arguments: "[PEER] [-4|-6] [--socket PATH]",
+        arguments: "[PEER] [-4|-6] [--json] [--socket PATH]",
         details: "This node's addresses, or those of PEER, one per line.\n\n\
                   -4   only the IPv4 address\n\
                   -6   only the IPv6 address",

@@ -157,7 +157,7 @@ impl<E: Entropy> Node<E> {
 
     /// The peers that have a session with this node now.
     pub fn connected(&self) -> impl Iterator<Item = PublicKey> + '_ {
-        self.peers.values().filter(|peer| peer.session.is_some()).map(|peer| peer.key)
+        self.peers.values().filter(|peer| peer.since().is_some()).map(|peer| peer.key)
     }
 
     /// Does what is due: tries again, gives up.
@@ -179,7 +179,7 @@ impl<E: Entropy> Node<E> {
 
     fn want_handshake(&mut self, id: PeerId, clocks: Clocks) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        let just_made = peer.session.is_some_and(|(_, since)| clocks.now < since + JUST_MADE);
+        let just_made = peer.since().is_some_and(|since| clocks.now < since + JUST_MADE);
         if peer.attempt.is_some() || just_made {
             return;
         }
@@ -277,12 +277,11 @@ impl<E: Entropy> Node<E> {
             self.indices.release(earlier);
         }
         peer.attempt = None;
-        peer.established += 1;
         peer.candidates.set_proven(source);
         let id = peer.id;
         let session = self.add_session(id, keys, Some(source), clocks.now);
         if let Some(peer) = self.peers.get_mut(&id) {
-            peer.session = Some((session, clocks.now));
+            peer.begin(session, clocks.now);
         }
     }
 
@@ -296,8 +295,7 @@ impl<E: Entropy> Node<E> {
     fn confirm(&mut self, peer: PeerId, id: SessionId) {
         let Some(peer) = self.peers.get_mut(&peer) else { return };
         if let Some(confirmed) = peer.unconfirmed.take_if(|(unconfirmed, _)| *unconfirmed == id) {
-            peer.session = Some(confirmed);
-            peer.established += 1;
+            peer.begin(confirmed.0, confirmed.1);
             peer.attempt = None;
             peer.answer = None;
         }
@@ -308,8 +306,7 @@ impl<E: Entropy> Node<E> {
             self.indices.release(index);
         }
         if let Some(peer) = self.peers.get_mut(&peer) {
-            peer.session.take_if(|(session, _)| *session == id);
-            peer.unconfirmed.take_if(|(session, _)| *session == id);
+            peer.end(id);
         }
     }
 }

@@ -34,8 +34,8 @@ pub(crate) struct Peer {
     pub(crate) stamped: Timestamp,
     /// What we last answered to an initiation, until the peer uses that session; for a moment there is no need for one of ours.
     pub(crate) answer: Option<Answer>,
-    /// The session in use, and since when.
-    pub(crate) session: Option<(SessionId, Time)>,
+    /// The sessions that were used and are not retired, oldest first. After crossing handshakes either of the last two may be the one in use.
+    sessions: Vec<(SessionId, Time)>,
     /// Answered, not yet confirmed.
     pub(crate) unconfirmed: Option<(SessionId, Time)>,
     pub(crate) established: u64,
@@ -57,7 +57,7 @@ impl Peer {
             heard: Timestamp::default(),
             stamped: Timestamp::default(),
             answer: None,
-            session: None,
+            sessions: Vec::new(),
             unconfirmed: None,
             established: 0,
         }
@@ -120,6 +120,23 @@ impl Peer {
         }
     }
 
+    /// Since when the newest session is there.
+    pub(crate) fn since(&self) -> Option<Time> {
+        self.sessions.last().map(|(_, since)| *since)
+    }
+
+    /// A session is in use.
+    pub(crate) fn begin(&mut self, id: SessionId, since: Time) {
+        self.sessions.push((id, since));
+        self.established += 1;
+    }
+
+    /// A session is gone.
+    pub(crate) fn end(&mut self, id: SessionId) {
+        self.sessions.retain(|(session, _)| *session != id);
+        self.unconfirmed.take_if(|(session, _)| *session == id);
+    }
+
     pub(crate) fn view(&self) -> PeerView<'_> {
         PeerView {
             id: self.id,
@@ -129,7 +146,7 @@ impl Peer {
             addresses: &self.addresses,
             proven: self.candidates.proven(),
             candidates: self.candidates.listed(),
-            session: self.session.map(|(_, since)| since),
+            session: self.since(),
             established: self.established,
             trying: self.attempt.is_some(),
         }

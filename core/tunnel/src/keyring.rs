@@ -35,8 +35,6 @@ pub struct Keyring {
     no_answer: Option<Time>,
     /// Data was received and nothing sent since: at this time the peer wants to hear from us.
     keepalive: Option<Time>,
-    /// More data came while [`Self::keepalive`] was pending, so one keepalive will not be the last.
-    more_received: bool,
     persistent: Option<Duration>,
     /// When the next packet is due whatever happens.
     persistent_due: Option<Time>,
@@ -106,7 +104,6 @@ impl Keyring {
             self.retire(slot);
         }
         (self.wished, self.no_answer, self.keepalive, self.persistent_due) = (None, None, None, None);
-        self.more_received = false;
     }
 
     /// Sessions that are gone since the last call: their indices are free.
@@ -142,10 +139,7 @@ impl Keyring {
         self.no_answer = None;
         self.persistent_due = self.persistent.map(|interval| now + interval);
         if data {
-            match self.keepalive {
-                None => self.keepalive = Some(now + limits.keepalive),
-                Some(_) => self.more_received = true,
-            }
+            self.keepalive.get_or_insert(now + limits.keepalive);
         }
         self.uncross(index);
         if self.next.as_ref().is_none_or(|session| session.local != index) {
@@ -173,7 +167,6 @@ impl Keyring {
     /// A packet was sealed and sent; `data` tells it from a keepalive.
     pub fn sent(&mut self, data: bool, limits: &Limits, now: Time) {
         self.keepalive = None;
-        self.more_received = false;
         self.persistent_due = self.persistent.map(|interval| now + interval);
         if data && self.no_answer.is_none() {
             self.no_answer = Some(now + limits.no_answer());
@@ -221,9 +214,6 @@ impl Keyring {
             wish(Wish::Handshake);
         }
         if self.keepalive.take_if(|due| now >= *due).is_some() {
-            if std::mem::take(&mut self.more_received) {
-                self.keepalive = Some(now + limits.keepalive);
-            }
             if self.current.is_some() {
                 wish(Wish::Keepalive);
             }

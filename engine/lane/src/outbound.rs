@@ -85,7 +85,9 @@ impl Heart {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if seal_empty(peer, &self.limits, out, now) {
             peer.keyring.sent(false, &self.limits, now);
-        } else if peer.keyring.wishes_handshake_to_send(&self.limits, now) {
+        }
+        // Without a session there is nothing to send with; an old one is renewed by whatever is sent (paper, section 6.2).
+        if peer.keyring.wishes_handshake_to_send(&self.limits, now) {
             self.say(FromLane::WantsHandshake(id));
         }
     }

@@ -56,7 +56,8 @@ fn fault_l5_messages_and_fields_from_the_future_are_passed_over() {
     let directory = Directory::new();
     let coordinator = Coordinator::start(&directory);
     let mut node = coordinator.join("n");
-    for message in [br#"{"type":"mood","colour":["blue"]}"#.as_slice(), br#"{"type":"ping","new":{"in":"version 2"}}"#] {
+    for message in [br#"{"type":"mood","colour":["blue"]}"#.as_slice(), br#"{"type":"ping","new":{"in":"version 2"}}"#]
+    {
         let sealed = node.channel.transport.seal(message);
         node.channel.socket.send(Message::binary(sealed)).unwrap();
     }
