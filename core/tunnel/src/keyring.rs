@@ -213,10 +213,8 @@ impl Keyring {
         if self.no_answer.take_if(|due| now >= *due).is_some() && self.wish(now) {
             wish(Wish::Handshake);
         }
-        if self.keepalive.take_if(|due| now >= *due).is_some() {
-            if self.current.is_some() {
-                wish(Wish::Keepalive);
-            }
+        if self.keepalive.take_if(|due| now >= *due).is_some() && self.current.is_some() {
+            wish(Wish::Keepalive);
         }
         if self.persistent_due.take_if(|due| now >= *due).is_some() {
             self.persistent_due = self.persistent.map(|interval| now + interval);
