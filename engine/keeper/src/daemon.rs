@@ -1,51 +1,30 @@
 //! The daemon: one loop over signals, the local API, the control thread, the lane and the kernel's news.
+//!
+//! - this file: the loop, and the overlay's life;
+//! - `news`: what the control thread says;
+//! - `users`: what local users ask.
+
+mod news;
+mod users;
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{NodeId, PublicKey, Time};
-use taut_control::{Command, Control, Event, Identity, Options};
+use taut_control::{Command, Control, Identity, Options};
 use taut_event::{Events, Interest, Poller, Signal, Signals, Waker, boot_time, wall_clock};
 use taut_netlink::Monitor;
-use taut_netmap::{JoinToken, NetworkMap, Problem, ProblemCode, name_from_host};
+use taut_netmap::NetworkMap;
 use taut_node::Clocks;
 
-use crate::api::{CoordinatorStatus, Failure, Request, Response, SCHEMA, State, Status};
+use crate::api::Failure;
+use crate::config::Config;
 use crate::error::{RunError, failure};
 use crate::overlay::Overlay;
 use crate::server::{FIRST_CONNECTION, Server};
-use crate::status;
-
-/// How a daemon runs.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Where keys, membership and the last good map are kept.
-    pub state_dir: PathBuf,
-    /// Where the local API answers.
-    pub socket: PathBuf,
-    /// UDP port; `None` lets the daemon choose: that of the last run, the usual one, or any.
-    pub port: Option<u16>,
-    /// Name of the TUN device.
-    pub tun_name: String,
-    /// MTU of the TUN device, in bytes.
-    pub mtu: u16,
-    /// Kill switch of the TUN's offloads.
-    pub tun_offload: bool,
-    /// Kill switch of GSO on the UDP socket.
-    pub udp_gso: bool,
-    /// Kill switch of GRO on the UDP socket.
-    pub udp_gro: bool,
-    /// End the daemon when a user says `down`: for a daemon that a user's `up` started.
-    pub exit_when_down: bool,
-    /// Tests only: shortens the life of sessions.
-    pub rekey_after: Option<Duration>,
-    /// Version of the program, for users and the coordinator.
-    pub version: String,
-}
 
 const TOKEN_SIGNALS: u64 = 0;
 const TOKEN_WAKER: u64 = 1;
@@ -219,66 +198,6 @@ impl Daemon {
         }
     }
 
-    fn handle_control(&mut self, event: Event) {
-        match event {
-            Event::NeedsJoin => self.identity = None,
-            Event::Identity(identity) => self.set_identity(*identity),
-            Event::Recent(peers) => self.recent = peers,
-            Event::Map(map) => {
-                self.map = Some(map);
-                self.apply_map();
-            }
-            Event::Presence { whole, nodes } => {
-                let presence = self.presence.get_or_insert_default();
-                if whole {
-                    presence.clear();
-                }
-                presence.extend(nodes);
-            }
-            Event::Connected { url } => {
-                (self.connected, self.url) = (true, url);
-                (self.last_error, self.problem) = (None, None);
-            }
-            Event::Disconnected { why, .. } => {
-                self.connected = false;
-                self.presence = None;
-                self.last_error = Some(why);
-            }
-            Event::Refused(problem) => self.handle_refusal(problem),
-            Event::DiskProblem(message) => {
-                self.problem = Some(failure(message, "the node runs on, but would not remember this after a restart"));
-            }
-        }
-    }
-
-    fn set_identity(&mut self, identity: Identity) {
-        let same = self
-            .identity
-            .as_ref()
-            .is_some_and(|old| old.node_key == identity.node_key && old.network == identity.network);
-        if !same {
-            self.stop_overlay();
-            self.map = None;
-        }
-        self.url.clone_from(&identity.url);
-        self.identity = Some(identity);
-        self.problem = None;
-        self.apply_map();
-    }
-
-    /// The coordinator said no. If this node is no member any more, its peers have dropped it: what is left is a device that leads nowhere.
-    fn handle_refusal(&mut self, problem: Problem) {
-        if problem.code.is_final() {
-            self.connected = false;
-            self.last_error = Some(problem.to_string());
-        }
-        if problem.code == ProblemCode::NotAMember {
-            self.stop_overlay();
-            self.map = None;
-        }
-        self.problem = Some(Failure { message: problem.message, hint: problem.hint });
-    }
-
     /// Brings the network to what map and user want.
     fn apply_map(&mut self) {
         let Some(map) = self.map.clone() else { return };
@@ -332,108 +251,8 @@ impl Daemon {
             control.send(command);
         }
     }
-
-    fn accept(&mut self) {
-        self.with_server(|server, daemon| {
-            if !server.accept(&daemon.poller) {
-                daemon.retry_accept = Some(clocks().now + RETRY_ACCEPT);
-            }
-        });
-    }
-
-    fn serve(&mut self, token: u64) {
-        self.with_server(|server, daemon| {
-            let poller = Rc::clone(&daemon.poller);
-            server.serve(token, &poller, |request| daemon.answer(request));
-        });
-    }
-
-    /// The server needs the daemon to answer: it is taken out for that long.
-    fn with_server(&mut self, work: impl FnOnce(&mut Server, &mut Self)) {
-        if let Some(mut server) = self.server.take() {
-            work(&mut server, self);
-            self.server = Some(server);
-        }
-    }
-
-    fn answer(&mut self, request: Request) -> Response {
-        match request {
-            Request::Status => Response::Status(Box::new(self.status())),
-            Request::Up { join, name } => self.up(join.as_deref(), name),
-            Request::Down => {
-                self.tell(Command::Down);
-                self.stop_overlay();
-                self.problem = None;
-                if let Some(identity) = &mut self.identity {
-                    identity.wanted = false;
-                }
-                self.ending = self.config.exit_when_down;
-                Response::Done
-            }
-        }
-    }
-
-    fn up(&mut self, join: Option<&str>, name: Option<String>) -> Response {
-        let Some(join) = join else {
-            let Some(identity) = &mut self.identity else {
-                let hint = "join one with `taut up --join TOKEN`; the coordinator's operator has the token";
-                return Response::Failed(failure("this node is not a member of any network", hint));
-            };
-            identity.wanted = true;
-            self.problem = None;
-            self.tell(Command::Up);
-            self.apply_map();
-            return Response::Done;
-        };
-        match join.parse::<JoinToken>() {
-            Ok(token) => {
-                let name = name.unwrap_or_else(|| name_from_host(&host_name()));
-                self.problem = None;
-                self.tell(Command::Join { token: Box::new(token), name });
-                Response::Done
-            }
-            Err(error) => Response::Failed(failure(error, "check that the whole line was copied")),
-        }
-    }
-
-    fn status(&self) -> Status {
-        let now = clocks().now;
-        let (map, overlay) = (self.map.as_deref(), self.overlay.as_ref());
-        let coordinator = self.identity.as_ref().map(|_| CoordinatorStatus {
-            url: self.url.clone(),
-            connected: self.connected,
-            last_error: self.last_error.clone(),
-            map_version: map.map_or(0, |map| map.version),
-        });
-        Status {
-            schema: SCHEMA,
-            state: self.state(),
-            version: self.config.version.clone(),
-            pid: std::process::id(),
-            network: map.map(|map| map.network.name.clone()),
-            me: map.map(|map| status::myself(map, overlay)),
-            coordinator,
-            problem: self.problem.clone(),
-            peers: map.map_or_else(Vec::new, |map| status::peers(map, overlay, self.presence.as_ref(), now)),
-            drops: status::drops(overlay),
-        }
-    }
-
-    fn state(&self) -> State {
-        match &self.identity {
-            None => State::NeedsJoin,
-            Some(identity) if !identity.wanted => State::Stopped,
-            Some(_) if self.overlay.is_some() => State::Running,
-            Some(_) => State::Connecting,
-        }
-    }
 }
 
 fn clocks() -> Clocks {
     Clocks { now: Time::from_duration(boot_time()), wall: wall_clock() }
-}
-
-/// What the host calls itself; the network gives the node a name like it.
-fn host_name() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }

@@ -13,6 +13,7 @@
 //!   the map, and leaves nothing behind: closing the TUN takes its addresses and routes along (law 13).
 
 pub mod api;
+mod config;
 mod daemon;
 mod entropy;
 mod error;
@@ -21,5 +22,6 @@ mod overlay;
 mod server;
 mod status;
 
-pub use daemon::{Config, run};
+pub use config::Config;
+pub use daemon::run;
 pub use error::RunError;

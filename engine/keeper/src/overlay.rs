@@ -15,7 +15,7 @@ use taut_tunnel::Limits;
 use taut_udp::{Config as UdpConfig, UdpSocket};
 
 use crate::api::{Failure, TunStatus, UdpStatus};
-use crate::daemon::Config;
+use crate::config::Config;
 use crate::entropy::OsEntropy;
 use crate::error::failure;
 use crate::host::Host;

@@ -1,0 +1,31 @@
+//! What a daemon is told at its start.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How a daemon runs.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where keys, membership and the last good map are kept.
+    pub state_dir: PathBuf,
+    /// Where the local API answers.
+    pub socket: PathBuf,
+    /// UDP port; `None` lets the daemon choose: that of the last run, the usual one, or any.
+    pub port: Option<u16>,
+    /// Name of the TUN device.
+    pub tun_name: String,
+    /// MTU of the TUN device, in bytes.
+    pub mtu: u16,
+    /// Kill switch of the TUN's offloads.
+    pub tun_offload: bool,
+    /// Kill switch of GSO on the UDP socket.
+    pub udp_gso: bool,
+    /// Kill switch of GRO on the UDP socket.
+    pub udp_gro: bool,
+    /// End the daemon when a user says `down`: for a daemon that a user's `up` started.
+    pub exit_when_down: bool,
+    /// Tests only: shortens the life of sessions.
+    pub rekey_after: Option<Duration>,
+    /// Version of the program, for users and the coordinator.
+    pub version: String,
+}

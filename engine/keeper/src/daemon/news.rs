@@ -1,0 +1,70 @@
+//! What the control thread says: who this node is, what the network looks like, what stands in the way.
+
+use taut_control::{Event, Identity};
+use taut_netmap::{Problem, ProblemCode};
+
+use super::Daemon;
+use crate::api::Failure;
+use crate::error::failure;
+
+impl Daemon {
+    pub(super) fn handle_control(&mut self, event: Event) {
+        match event {
+            Event::NeedsJoin => self.identity = None,
+            Event::Identity(identity) => self.set_identity(*identity),
+            Event::Recent(peers) => self.recent = peers,
+            Event::Map(map) => {
+                self.map = Some(map);
+                self.apply_map();
+            }
+            Event::Presence { whole, nodes } => {
+                let presence = self.presence.get_or_insert_default();
+                if whole {
+                    presence.clear();
+                }
+                presence.extend(nodes);
+            }
+            Event::Connected { url } => {
+                (self.connected, self.url) = (true, url);
+                (self.last_error, self.problem) = (None, None);
+            }
+            Event::Disconnected { why, .. } => {
+                self.connected = false;
+                self.presence = None;
+                self.last_error = Some(why);
+            }
+            Event::Refused(problem) => self.handle_refusal(problem),
+            Event::DiskProblem(message) => {
+                self.problem = Some(failure(message, "the node runs on, but would not remember this after a restart"));
+            }
+        }
+    }
+
+    fn set_identity(&mut self, identity: Identity) {
+        let same = self
+            .identity
+            .as_ref()
+            .is_some_and(|old| old.node_key == identity.node_key && old.network == identity.network);
+        if !same {
+            self.stop_overlay();
+            self.map = None;
+        }
+        self.url.clone_from(&identity.url);
+        self.identity = Some(identity);
+        self.problem = None;
+        self.apply_map();
+    }
+
+    /// The coordinator said no. If this node is no member any more, its peers have dropped it: what is left is a device that leads nowhere.
+    fn handle_refusal(&mut self, problem: Problem) {
+        if problem.code.is_final() {
+            self.connected = false;
+            self.last_error = Some(problem.to_string());
+        }
+        if problem.code == ProblemCode::NotAMember {
+            self.stop_overlay();
+            self.map = None;
+        }
+        self.problem = Some(Failure { message: problem.message, hint: problem.hint });
+    }
+}
