@@ -34,7 +34,7 @@ fn a_member_that_talks_nonsense_is_cut_off() {
         |channel, _| drop(channel.socket.send(Message::binary(vec![0; 100]))),
         |channel, _| drop(channel.socket.send(Message::binary(vec![0; 70_000]))),
         |channel, _| {
-            let sealed = channel.transport.seal(b"{\"type\":\"unheard-of\"}");
+            let sealed = channel.transport.seal(b"{\"no\":\"type\"}");
             drop(channel.socket.send(Message::binary(sealed)));
         },
         |channel, _| {
