@@ -63,7 +63,7 @@ impl Daemon {
         }
         if problem.code == ProblemCode::NotAMember {
             self.stop_overlay();
-            self.map = None;
+            (self.map, self.identity) = (None, None);
         }
         self.problem = Some(Failure { message: problem.message, hint: problem.hint });
     }
