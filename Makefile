@@ -33,9 +33,14 @@ build: ## both programs, optimised, into target/release
 .PHONY: check
 check: arrows format clippy doc deny ## all that is not a test: arrows, formatting, lints, documentation, licences
 
+.PHONY: faults
+faults: ## every fault of docs/spec/faults.md with its tests, or open; ARGS=--open, ARGS=--json
+	@tools/faults.py $(ARGS)
+
 .PHONY: arrows
-arrows: ## who depends on whom, what is named where; whether documents and comments lead somewhere
-	@. tools/env && say 'arrows and links of the house' && python3 tools/test_arrows.py --quiet && tools/arrows.py && tools/links.py
+arrows: ## who depends on whom, what is named where; whether documents, comments and names of tests lead somewhere
+	@. tools/env && say 'arrows and links of the house' && python3 tools/test_arrows.py --quiet && tools/arrows.py && tools/links.py \
+	    && python3 tools/test_faults.py --quiet && tools/faults.py --check
 
 .PHONY: format
 format: ## rustfmt --check

@@ -9,13 +9,20 @@
 //! <body>
 //! ```
 
+#[cfg(test)]
+mod power;
+mod system;
+
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use taut_event::effective_uid;
 use zeroize::Zeroizing;
+
+use system::{Disk, System};
 
 /// Version of the format that is written here.
 const FORMAT: u32 = 1;
@@ -36,8 +43,8 @@ pub(crate) struct StateFile {
 pub(crate) struct Loaded {
     /// The body; it may hold secrets.
     pub(crate) body: Zeroizing<Vec<u8>>,
-    /// Set when the live file was of no use: why, and what was read in its place.
-    pub(crate) instead: Option<String>,
+    /// What the user should know: that another copy was read, and why; that other users could read it.
+    pub(crate) notes: Vec<String>,
 }
 
 /// Why a file is not whole.
@@ -51,6 +58,8 @@ pub(crate) enum Damage {
     Altered,
     /// It is a directory, a link or something else that is no file.
     NotAFile,
+    /// It belongs to this other user, who may have changed it.
+    Foreign(u32),
     /// It is whole, but a later version of the program wrote it.
     Later(u32),
     /// The system does not let us read it.
@@ -64,6 +73,7 @@ impl fmt::Display for Damage {
             Self::Empty => f.write_str("is empty"),
             Self::Altered => f.write_str("is cut or altered (its checksum does not match)"),
             Self::NotAFile => f.write_str("is not a regular file"),
+            Self::Foreign(uid) => write!(f, "belongs to another user (uid {uid}; `chown` it if it is yours)"),
             Self::Later(format) => write!(f, "has format {format}, which this version of taut does not know"),
             Self::Unreadable(why) => write!(f, "cannot be read ({why})"),
         }
@@ -107,17 +117,19 @@ impl StateFile {
     /// # Errors
     /// When there are copies, but none is whole, or a later version of the program wrote them.
     pub(crate) fn load(&mut self) -> Result<Option<Loaded>, Unusable> {
+        let mut notes: Vec<String> =
+            [self.path.clone(), beside(&self.path, "prev")].iter().filter_map(closed).collect();
         let live = match read_whole(&self.path) {
             Ok(body) => {
                 self.live_is_whole = true;
-                return Ok(Some(Loaded { body, instead: None }));
+                return Ok(Some(Loaded { body, notes }));
             }
             Err(damage) => damage,
         };
         let previous = match read_whole(&beside(&self.path, "prev")) {
             Ok(body) if !matches!(live, Damage::Later(_)) => {
-                let instead = format!("{} {live}; its previous copy was read instead", self.path.display());
-                return Ok(Some(Loaded { body, instead: Some(instead) }));
+                notes.push(format!("{} {live}; its previous copy was read instead", self.path.display()));
+                return Ok(Some(Loaded { body, notes }));
             }
             Ok(_) => Damage::Missing,
             Err(damage) => damage,
@@ -128,9 +140,11 @@ impl StateFile {
         // Nothing but an unfinished first save: a whole one is what it would have become, a cut one was never promised to anybody.
         let unfinished = read_whole(&beside(&self.path, "new")).ok();
         Ok(unfinished.map(|body| {
-            let instead =
-                format!("{} is missing; the copy that was about to become it was read instead", self.path.display());
-            Loaded { body, instead: Some(instead) }
+            notes.push(format!(
+                "{} is missing; the copy that was about to become it was read instead",
+                self.path.display()
+            ));
+            Loaded { body, notes }
         }))
     }
 
@@ -139,29 +153,36 @@ impl StateFile {
     /// # Errors
     /// When the disk is full, read-only or broken; the old copy is still there then.
     pub(crate) fn save(&mut self, body: &[u8]) -> io::Result<()> {
+        self.save_on(&mut System, body)
+    }
+
+    fn save_on(&mut self, disk: &mut impl Disk, body: &[u8]) -> io::Result<()> {
         let new = beside(&self.path, "new");
-        write_forced(&new, body).inspect_err(|_| {
-            let _ = fs::remove_file(&new);
+        write_forced(disk, &new, body).inspect_err(|_| {
+            let _ = disk.remove(&new);
         })?;
         if self.live_is_whole {
-            self.keep_previous()?;
+            self.keep_previous(disk)?;
         }
-        fs::rename(&new, &self.path)?;
+        disk.rename(&new, &self.path)?;
         self.live_is_whole = true;
-        sync_directory(&self.path)
+        let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        disk.force_directory(directory.unwrap_or(Path::new(".")))
     }
 
     /// Makes the live file the previous one, too. A hard link keeps both names at every moment; where the file system has none, a rename
     /// leaves the previous name alone for a moment, which a load survives.
-    fn keep_previous(&self) -> io::Result<()> {
+    fn keep_previous(&mut self, disk: &mut impl Disk) -> io::Result<()> {
         let previous = beside(&self.path, "prev");
-        match fs::remove_file(&previous) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        match fs::hard_link(&self.path, &previous) {
+        remove_if_there(disk, &previous)?;
+        match disk.link(&self.path, &previous) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(_) => fs::rename(&self.path, &previous),
+            Err(_) => {
+                disk.rename(&self.path, &previous)?;
+                // If the save fails from here on, the previous copy is all there is, and the next save must spare it.
+                self.live_is_whole = false;
+                Ok(())
+            }
             Ok(()) => Ok(()),
         }
     }
@@ -175,20 +196,33 @@ pub(crate) fn beside(path: &Path, extension: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn write_forced(path: &Path, body: &[u8]) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(header(FORMAT, body).as_bytes())?;
-    file.write_all(body)?;
-    file.sync_all()
+fn write_forced(disk: &mut impl Disk, path: &Path, body: &[u8]) -> io::Result<()> {
+    remove_if_there(disk, path)?;
+    let mut file = disk.create(path)?;
+    disk.write(&mut file, header(FORMAT, body).as_bytes())?;
+    disk.write(&mut file, body)?;
+    disk.force(&mut file)
 }
 
-fn sync_directory(path: &Path) -> io::Result<()> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(directory)?.sync_all()
+fn remove_if_there(disk: &mut impl Disk, path: &Path) -> io::Result<()> {
+    match disk.remove(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Closes a file of ours that other users may read or write; a note for the user if it was open.
+fn closed(path: &PathBuf) -> Option<String> {
+    let metadata = fs::symlink_metadata(path).ok()?;
+    let mode = metadata.mode() & 0o777;
+    if !metadata.is_file() || mode & 0o077 == 0 || metadata.uid() != effective_uid() {
+        return None;
+    }
+    let now = match fs::set_permissions(path, Permissions::from_mode(0o600)) {
+        Ok(()) => String::from("it is closed now"),
+        Err(error) => format!("it cannot be closed ({error}; `chmod 600` it)"),
+    };
+    Some(format!("{} was open to other users (mode {mode:04o}), who may have read it; {now}", path.display()))
 }
 
 fn header(format: u32, body: &[u8]) -> String {
@@ -211,6 +245,9 @@ fn read_whole(path: &Path) -> Result<Zeroizing<Vec<u8>>, Damage> {
     let metadata = fs::symlink_metadata(path).map_err(unreadable)?;
     if !metadata.is_file() {
         return Err(Damage::NotAFile);
+    }
+    if ![0, effective_uid()].contains(&metadata.uid()) {
+        return Err(Damage::Foreign(metadata.uid()));
     }
     let mut bytes = Zeroizing::new(Vec::with_capacity(usize::try_from(metadata.len().min(MAX_FILE)).unwrap_or(0)));
     File::open(path).and_then(|file| file.take(MAX_FILE).read_to_end(&mut bytes)).map_err(unreadable)?;
@@ -239,4 +276,4 @@ fn format_of(head: &[u8]) -> Option<u32> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -62,7 +62,7 @@ impl StateDir {
     /// Makes or opens the directory at `path`, locks it, and reads what is in it.
     pub(crate) fn open(path: &Path) -> Result<(Self, Found), StartError> {
         let unusable = |error: io::Error| StartError::Directory { state_dir: path.to_path_buf(), error };
-        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable)?;
+        make_directory(path).map_err(unusable)?;
         close_to_others(path).map_err(unusable)?;
         let lock = lock(path)?;
         let mut state = Self {
@@ -88,7 +88,7 @@ impl StateDir {
             }
             return Ok(Found { membership: None, map: None, recent: Vec::new(), notes });
         };
-        notes.extend(loaded.instead);
+        notes.extend(loaded.notes);
         let membership: Membership = serde_json::from_slice(&loaded.body)
             .map_err(|error| damaged(format!("{IDENTITY} does not hold an identity ({error})")))?;
         let (map, recent) = self.load_map(membership.network, &mut notes).unzip();
@@ -109,7 +109,7 @@ impl StateDir {
                 return None;
             }
         };
-        notes.extend(loaded.instead);
+        notes.extend(loaded.notes);
         let saved: SavedMap = match serde_json::from_slice(&loaded.body) {
             Ok(saved) => saved,
             Err(error) => {
@@ -148,6 +148,19 @@ impl StateDir {
     }
 }
 
+/// Makes the directory, and those above it that are missing, and forces their names to the disk: otherwise a power cut could take
+/// away the directory with all that was saved in it (fault K1).
+fn make_directory(path: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> =
+        path.ancestors().take_while(|part| !part.as_os_str().is_empty() && !part.exists()).collect();
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    for made in missing {
+        let parent = made.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
+    }
+    Ok(())
+}
+
 /// Takes the rights of others away from the directory, unless it holds more than our own files: a `--state /etc` given by mistake must
 /// not lock everybody else out. Our files are closed to others in any case.
 fn close_to_others(path: &Path) -> io::Result<()> {
@@ -179,6 +192,10 @@ fn lock(directory: &Path) -> Result<File, StartError> {
         .mode(0o600)
         .open(directory.join(LOCK))
         .map_err(unusable)?;
+    // Reading a pipe would wait for a writer.
+    if !file.metadata().map_err(unusable)?.is_file() {
+        return Err(unusable(io::Error::other(format!("its {LOCK} is not a regular file; remove it"))));
+    }
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {

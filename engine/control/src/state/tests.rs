@@ -5,6 +5,7 @@ use taut_base::{NodeId, PublicKey};
 use taut_netmap::{JoinToken, Me, NetworkInfo};
 
 use super::*;
+use crate::disk::tests::in_memory;
 
 /// A directory that is gone at the end of the test.
 struct Scratch(PathBuf);
@@ -13,7 +14,7 @@ impl Scratch {
     fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        Self(std::env::temp_dir().join(format!("taut-state-{}-{number}", std::process::id())))
+        Self(in_memory().join(format!("taut-state-{}-{number}", std::process::id())))
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -29,6 +30,18 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// Opens a state directory. A pipe is made by a process of its own, which for a moment holds a copy of every lock of this one; that is
+/// waited for.
+fn open(path: &Path) -> Result<(StateDir, Found), StartError> {
+    for _ in 0..200 {
+        match StateDir::open(path) {
+            Err(StartError::Locked { .. }) => std::thread::sleep(std::time::Duration::from_millis(10)),
+            other => return other,
+        }
+    }
+    StateDir::open(path)
 }
 
 fn token(network: u8) -> JoinToken {
@@ -62,7 +75,7 @@ fn map() -> NetworkMap {
 fn filled(of: u8) -> (Scratch, Membership) {
     let scratch = Scratch::new();
     let membership = Membership::new(&token(1), String::from("a"), Some(8288)).unwrap();
-    let (mut state, _) = StateDir::open(&scratch.0).unwrap();
+    let (mut state, _) = open(&scratch.0).unwrap();
     state.save_membership(&membership).unwrap();
     state.save_map([of; 16], &map(), &[PublicKey([9; 32])]).unwrap();
     (scratch, membership)
@@ -71,7 +84,7 @@ fn filled(of: u8) -> (Scratch, Membership) {
 #[test]
 fn reads_back_the_same_keys_and_map() {
     let (scratch, before) = filled(1);
-    let (_state, found) = StateDir::open(&scratch.0).unwrap();
+    let (_state, found) = open(&scratch.0).unwrap();
     let after = found.membership.unwrap();
     assert!(after.machine_key == before.machine_key && after.node_key == before.node_key);
     assert!(after.network == before.network && after.coordinator == before.coordinator && after.urls == before.urls);
@@ -96,10 +109,10 @@ fn an_open_directory_is_closed_unless_it_is_not_ours_alone() {
     fs::create_dir(&scratch.0).unwrap();
     fs::set_permissions(&scratch.0, fs::Permissions::from_mode(0o755)).unwrap();
     fs::write(scratch.file("hosts"), "").unwrap();
-    drop(StateDir::open(&scratch.0).unwrap());
+    drop(open(&scratch.0).unwrap());
     assert_eq!(scratch.mode(""), 0o755, "somebody else's directory stays as it is");
     fs::remove_file(scratch.file("hosts")).unwrap();
-    drop(StateDir::open(&scratch.0).unwrap());
+    drop(open(&scratch.0).unwrap());
     assert_eq!(scratch.mode(""), 0o700);
 }
 
@@ -115,7 +128,7 @@ fn fault_k4_a_second_daemon_is_told_who_is_first() {
 fn the_lock_ends_with_its_owner() {
     let scratch = Scratch::new();
     for _ in 0..2 {
-        drop(StateDir::open(&scratch.0).unwrap());
+        drop(open(&scratch.0).unwrap());
     }
 }
 
@@ -125,28 +138,139 @@ fn fault_k2_never_a_new_identity_in_place_of_a_damaged_one() {
     let whole = fs::read(scratch.file(IDENTITY)).unwrap();
     for length in 0..whole.len() {
         fs::write(scratch.file(IDENTITY), &whole[..length]).unwrap();
-        assert!(matches!(StateDir::open(&scratch.0), Err(StartError::Damaged { .. })), "cut to {length} bytes");
+        assert!(matches!(open(&scratch.0), Err(StartError::Damaged { .. })), "cut to {length} bytes");
     }
     fs::remove_file(scratch.file(IDENTITY)).unwrap();
-    assert!(matches!(StateDir::open(&scratch.0), Err(StartError::Damaged { .. })), "removed, but the map is there");
+    assert!(matches!(open(&scratch.0), Err(StartError::Damaged { .. })), "removed, but the map is there");
     fs::write(scratch.file("identity.json.prev"), &whole).unwrap();
-    let (_state, found) = StateDir::open(&scratch.0).unwrap();
+    let (_state, found) = open(&scratch.0).unwrap();
     assert!(found.membership.unwrap().node_key == before.node_key);
-    assert_eq!(found.notes.len(), 1, "the user is told");
+    assert!(found.notes.iter().any(|note| note.contains("previous copy")), "the user is told: {:?}", found.notes);
+}
+
+/// What may have become of a file: a name, and what makes it so.
+type Mishap = (&'static str, fn(&Path));
+
+const MISHAPS: [Mishap; 9] = [
+    ("gone", |path| fs::remove_file(path).unwrap()),
+    ("empty", |path| fs::write(path, "").unwrap()),
+    ("zeros", |path| fs::write(path, [0; 4096]).unwrap()),
+    ("huge", |path| File::create(path).and_then(|file| file.set_len(1 << 32)).unwrap()),
+    ("of another user", |path| std::os::unix::fs::chown(path, Some(65534), None).unwrap()),
+    ("a link", |path| in_place(path, |path| std::os::unix::fs::symlink("/dev/zero", path).unwrap())),
+    ("a pipe", |path| {
+        in_place(path, |path| assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success()));
+    }),
+    ("a directory", |path| in_place(path, |path| fs::create_dir(path).unwrap())),
+    ("a socket", |path| in_place(path, |path| drop(std::os::unix::net::UnixListener::bind(path).unwrap()))),
+];
+
+fn in_place(path: &Path, make: impl Fn(&Path)) {
+    fs::remove_file(path).unwrap();
+    make(path);
+}
+
+/// Mishaps that this user can bring about.
+fn mishaps() -> impl Iterator<Item = &'static Mishap> {
+    MISHAPS.iter().filter(|(what, _)| *what != "of another user" || taut_event::effective_uid() == 0)
+}
+
+#[test]
+fn fault_k2_any_mishap_to_the_identity_ends_in_the_previous_copy_or_an_error() {
+    for (what, harm) in mishaps() {
+        for both in [false, true] {
+            let (scratch, before) = filled(1);
+            let (mut state, _) = open(&scratch.0).unwrap();
+            state.save_membership(&before).unwrap();
+            drop(state);
+            harm(&scratch.file(IDENTITY));
+            if both {
+                harm(&scratch.file("identity.json.prev"));
+            }
+            match open(&scratch.0) {
+                Ok((_, found)) if !both => {
+                    assert!(found.membership.unwrap().node_key == before.node_key, "{what}");
+                    assert!(found.notes.iter().any(|note| note.contains("previous copy")), "{what}: {:?}", found.notes);
+                }
+                Err(error @ StartError::Damaged { .. }) if both => {
+                    assert!(error.to_string().contains(IDENTITY), "{what}: {error}");
+                }
+                Ok((_, found)) => panic!("{what}, both copies, and still: {:?}", found.notes),
+                Err(error) => panic!("{what}: {error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn fault_k2_k7_any_mishap_to_the_map_is_told_and_costs_no_more_than_the_map() {
+    for (what, harm) in mishaps() {
+        for both in [false, true] {
+            let (scratch, before) = filled(1);
+            let (mut state, _) = open(&scratch.0).unwrap();
+            state.save_map([1; 16], &map(), &[]).unwrap();
+            state.save_map([1; 16], &map(), &[]).unwrap();
+            drop(state);
+            harm(&scratch.file(MAP));
+            if both {
+                harm(&scratch.file("map.json.prev"));
+            }
+            let (_state, found) = open(&scratch.0).unwrap();
+            assert!(found.membership.unwrap().node_key == before.node_key, "{what}");
+            assert_eq!(found.map.is_some(), !both, "{what}");
+            assert!(!found.notes.is_empty() || both && *what == "gone", "{what}");
+        }
+    }
+}
+
+#[test]
+fn fault_k2_every_cut_and_every_flipped_bit_of_both_files() {
+    for (name, precious) in [(IDENTITY, true), (MAP, false)] {
+        let (scratch, before) = filled(1);
+        let whole = fs::read(scratch.file(name)).unwrap();
+        let cuts = (0..whole.len()).map(|length| whole[..length].to_vec());
+        let flips = (0..whole.len() * 8).map(|bit| {
+            let mut bytes = whole.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            bytes
+        });
+        for (number, bytes) in cuts.chain(flips).enumerate() {
+            fs::write(scratch.file(name), bytes).unwrap();
+            match open(&scratch.0) {
+                Err(StartError::Damaged { .. }) if precious => {}
+                Ok((_, found)) if !precious => {
+                    assert!(found.map.is_none() && found.membership.unwrap().node_key == before.node_key, "{number}");
+                }
+                _ => panic!("{name}, damage {number}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn fault_k4_a_lock_that_is_no_file_is_an_error_not_a_wait() {
+    let scratch = Scratch::new();
+    fs::create_dir(&scratch.0).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(scratch.file(LOCK)).status().unwrap().success());
+    let _other = OpenOptions::new().read(true).write(true).open(scratch.file(LOCK)).unwrap();
+    for _ in 0..2 {
+        let text = open(&scratch.0).err().unwrap().to_string();
+        assert!(text.contains("its lock is not a regular file; remove it"), "{text}");
+    }
 }
 
 #[test]
 fn a_whole_file_without_an_identity_is_damage_too() {
     let (scratch, _) = filled(1);
     StateFile::new(scratch.file(IDENTITY)).save(b"{}").unwrap();
-    assert!(matches!(StateDir::open(&scratch.0), Err(StartError::Damaged { .. })));
+    assert!(matches!(open(&scratch.0), Err(StartError::Damaged { .. })));
 }
 
 #[test]
 fn an_empty_or_unused_directory_is_a_first_start() {
     let scratch = Scratch::new();
     for _ in 0..2 {
-        let (_state, found) = StateDir::open(&scratch.0).unwrap();
+        let (_state, found) = open(&scratch.0).unwrap();
         assert!(found.membership.is_none() && found.map.is_none());
         fs::write(scratch.file("daemon.log"), "started").unwrap();
     }
@@ -155,21 +279,21 @@ fn an_empty_or_unused_directory_is_a_first_start() {
 #[test]
 fn fault_k7_a_map_that_is_damaged_foreign_or_refused_is_not_used() {
     let (scratch, _) = filled(2);
-    let (_state, found) = StateDir::open(&scratch.0).unwrap();
+    let (_state, found) = open(&scratch.0).unwrap();
     assert!(found.map.is_none(), "of another network");
 
     let (scratch, _) = filled(1);
     fs::write(scratch.file(MAP), "").unwrap();
-    let (_state, found) = StateDir::open(&scratch.0).unwrap();
+    let (_state, found) = open(&scratch.0).unwrap();
     assert!(found.membership.is_some() && found.map.is_none() && found.notes.len() == 1, "damaged");
 
     let (scratch, _) = filled(1);
-    let (mut state, _) = StateDir::open(&scratch.0).unwrap();
+    let (mut state, _) = open(&scratch.0).unwrap();
     let mut hostile = map();
     hostile.network.ipv4 = "0.0.0.0/0".parse().unwrap();
     state.save_map([1; 16], &hostile, &[]).unwrap();
     drop(state);
-    let (_state, found) = StateDir::open(&scratch.0).unwrap();
+    let (_state, found) = open(&scratch.0).unwrap();
     assert!(found.map.is_none() && found.notes.len() == 1, "refused");
 }
 
@@ -177,7 +301,7 @@ fn fault_k7_a_map_that_is_damaged_foreign_or_refused_is_not_used() {
 fn secrets_leave_the_disk_when_they_are_forgotten() {
     let (scratch, mut membership) = filled(1);
     membership.forget_secret();
-    let (mut state, _) = StateDir::open(&scratch.0).unwrap();
+    let (mut state, _) = open(&scratch.0).unwrap();
     // Twice, because the copy before is kept, too.
     state.save_membership(&membership).unwrap();
     state.save_membership(&membership).unwrap();

@@ -135,3 +135,6 @@ impl Worker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

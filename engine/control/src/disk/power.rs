@@ -1,0 +1,251 @@
+//! Tests: a disk that keeps a record, refuses on demand, and tells what may stand on it after a power cut.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use super::tests::Scratch;
+use super::*;
+
+/// One system call of a save that was carried out. Names are those within the directory.
+#[derive(Clone, Debug)]
+enum Step {
+    Remove(String),
+    Create(String),
+    Write(String, Vec<u8>),
+    Force(String),
+    Link(String, String),
+    Rename(String, String),
+    ForceDirectory,
+}
+
+/// The real disk, watched.
+#[derive(Default)]
+struct Watched {
+    steps: Vec<Step>,
+    /// The calls, counted from 0, that are refused.
+    refused: std::ops::Range<usize>,
+    calls: usize,
+    /// A file system without hard links, such as FAT.
+    no_links: bool,
+}
+
+impl Watched {
+    fn call(&mut self, done: impl FnOnce() -> io::Result<()>, step: Step) -> io::Result<()> {
+        self.calls += 1;
+        if self.refused.contains(&(self.calls - 1)) {
+            if let Step::Write(name, bytes) = step {
+                // A full disk takes what it has room for.
+                self.steps.push(Step::Write(name, bytes[..bytes.len() / 2].to_vec()));
+            }
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        done()?;
+        self.steps.push(step);
+        Ok(())
+    }
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap().to_str().unwrap().to_owned()
+}
+
+impl Disk for Watched {
+    type File = (File, String);
+
+    fn create(&mut self, path: &Path) -> io::Result<Self::File> {
+        let mut file = None;
+        self.call(|| System.create(path).map(|made| file = Some(made)), Step::Create(name(path)))?;
+        Ok((file.unwrap(), name(path)))
+    }
+
+    fn write(&mut self, (file, name): &mut Self::File, bytes: &[u8]) -> io::Result<()> {
+        self.call(|| file.write_all(bytes), Step::Write(name.clone(), bytes.to_vec()))
+    }
+
+    fn force(&mut self, (_, name): &mut Self::File) -> io::Result<()> {
+        // Remembered only: a real one for each of thousands of saves takes minutes.
+        self.call(|| Ok(()), Step::Force(name.clone()))
+    }
+
+    fn remove(&mut self, path: &Path) -> io::Result<()> {
+        self.call(|| System.remove(path), Step::Remove(name(path)))
+    }
+
+    fn link(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        let no_links = self.no_links;
+        let done = || if no_links { Err(io::ErrorKind::Unsupported.into()) } else { System.link(from, to) };
+        self.call(done, Step::Link(name(from), name(to)))
+    }
+
+    fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        self.call(|| System.rename(from, to), Step::Rename(name(from), name(to)))
+    }
+
+    fn force_directory(&mut self, _: &Path) -> io::Result<()> {
+        self.call(|| Ok(()), Step::ForceDirectory)
+    }
+}
+
+/// What stands on the disk for sure, and what may or may not have reached it.
+#[derive(Clone, Default)]
+struct Model {
+    /// Content of each file ever made, and whether all of it was forced to the disk.
+    files: Vec<(Vec<u8>, bool)>,
+    /// Names as a running program sees them, and as the disk is sure to have them.
+    seen: BTreeMap<String, usize>,
+    sure: BTreeMap<String, usize>,
+    /// Changes of names that no force of the directory has covered: what each sets or removes.
+    open: Vec<Vec<(String, Option<usize>)>>,
+}
+
+impl Model {
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Create(name) => {
+                self.files.push((Vec::new(), false));
+                self.change(vec![(name.clone(), Some(self.files.len() - 1))]);
+            }
+            Step::Write(name, bytes) => {
+                let file = &mut self.files[self.seen[name]];
+                file.0.extend_from_slice(bytes);
+                file.1 = false;
+            }
+            Step::Force(name) => self.files[self.seen[name]].1 = true,
+            Step::Remove(name) => self.change(vec![(name.clone(), None)]),
+            Step::Link(from, to) => self.change(vec![(to.clone(), Some(self.seen[from]))]),
+            Step::Rename(from, to) => self.change(vec![(from.clone(), None), (to.clone(), Some(self.seen[from]))]),
+            Step::ForceDirectory => {
+                self.sure = self.seen.clone();
+                self.open.clear();
+            }
+        }
+    }
+
+    fn change(&mut self, change: Vec<(String, Option<usize>)>) {
+        apply(&mut self.seen, &change);
+        self.open.push(change);
+    }
+
+    /// Everything that may stand on the disk if the power goes now: any choice of the open changes, and of a file that was not forced
+    /// nothing, half, all, or zeros.
+    fn outcomes(&self) -> Vec<BTreeMap<String, Vec<u8>>> {
+        let mut outcomes = Vec::new();
+        for choice in 0..1_u32 << self.open.len() {
+            let mut names = self.sure.clone();
+            for (place, change) in self.open.iter().enumerate() {
+                if choice >> place & 1 == 1 {
+                    apply(&mut names, change);
+                }
+            }
+            for loss in 0..4 {
+                let content = |file: usize| {
+                    let (bytes, forced) = &self.files[file];
+                    match loss {
+                        _ if *forced => bytes.clone(),
+                        0 => Vec::new(),
+                        1 => bytes[..bytes.len() / 2].to_vec(),
+                        2 => bytes.clone(),
+                        _ => vec![0; bytes.len()],
+                    }
+                };
+                outcomes.push(names.iter().map(|(name, file)| (name.clone(), content(*file))).collect());
+            }
+        }
+        outcomes.sort();
+        outcomes.dedup();
+        outcomes
+    }
+}
+
+fn apply(names: &mut BTreeMap<String, usize>, change: &[(String, Option<usize>)]) {
+    for (name, file) in change {
+        match file {
+            Some(file) => names.insert(name.clone(), *file),
+            None => names.remove(name),
+        };
+    }
+}
+
+/// What a program that starts on this disk reads; `None` is a first start.
+fn read(content: &BTreeMap<String, Vec<u8>>) -> Result<Option<Vec<u8>>, Unusable> {
+    let scratch = Scratch::new();
+    for (name, bytes) in content {
+        fs::write(scratch.0.join(name), bytes).unwrap();
+    }
+    let body = scratch.load()?.map(|(body, _)| body);
+    // And saving goes on from there.
+    let mut file = StateFile::new(scratch.live());
+    let _ = file.load();
+    file.save_on(&mut Watched::default(), b"next").unwrap();
+    assert_eq!(scratch.load().unwrap().unwrap().0, b"next");
+    Ok(body)
+}
+
+/// Cuts the power after every step of `saves` and checks that what is read then is a save that was under way or the last one that had
+/// been acknowledged. Returns how many different disks that made.
+fn cut_everywhere(no_links: bool, saves: &[(&str, std::ops::Range<usize>)]) -> usize {
+    let scratch = Scratch::new();
+    let mut file = StateFile::new(scratch.live());
+    let mut disk = Watched { no_links, ..Watched::default() };
+    let (mut model, mut allowed, mut seen) = (Model::default(), vec![None], BTreeMap::new());
+    for (body, refused) in saves {
+        (disk.calls, disk.refused) = (0, refused.clone());
+        let acknowledged = file.save_on(&mut disk, body.as_bytes()).is_ok();
+        allowed.push(Some(body.as_bytes().to_vec()));
+        let steps = std::mem::take(&mut disk.steps);
+        let count = steps.len();
+        for (number, step) in steps.iter().enumerate() {
+            model.step(step);
+            if acknowledged && number + 1 == count {
+                allowed.drain(..allowed.len() - 1);
+            }
+            for outcome in model.outcomes() {
+                let body = seen.entry(outcome.clone()).or_insert_with(|| read(&outcome));
+                let body =
+                    body.as_ref().unwrap_or_else(|error| panic!("{error} after {step:?} in {saves:?}: {outcome:?}"));
+                assert!(allowed.contains(body), "{body:?}, not {allowed:?}, after {step:?} in {saves:?}: {outcome:?}");
+            }
+        }
+    }
+    seen.len()
+}
+
+#[test]
+fn fault_k1_the_power_goes_after_every_step_of_a_save() {
+    for no_links in [false, true] {
+        let disks = cut_everywhere(no_links, &[("first", 0..0), ("second", 0..0), ("third", 0..0)]);
+        assert!(disks > 20, "only {disks} different disks were tried");
+    }
+}
+
+#[test]
+fn fault_k1_k3_the_power_goes_after_a_save_that_the_disk_refused() {
+    for no_links in [false, true] {
+        for first in 0..9 {
+            for refused in [first..first + 1, first..usize::MAX] {
+                cut_everywhere(no_links, &[("first", 0..0), ("second", refused), ("third", 0..0)]);
+            }
+        }
+    }
+}
+
+#[test]
+fn fault_k3_a_disk_that_is_full_at_any_step_leaves_a_whole_copy_and_takes_the_next_save() {
+    for no_links in [false, true] {
+        for first in 0..9 {
+            let scratch = Scratch::new();
+            let mut file = StateFile::new(scratch.live());
+            let mut disk = Watched { no_links, ..Watched::default() };
+            file.save_on(&mut disk, b"old").unwrap();
+            (disk.calls, disk.refused) = (0, first..usize::MAX);
+            for _ in 0..3 {
+                let saved = file.save_on(&mut disk, b"new");
+                let (body, _) = scratch.load().unwrap().unwrap();
+                assert!(body == b"new" || saved.is_err() && body == b"old", "refused from call {first} on: {body:?}");
+            }
+            disk.refused = 0..0;
+            file.save_on(&mut disk, b"new").unwrap();
+            assert_eq!(scratch.load(), Ok(Some((b"new".to_vec(), false))));
+        }
+    }
+}
