@@ -156,7 +156,7 @@ pub(crate) enum Received {
 
 /// Reads one message. The type is looked at first, and then the content read straight into its place: a map of thousands of peers would
 /// otherwise stand in memory twice.
-fn read_message(bytes: &[u8]) -> Result<Received, Broken> {
+pub(crate) fn read_message(bytes: &[u8]) -> Result<Received, Broken> {
     #[derive(Deserialize)]
     struct Kind<'a> {
         #[serde(rename = "type", borrow)]

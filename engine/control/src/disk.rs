@@ -225,6 +225,11 @@ fn closed(path: &PathBuf) -> Option<String> {
     Some(format!("{} was open to other users (mode {mode:04o}), who may have read it; {now}", path.display()))
 }
 
+/// The bytes of a file with this body.
+pub(crate) fn whole(body: &[u8]) -> Vec<u8> {
+    [header(FORMAT, body).as_bytes(), body].concat()
+}
+
 fn header(format: u32, body: &[u8]) -> String {
     let words = format!("{MAGIC} {format}");
     let checksum = hex(&taut_noise::hash(&[words.as_bytes(), b"\n", body]));
@@ -251,6 +256,11 @@ fn read_whole(path: &Path) -> Result<Zeroizing<Vec<u8>>, Damage> {
     }
     let mut bytes = Zeroizing::new(Vec::with_capacity(usize::try_from(metadata.len().min(MAX_FILE)).unwrap_or(0)));
     File::open(path).and_then(|file| file.take(MAX_FILE).read_to_end(&mut bytes)).map_err(unreadable)?;
+    open_whole(bytes)
+}
+
+/// The body of a file with these bytes.
+pub(crate) fn open_whole(mut bytes: Zeroizing<Vec<u8>>) -> Result<Zeroizing<Vec<u8>>, Damage> {
     if bytes.is_empty() {
         return Err(Damage::Empty);
     }

@@ -22,6 +22,7 @@ mod dial;
 mod disk;
 mod error;
 mod event;
+pub mod fuzzing;
 mod identity;
 mod random;
 mod state;

@@ -50,12 +50,12 @@ struct MapToSave<'a> {
 }
 
 #[derive(Deserialize)]
-struct SavedMap {
+pub(crate) struct SavedMap {
     #[serde(with = "network_id")]
     network: [u8; 16],
     #[serde(default)]
     recent: Vec<PublicKey>,
-    map: NetworkMap,
+    pub(crate) map: NetworkMap,
 }
 
 impl StateDir {

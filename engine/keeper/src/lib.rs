@@ -17,6 +17,7 @@ mod config;
 mod daemon;
 mod entropy;
 mod error;
+pub mod fuzzing;
 mod host;
 mod overlay;
 mod server;

@@ -27,7 +27,7 @@ pub(crate) struct Server {
     token: u64,
 }
 
-struct Connection {
+pub(crate) struct Connection {
     stream: UnixStream,
     may_change: bool,
     input: Vec<u8>,
@@ -86,7 +86,7 @@ impl Server {
                 continue;
             }
             self.next += 1;
-            self.connections.insert(token, Connection { stream, may_change, input: Vec::new(), output: Vec::new() });
+            self.connections.insert(token, Connection::new(stream, may_change));
         }
         true
     }
@@ -94,7 +94,7 @@ impl Server {
     /// Goes on with a connection; `answer` carries out a request.
     pub(crate) fn serve(&mut self, token: u64, poller: &Poller, mut answer: impl FnMut(Request) -> Response) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
-        let open = connection.read(&mut answer) && connection.write();
+        let open = connection.go_on(&mut answer);
         if !open {
             poller.remove(connection.stream.as_fd());
             self.connections.remove(&token);
@@ -102,7 +102,7 @@ impl Server {
             self.accept(poller);
             return;
         }
-        let interest = if connection.output.is_empty() { Interest::READ } else { Interest::READ_WRITE };
+        let interest = if connection.output.is_empty() { Interest::READ } else { Interest::WRITE };
         // Registered and open; if the kernel refused, the user would see a hanging request and ask again.
         let _ = poller.modify(connection.stream.as_fd(), token, interest);
     }
@@ -116,26 +116,43 @@ impl Drop for Server {
 }
 
 impl Connection {
-    /// Reads what has come and answers whole lines; false when the connection is at its end.
-    fn read(&mut self, answer: &mut impl FnMut(Request) -> Response) -> bool {
+    pub(crate) fn new(stream: UnixStream, may_change: bool) -> Self {
+        Self { stream, may_change, input: Vec::new(), output: Vec::new() }
+    }
+
+    /// Bytes that are kept: of requests and of the answer.
+    pub(crate) fn kept(&self) -> usize {
+        self.input.len() + self.output.len()
+    }
+
+    /// Reads what has come and answers whole lines; false when the connection is at its end. Whoever does not take an answer is not asked what
+    /// else there is: otherwise, many requests and no reading would fill the daemon's memory (law 11).
+    pub(crate) fn go_on(&mut self, answer: &mut impl FnMut(Request) -> Response) -> bool {
         let mut chunk = [0; 4096];
         loop {
+            if !self.write() {
+                return false;
+            }
+            if !self.output.is_empty() {
+                return true;
+            }
+            if let Some(end) = self.input.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.input.drain(..=end).collect();
+                let response = self.respond(&line, answer);
+                let Ok(json) = serde_json::to_vec(&response) else { return false };
+                self.output = json;
+                self.output.push(b'\n');
+                continue;
+            }
+            if self.input.len() > MAX_REQUEST {
+                return false;
+            }
             match self.stream.read(&mut chunk) {
                 Ok(0) => return false,
                 Ok(length) => self.input.extend_from_slice(&chunk[..length]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(_) => return false,
-            }
-            while let Some(end) = self.input.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.input.drain(..=end).collect();
-                let response = self.respond(&line, answer);
-                let Ok(json) = serde_json::to_vec(&response) else { return false };
-                self.output.extend_from_slice(&json);
-                self.output.push(b'\n');
-            }
-            if self.input.len() > MAX_REQUEST {
-                return false;
             }
         }
     }

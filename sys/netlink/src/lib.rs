@@ -15,6 +15,7 @@
 mod abi;
 mod address;
 mod error;
+mod fuzzing;
 mod link;
 mod message;
 mod monitor;
@@ -25,6 +26,7 @@ mod socket;
 
 pub use address::{Address, Scope};
 pub use error::NetlinkError;
+pub use fuzzing::fuzzing;
 pub use link::Link;
 pub use monitor::{Changes, Monitor};
 pub use request::Netlink;

@@ -97,7 +97,7 @@ fn is_loss(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENOBUFS) || error.kind() == io::ErrorKind::InvalidData
 }
 
-fn note_all(changes: &mut Changes, datagram: &[u8]) {
+pub(crate) fn note_all(changes: &mut Changes, datagram: &[u8]) {
     for message in parse::messages(datagram) {
         match message {
             Ok(message) => changes.note(message.kind),

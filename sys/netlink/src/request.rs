@@ -100,7 +100,7 @@ impl Netlink {
 
 /// Gives the objects of one datagram to `take`. The end of the answer to request `sequence`, if it is there, is
 /// returned as 0 or a negative error number, and the kernel's own words.
-fn read_datagram(
+pub(crate) fn read_datagram(
     datagram: &[u8],
     sequence: u32,
     consistent: &mut bool,

@@ -80,10 +80,32 @@ fn a_line_without_end_is_cut_off() {
 }
 
 #[test]
+fn whoever_does_not_read_answers_gets_no_more_of_them() {
+    let mut rig = Rig::new("deaf");
+    let mut user = rig.connect();
+    user.set_nonblocking(true).unwrap();
+    let mut sent = 0;
+    for _ in 0..40 {
+        while let Ok(length) = user.write(&[b'\n'; 4096]) {
+            sent += length;
+        }
+        rig.serve();
+    }
+    let kept: usize = rig.server.connections.values().map(Connection::kept).sum();
+    assert!(sent > 4096 && kept < 2 * MAX_REQUEST, "{kept} bytes are kept for a user who sent {sent}");
+    user.set_nonblocking(false).unwrap();
+    let mut answers = BufReader::new(&user).lines();
+    for _ in 0..10 {
+        assert!(answers.next().unwrap().unwrap().contains("does not understand"));
+        rig.serve();
+    }
+}
+
+#[test]
 fn fault_p4_who_may_not_change_may_still_look() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     drop(theirs);
-    let stranger = Connection { stream: ours, may_change: false, input: Vec::new(), output: Vec::new() };
+    let stranger = Connection::new(ours, false);
     let mut answer = |_| Response::Done;
     assert!(matches!(stranger.respond(b"{\"command\":\"status\"}", &mut answer), Response::Done));
     assert!(matches!(stranger.respond(b"{\"command\":\"down\"}", &mut answer), Response::Failed(_)));

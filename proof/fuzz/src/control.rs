@@ -1,0 +1,78 @@
+//! What node and coordinator say to each other, and the map.
+
+use std::collections::BTreeSet;
+
+use taut_base::{Entropy, MAX_PEERS, PrivateKey};
+use taut_netmap::{Delta, NetworkMap, ToCoordinator, ToNode, check_name};
+use taut_node::Node;
+use taut_sim::Seeded;
+use taut_tunnel::Limits;
+
+use crate::input::Input;
+
+/// What a coordinator says. The node reads it in two steps, to save memory: in one step, it means the same.
+pub(crate) fn to_node(data: &[u8]) {
+    let Some(known) = taut_control::fuzzing::message(data) else {
+        return assert!(serde_json::from_slice::<ToNode>(data).is_err(), "a good message was not understood");
+    };
+    let at_once = serde_json::from_slice::<ToNode>(data).ok();
+    assert!(at_once.is_none() || at_once == known, "read in two ways: {known:?}, {at_once:?}");
+    if let Some(message) = known {
+        let again = serde_json::to_vec(&message).ok().and_then(|json| serde_json::from_slice(&json).ok());
+        assert_eq!(again, Some(message));
+    }
+}
+
+/// What a node says.
+pub(crate) fn to_coordinator(data: &[u8]) {
+    let Ok(message) = serde_json::from_slice::<ToCoordinator>(data) else { return };
+    if message != ToCoordinator::Unknown {
+        let again = serde_json::to_vec(&message).ok().and_then(|json| serde_json::from_slice(&json).ok());
+        assert_eq!(again, Some(message));
+    }
+}
+
+/// A map and the deltas behind it, as pieces. What is accepted keeps the promises of a map, and a node takes it.
+pub(crate) fn map(data: &[u8]) {
+    let mut input = Input::new(data);
+    let Ok(mut map) = serde_json::from_slice::<NetworkMap>(input.piece()) else { return };
+    let json = serde_json::to_vec(&map).unwrap_or_default();
+    assert!(serde_json::from_slice::<NetworkMap>(&json).is_ok_and(|again| again == map));
+    if let Err(refusal) = map.check() {
+        return assert!(!refusal.to_string().is_empty());
+    }
+    let mut node = Node::new(PrivateKey::from_bytes([1; 32]), Limits::WIREGUARD, Seeded::new(1));
+    take(&mut node, &map);
+    while !input.is_empty() {
+        let Ok(delta) = serde_json::from_slice::<Delta>(input.piece()) else { continue };
+        let Ok(next) = map.apply(&delta) else { continue };
+        assert!(next.version == delta.to && next.version >= map.version);
+        assert!(
+            delta
+                .removes
+                .iter()
+                .all(|id| { !next.peers.contains_key(id) || delta.upserts.iter().any(|peer| peer.id == *id) })
+        );
+        map = next;
+        take(&mut node, &map);
+    }
+}
+
+/// The invariants of a map, told in another way than `NetworkMap::check`, and that a node can live with it.
+fn take(node: &mut Node<impl Entropy>, map: &NetworkMap) {
+    assert_eq!(map.check(), Ok(()));
+    let (mut keys, mut ids, mut addresses) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let me = (map.me.id, map.me.id, map.me.key, &map.me.name, &map.me.addresses);
+    let peers = map.peers.iter().map(|(id, peer)| (*id, peer.id, peer.key, &peer.name, &peer.addresses));
+    for (place, id, key, name, own) in peers.chain([me]) {
+        assert!(place == id && ids.insert(id) && keys.insert(key) && check_name(name).is_ok() && !own.is_empty());
+        for address in own {
+            assert!(map.network.ipv4.contains(*address) || map.network.ipv6.contains(*address));
+            assert!(addresses.insert(*address), "{address} stands for two");
+        }
+    }
+    assert!(map.peers.len() <= MAX_PEERS && map.network.ipv4.length() >= 8 && map.network.ipv6.length() >= 48);
+    node.set_map(map);
+    assert!(node.peers().count() <= map.peers.len());
+    while node.poll_command().is_some() {}
+}

@@ -1,0 +1,45 @@
+//! Reading choices out of a fuzzer's bytes.
+
+/// A cursor that never fails: behind the end there are zeros and nothing.
+pub(crate) struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    pub(crate) fn new(data: &'a [u8]) -> Self {
+        Self(data)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn byte(&mut self) -> u8 {
+        self.take(1).first().copied().unwrap_or(0)
+    }
+
+    pub(crate) fn word(&mut self) -> u16 {
+        u16::from_le_bytes([self.byte(), self.byte()])
+    }
+
+    /// The next `length` bytes, or what is left.
+    pub(crate) fn take(&mut self, length: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(length.min(self.0.len()));
+        self.0 = rest;
+        taken
+    }
+
+    /// A piece with its length (two bytes) in front of it.
+    pub(crate) fn piece(&mut self) -> &'a [u8] {
+        let length = usize::from(self.word());
+        self.take(length)
+    }
+
+    pub(crate) fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.0)
+    }
+}
+
+/// Writes what [`Input::piece`] reads.
+pub(crate) fn piece(bytes: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
+    [&length.to_le_bytes(), bytes].concat()
+}

@@ -1,0 +1,206 @@
+//! The way in of a lane with a live session: nothing is delivered that was not sealed by the peer for an address of its own, and strangers
+//! get no answer.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use taut_base::{DEFAULT_MTU, PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
+use taut_lane::{Heart, InboundPorts, SendBatch};
+use taut_node::{Routes, ToLane};
+use taut_tunnel::handshake::Identity;
+use taut_tunnel::{Limits, Role, Session, SessionKeys};
+use taut_udp::Transmit;
+use taut_wire::ip::Packet;
+use taut_wire::merge::{Offloads, Run};
+use taut_wire::wireguard::{DATA_HEADER, padded_len};
+use zeroize::Zeroizing;
+
+use crate::input::Input;
+use crate::superpackets::{apart, by_flow};
+
+const PEER: PeerId = PeerId(5);
+const START: Time = Time(1_000_000_000_000);
+/// Steps of a script that are carried out.
+const MAX_STEPS: usize = 32;
+/// Datagrams of one run at most.
+const MAX_RUN: u8 = 8;
+
+/// The overlay address of the peer, or of somebody else.
+pub(crate) const PEER_ADDRESS: [u8; 4] = [100, 64, 0, 2];
+
+/// The key that hosts hold their mac1 against: seeds hold handshakes for it.
+pub(crate) fn own_key() -> PrivateKey {
+    PrivateKey::from_bytes([1; 32])
+}
+
+#[derive(Default)]
+struct Ports(Vec<Vec<u8>>);
+
+impl InboundPorts for Ports {
+    fn write(&mut self, run: Run<'_>) -> bool {
+        self.0.extend(apart(run));
+        true
+    }
+
+    fn next_command(&mut self) -> Option<ToLane> {
+        None
+    }
+}
+
+struct End {
+    heart: Heart,
+    out: SendBatch,
+    ports: Ports,
+    /// The peer's half of the session.
+    theirs: Session,
+    /// What the peer sealed, the packet in it, and whether it arrived unaltered.
+    history: Vec<(Vec<u8>, Vec<u8>, bool)>,
+    now: Time,
+}
+
+/// The script: each step is a kind and what it needs (`step`).
+pub(crate) fn lane(data: &[u8]) {
+    let mut end = End::new();
+    let mut input = Input::new(data);
+    for _ in 0..MAX_STEPS {
+        if input.is_empty() {
+            return;
+        }
+        end.step(&mut input);
+        end.check();
+    }
+}
+
+impl End {
+    fn new() -> Self {
+        let mac1_key = Identity::new(own_key()).mac1_key();
+        let mut heart =
+            Heart::new(Limits::WIREGUARD, DEFAULT_MTU, mac1_key, true, Offloads::ALL, Arc::default(), Arc::default());
+        let mut out = SendBatch::new();
+        let keys = |role, local, remote, sending: u8, receiving: u8| SessionKeys {
+            role,
+            local: ReceiverIndex(local),
+            remote: ReceiverIndex(remote),
+            sending: Zeroizing::new([sending; 32]),
+            receiving: Zeroizing::new([receiving; 32]),
+        };
+        let routes = Routes::new([(Prefix::host(IpAddr::from(PEER_ADDRESS)), PEER)]);
+        let session = Box::new(keys(Role::Responder, 0x10, 0x20, 3, 4));
+        for command in [
+            ToLane::AddPeer { peer: PEER, persistent_keepalive: None },
+            ToLane::Routes(Arc::new(routes)),
+            ToLane::AddSession { peer: PEER, id: SessionId(1), keys: session, born: START, proven: None },
+        ] {
+            heart.command(command, &mut out, START);
+        }
+        let theirs = Session::new(SessionId(1), &keys(Role::Initiator, 0x20, 0x10, 4, 3), START);
+        Self { heart, out, ports: Ports::default(), theirs, history: Vec::new(), now: START }
+    }
+
+    fn step(&mut self, input: &mut Input<'_>) {
+        match input.byte() % 6 {
+            // A stranger's run.
+            0 => {
+                let size = usize::from(input.word());
+                let bytes = input.piece().to_vec();
+                self.drain();
+                self.receive(stranger(), bytes, size, &[]);
+                assert!(self.out.is_empty(), "a stranger was answered");
+            }
+            // Packets of the peer, in one run.
+            1 => {
+                let count = input.byte() % MAX_RUN + 1;
+                let packet = input.piece();
+                let sealed: Vec<_> = (0..count).map(|_| self.seal(packet, true)).collect();
+                let size = sealed[0].len();
+                self.receive(peer(), sealed.concat(), size, &vec![packet; sealed.len()]);
+            }
+            // One that was altered on the way.
+            2 => {
+                let (place, mask) = (usize::from(input.word()), input.byte());
+                let packet = input.piece();
+                let mut sealed = self.seal(packet, mask == 0);
+                let place = place % sealed.len();
+                sealed[place] ^= mask;
+                let size = sealed.len();
+                let expected: &[&[u8]] = if mask == 0 { &[packet] } else { &[] };
+                self.receive(peer(), sealed, size, expected);
+            }
+            // One of before: it may arrive once.
+            3 => {
+                let number = usize::from(input.byte()) % self.history.len().max(1);
+                let Some((old, packet, arrived)) = self.history.get_mut(number) else { return };
+                let (old, packet, arrived) = (old.clone(), packet.clone(), std::mem::replace(arrived, true));
+                let size = old.len();
+                let expected: &[&[u8]] = if arrived { &[] } else { &[&packet] };
+                self.receive(peer(), old, size, expected);
+            }
+            4 => {
+                self.now = self.now + Duration::from_millis(u64::from(input.word()));
+                self.heart.handle_timeout(&mut self.out, self.now);
+            }
+            _ => {
+                let packet = input.piece();
+                self.heart.outbound(packet, &mut self.out, self.now);
+            }
+        }
+    }
+
+    /// The peer seals a packet, whatever it is.
+    fn seal(&mut self, packet: &[u8], arrives: bool) -> Vec<u8> {
+        let mut datagram = vec![0; Session::sealed_len(packet.len(), usize::from(DEFAULT_MTU))];
+        datagram[DATA_HEADER..DATA_HEADER + packet.len()].copy_from_slice(packet);
+        assert!(self.theirs.seal(&mut datagram, packet.len()).is_ok(), "a young session seals");
+        self.history.push((datagram.clone(), packet.to_vec(), arrives));
+        datagram
+    }
+
+    /// A run arrives; of it, `packets` may be delivered.
+    fn receive(&mut self, source: SocketAddr, mut bytes: Vec<u8>, size: usize, packets: &[&[u8]]) {
+        let allowed = allowed(packets);
+        self.heart.inbound(source, &mut bytes, size, &mut self.ports, &mut self.out, self.now);
+        let delivered = std::mem::take(&mut self.ports.0);
+        let expected = by_flow(&allowed);
+        let too_old = self.now.since(START) >= Limits::WIREGUARD.reject_after;
+        if too_old {
+            return assert!(delivered.is_empty(), "a session that is too old opened a packet");
+        }
+        assert!(by_flow(&delivered) == expected, "{delivered:02x?} for {expected:02x?}");
+    }
+
+    fn drain(&mut self) {
+        while !self.out.is_empty() {
+            let mut run = [Transmit { destination: peer(), contents: &[], segment_size: 0 }];
+            let count = self.out.transmits(&mut run);
+            assert!(count == 1 && run[0].destination == peer(), "something is sent to a stranger");
+            self.out.consume(count, 0);
+        }
+    }
+
+    fn check(&mut self) {
+        self.drain();
+        let said = std::iter::from_fn(|| self.heart.poll_message()).count();
+        // Each datagram of a stranger's run may be a handshake; nothing else is said twice per step.
+        assert!(said <= crate::MAX_INPUT / 64 + 4, "{said} messages to the keeper");
+    }
+}
+
+/// What of the peer's packets may reach the TUN: a packet's length may reach into the zeros that pad it.
+fn allowed(packets: &[&[u8]]) -> Vec<Vec<u8>> {
+    let allowed = |packet: &&[u8]| {
+        let mut padded = packet.to_vec();
+        padded.resize(padded_len(packet.len(), usize::from(DEFAULT_MTU)), 0);
+        let packet = Packet::parse(&padded).ok()?;
+        (packet.source() == IpAddr::from(PEER_ADDRESS)).then(|| packet.bytes().to_vec())
+    };
+    packets.iter().filter_map(allowed).collect()
+}
+
+fn peer() -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, 2], 8288))
+}
+
+fn stranger() -> SocketAddr {
+    SocketAddr::from(([198, 51, 100, 9], 9))
+}

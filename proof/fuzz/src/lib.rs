@@ -1,0 +1,71 @@
+//! Fuzz targets: one function per parser, and what must hold of its answer besides "it did not panic".
+//!
+//! A target takes any bytes. Where bytes alone would never get past a key or a checksum, they are a script: pieces to seal, to alter, to
+//! replay; the target does the sealing. What it panics on is a fault of the parser, or of the target.
+//!
+//! - `make test` **replays**: each file of `corpus/TARGET/`, and some thousands of mutations of each, the same ones every time.
+//! - `make fuzz` **searches** by coverage (libFuzzer, on the stable toolchain), and keeps what it finds. An input that broke something is
+//!   fixed together with its parser and stays in the corpus.
+//!
+//! Corpora begin with real messages ([`seeds`]; `cargo run -p taut-fuzz --example seeds` writes them). The HTTP input of the coordinator
+//! is replayed by the coordinator's own tests, because a program is not a library.
+//!
+//! It promises: the same bytes give the same verdict; no clock, no randomness but what the bytes say. It refuses: to be used by a program.
+
+mod control;
+mod input;
+mod lane;
+mod mutate;
+mod packets;
+mod reference;
+mod sealed;
+mod seed;
+mod session;
+mod state;
+mod superpackets;
+mod text;
+
+use std::path::PathBuf;
+
+pub use mutate::mutated;
+pub use seed::seeds;
+
+/// Longest input that replay and search make: more than any datagram, less than a superpacket needs to be told apart.
+pub const MAX_INPUT: usize = 8 * 1024;
+
+/// A parser under test.
+pub struct Target {
+    /// Its name, which is that of its folder below `corpus/`.
+    pub name: &'static str,
+    /// Panics when the parser does not keep its promises.
+    pub run: fn(&[u8]),
+    /// Mutations of each file that replay tries: fewer where one run costs a handshake.
+    pub mutations: u32,
+}
+
+/// All targets.
+pub const TARGETS: [Target; 18] = [
+    Target { name: "wireguard", run: packets::wireguard, mutations: 4_000 },
+    Target { name: "packet", run: packets::packet, mutations: 4_000 },
+    Target { name: "checksum", run: packets::checksum, mutations: 4_000 },
+    Target { name: "split", run: superpackets::split, mutations: 2_000 },
+    Target { name: "merge", run: superpackets::merge, mutations: 2_000 },
+    Target { name: "lane", run: lane::lane, mutations: 500 },
+    Target { name: "session", run: session::session, mutations: 60 },
+    Target { name: "records", run: sealed::records, mutations: 150 },
+    Target { name: "text", run: text::text, mutations: 2_000 },
+    Target { name: "token", run: text::token, mutations: 2_000 },
+    Target { name: "url", run: text::url, mutations: 2_000 },
+    Target { name: "to-node", run: control::to_node, mutations: 2_000 },
+    Target { name: "to-coordinator", run: control::to_coordinator, mutations: 2_000 },
+    Target { name: "map", run: control::map, mutations: 1_000 },
+    Target { name: "state-file", run: state::state_file, mutations: 1_000 },
+    Target { name: "identity", run: state::identity, mutations: 1_000 },
+    Target { name: "local-api", run: state::local_api, mutations: 500 },
+    Target { name: "netlink", run: state::netlink, mutations: 4_000 },
+];
+
+/// The folder of a target's corpus.
+pub fn corpus(target: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target)
+}

@@ -1,0 +1,62 @@
+//! Mutations that are the same every time: what replay does without a coverage-guided fuzzer.
+
+use taut_base::Entropy;
+use taut_sim::Seeded;
+
+/// Values at which lengths and counters go wrong.
+const EDGES: [u8; 9] = [0x00, 0x01, 0x0f, 0x10, 0x7f, 0x80, 0xfe, 0xff, 0x40];
+
+/// Another input near `seed`: one to four changes; `other` gives the pieces that are spliced in.
+pub fn mutated(seed: &[u8], other: &[u8], chance: &mut Seeded) -> Vec<u8> {
+    let mut bytes = seed.to_vec();
+    for _ in 0..=chance.below(4) {
+        change(&mut bytes, other, chance);
+    }
+    bytes
+}
+
+fn change(bytes: &mut Vec<u8>, other: &[u8], chance: &mut Seeded) {
+    let random = u8::try_from(chance.below(256)).unwrap_or(0);
+    let place = below(bytes.len(), chance);
+    let length = below(bytes.len() - place, chance).min(64);
+    match chance.below(10) {
+        0 => bytes.truncate(place),
+        1 => bytes.insert(place, random),
+        2 => drop(bytes.drain(place..place + length)),
+        3 => {
+            let copy = bytes[place..place + length].to_vec();
+            let to = below(bytes.len(), chance);
+            bytes.splice(to..to, copy);
+        }
+        4 => {
+            let from = below(other.len(), chance);
+            let foreign = other[from..].iter().take(64).copied();
+            bytes.splice(place..place, foreign);
+        }
+        5 => set(bytes, place, EDGES[below(EDGES.len(), chance)]),
+        6 => set(bytes, place, random),
+        // Two bytes at once: lengths are mostly that wide.
+        7 => {
+            set(bytes, place, EDGES[below(EDGES.len(), chance)]);
+            set(bytes, place + 1, EDGES[below(EDGES.len(), chance)]);
+        }
+        8 => {
+            let old = bytes.get(place).copied().unwrap_or(0);
+            set(bytes, place, old.wrapping_add(random % 5).wrapping_sub(2));
+        }
+        _ => {
+            let old = bytes.get(place).copied().unwrap_or(0);
+            set(bytes, place, old ^ (1 << (random % 8)));
+        }
+    }
+}
+
+fn set(bytes: &mut [u8], place: usize, value: u8) {
+    if let Some(byte) = bytes.get_mut(place) {
+        *byte = value;
+    }
+}
+
+fn below(bound: usize, chance: &mut Seeded) -> usize {
+    chance.below(u32::try_from(bound).unwrap_or(u32::MAX)) as usize
+}

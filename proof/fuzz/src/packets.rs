@@ -1,0 +1,107 @@
+//! Messages and packets as views, and the checksum.
+
+use taut_node::HandshakeMessage;
+use taut_wire::checksum::Sum;
+use taut_wire::icmp::Echo;
+use taut_wire::ip::{MAX_EXTENSIONS, Packet};
+use taut_wire::wireguard::{self, DATA_HEADER, Message, TAG, classify};
+use taut_wire::{tcp, udp};
+
+use crate::reference;
+
+/// A datagram: what it is follows from type and length, and writing what was read gives the same bytes.
+pub(crate) fn wireguard(data: &[u8]) {
+    let message = classify(data);
+    if let Err(malformed) = &message {
+        assert!(!malformed.to_string().is_empty());
+    }
+    let is_handshake = matches!(message, Ok(Message::Initiation(_) | Message::Response(_) | Message::CookieReply(_)));
+    assert!(!is_handshake || HandshakeMessage::new(data).is_some_and(|kept| kept.as_bytes() == data));
+    match message {
+        Ok(Message::Initiation(message)) => {
+            let mut again = [0; wireguard::initiation::LEN];
+            let (key, stamp) = (message.sealed_static, message.sealed_timestamp);
+            wireguard::write_initiation(&mut again, message.sender, message.ephemeral, key, stamp);
+            again[wireguard::initiation::MAC1].copy_from_slice(message.mac1);
+            again[wireguard::initiation::MAC2].copy_from_slice(message.mac2);
+            assert_eq!(again, data);
+        }
+        Ok(Message::Response(message)) => {
+            let mut again = [0; wireguard::response::LEN];
+            let (sender, receiver) = (message.sender, message.receiver);
+            wireguard::write_response(&mut again, sender, receiver, message.ephemeral, message.sealed_empty);
+            again[wireguard::response::MAC1].copy_from_slice(message.mac1);
+            again[wireguard::response::MAC2].copy_from_slice(message.mac2);
+            assert_eq!(again, data);
+        }
+        Ok(Message::CookieReply(message)) => {
+            let mut again = [0; wireguard::cookie_reply::LEN];
+            wireguard::write_cookie_reply(&mut again, message.receiver, message.nonce, message.sealed_cookie);
+            assert_eq!(again[4..], data[4..]);
+        }
+        Ok(Message::Data(message)) => {
+            let mut header = [0; DATA_HEADER];
+            wireguard::write_data_header(&mut header, message.receiver, message.counter);
+            assert_eq!([&header, message.ciphertext].concat(), data);
+            assert!(message.ciphertext.len() >= TAG);
+        }
+        Err(_) => {}
+    }
+}
+
+/// An inner packet: every view lies inside of it, and its sums are those of the slow way.
+pub(crate) fn packet(data: &[u8]) {
+    let packet = match Packet::parse(data) {
+        Ok(packet) => packet,
+        Err(malformed) => return assert!(!malformed.to_string().is_empty()),
+    };
+    assert!(data.starts_with(packet.bytes()));
+    assert_eq!(packet.header_len() + packet.payload().len(), packet.bytes().len());
+    assert_eq!(packet.source().is_ipv4(), packet.destination().is_ipv4());
+    // 40 bytes, and at most 8 headers of at most 256 * 8 bytes.
+    assert!(packet.header_len() <= 40 + MAX_EXTENSIONS * 2_048);
+    if packet.source().is_ipv4() {
+        assert_eq!(packet.header_checksum_ok(), reference::sum(&packet.bytes()[..packet.header_len()]) == 0xffff);
+    }
+    let length = u16::try_from(packet.payload().len()).unwrap_or(u16::MAX);
+    let right = || reference::transport_is_right(packet.bytes(), packet.header_len(), packet.protocol());
+    if let Ok(segment) = tcp::Segment::parse(packet.payload()) {
+        assert_eq!(segment.header_len() + segment.payload().len(), packet.payload().len());
+        assert_eq!(segment.options().len() + tcp::HEADER, segment.header_len());
+        if packet.protocol() == taut_wire::ip::TCP {
+            assert_eq!(segment.checksum_ok(packet.pseudo_header(length)), right());
+        }
+    }
+    if let Ok(datagram) = udp::Datagram::parse(packet.payload()) {
+        assert_eq!(datagram.payload().len() + udp::HEADER, datagram.length());
+        if packet.protocol() == taut_wire::ip::UDP && datagram.length() == packet.payload().len() {
+            assert_eq!(datagram.checksum_ok(packet.pseudo_header(length)), right());
+        }
+    }
+    if let Ok(echo) = Echo::parse(&packet) {
+        let mut again = vec![0; echo.message_len()];
+        assert_eq!(echo.write_message(packet.source(), packet.destination(), &mut again), Ok(packet.payload().len()));
+        // Equal but for the two forms of zero that a checksum has.
+        assert_eq!((&again[..2], &again[4..]), (&packet.payload()[..2], &packet.payload()[4..]));
+    }
+}
+
+/// The fast sum is the slow sum, whole and in pieces, and survives the change of a word.
+pub(crate) fn checksum(data: &[u8]) {
+    let whole = Sum::of(data);
+    assert_eq!(whole.folded(), reference::sum(data));
+    let mut copy = vec![0; data.len()];
+    assert_eq!(Sum::copying(data, &mut copy), whole);
+    assert_eq!(copy, data);
+    let (Some(first), Some(word)) = (data.first(), data.get(1..3)) else { return };
+    let (head, tail) = data.split_at((usize::from(*first) * 2).min(data.len()));
+    if head.len().is_multiple_of(2) {
+        assert_eq!(Sum::of(head) + Sum::of(tail), whole);
+    }
+    let (old, new) = (reference::be16(data, 0), u16::from_be_bytes([word[0], word[1]]));
+    copy[..2].copy_from_slice(&new.to_be_bytes());
+    let updated = taut_wire::checksum::updated(whole.checksum(), old, new);
+    // Zero has two forms in ones' complement.
+    let same = |a: u16, b: u16| a == b || (a | b == 0xffff && a & b == 0);
+    assert!(same(updated, Sum::of(&copy).checksum()), "{updated:04x} after a change");
+}

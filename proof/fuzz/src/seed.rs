@@ -1,0 +1,279 @@
+//! Where corpora begin: real messages and packets, a few of each kind.
+
+use std::time::Duration;
+
+use serde_json::json;
+use taut_base::PublicKey;
+use taut_netmap::{JoinToken, ToNode};
+use taut_sim::{Link, Party, Settings, Side, TautHost, World, map_for};
+use taut_wire::icmp::{Echo, Kind};
+use taut_wire::vnet::{self, VnetHeader};
+
+use crate::input::piece;
+use crate::lane::PEER_ADDRESS;
+use crate::superpackets::repair;
+
+/// The seeds of a target's corpus; none for a name that is no target's.
+pub fn seeds(target: &str) -> Vec<Vec<u8>> {
+    match target {
+        "wireguard" => datagrams().into_iter().chain([[&[3, 0, 0, 0], [7; 60].as_slice()].concat()]).collect(),
+        "packet" => packets(),
+        "checksum" => vec![Vec::new(), vec![0xff; 33], (0..64).collect(), vec![0; 20]],
+        "split" => superpackets(),
+        "merge" => trains(),
+        "lane" => lanes(),
+        "session" => sessions(),
+        "records" => records(),
+        "text" => ["100.64.0.0/10", "fd00:7a07::/48", "my-host.example", "AAECAw==", "_-8", &key().to_string()]
+            .map(bytes)
+            .to_vec(),
+        "token" => tokens(),
+        "url" => ["http://10.0.0.1:8288", "https://taut.example/vpn/", "http://[fd00::1]:80", " HTTP://a "]
+            .map(bytes)
+            .to_vec(),
+        "to-node" => to_node(),
+        "to-coordinator" => to_coordinator(),
+        "map" => maps(),
+        "state-file" => vec![Vec::new(), bytes("\u{1}\u{2}{}"), taut_control::fuzzing::whole_file(b"{\"a\":1}\n")],
+        "identity" => identities(),
+        "local-api" => local_api(),
+        "netlink" => netlink(),
+        _ => Vec::new(),
+    }
+}
+
+fn bytes(text: &str) -> Vec<u8> {
+    text.as_bytes().to_vec()
+}
+
+fn key() -> PublicKey {
+    Party::new(2).public()
+}
+
+/// What two nodes say to each other from the first packet to the first keepalive.
+fn datagrams() -> Vec<Vec<u8>> {
+    let (a, b) = (Party::new(1), Party::new(2));
+    let host = |me: &Party, other: &Party| TautHost::new(me, map_for(me, &[other]), Settings::default(), 1);
+    let link = Link::clean(Duration::from_millis(1));
+    let mut world = World::new((&a, host(&a, &b)), (&b, host(&b, &a)), link, 3);
+    world.record();
+    world.send(Side::B);
+    world.run(Duration::from_secs(12));
+    world.take_history().into_iter().map(|recorded| recorded.datagram).collect()
+}
+
+fn tcp(flags: u8, payload: usize) -> Vec<u8> {
+    let header = [0x9c, 0x40, 1, 0xbb, 0, 0, 1, 0, 0, 0, 2, 0, 0x50, flags, 2, 0, 0, 0, 0, 0];
+    header.into_iter().chain((0..payload).map(|place| place.to_le_bytes()[0])).collect()
+}
+
+fn udp(payload: usize) -> Vec<u8> {
+    let [high, low] = u16::try_from(8 + payload).unwrap_or(8).to_be_bytes();
+    [0x9c, 0x40, 0, 53, high, low, 0, 0].into_iter().chain((0..payload).map(|place| place.to_le_bytes()[0])).collect()
+}
+
+fn four(protocol: u8, message: &[u8]) -> Vec<u8> {
+    let [high, low] = u16::try_from(20 + message.len()).unwrap_or(20).to_be_bytes();
+    let mut packet = vec![0x45, 0, high, low, 0x12, 0x34, 0x40, 0, 64, protocol, 0, 0];
+    packet.extend(PEER_ADDRESS);
+    packet.extend([100, 64, 0, 1]);
+    packet.extend(message);
+    repair(&mut packet);
+    packet
+}
+
+fn six(next: u8, message: &[u8]) -> Vec<u8> {
+    let [high, low] = u16::try_from(message.len()).unwrap_or(0).to_be_bytes();
+    let mut packet = vec![0x60, 0, 0, 0, high, low, next, 64];
+    for host in [2, 1] {
+        packet.extend([0xfd, 0, 0x7a, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host]);
+    }
+    packet.extend(message);
+    repair(&mut packet);
+    packet
+}
+
+fn packets() -> Vec<Vec<u8>> {
+    let echo = Echo { kind: Kind::Request, ident: 7, sequence: 1, payload: b"taut" };
+    let mut room = [0; 64];
+    let length = echo.write_packet(PEER_ADDRESS.into(), [100, 64, 0, 1].into(), &mut room).unwrap_or(0);
+    let mut fragment = four(17, &udp(16));
+    fragment[6..8].copy_from_slice(&[0x20, 1]);
+    let options = [&[17, 0, 1, 4, 0, 0, 0, 0], udp(4).as_slice()].concat();
+    let fragment_header = [&[17, 0, 0, 9, 0, 0, 0, 1], udp(4).as_slice()].concat();
+    let routing = [&[6, 0, 4, 0, 0, 0, 0, 0], tcp(0x10, 4).as_slice()].concat();
+    vec![
+        room[..length].to_vec(),
+        four(6, &tcp(0x18, 10)),
+        four(17, &udp(5)),
+        fragment,
+        six(6, &tcp(0x10, 9)),
+        six(17, &udp(6)),
+        six(60, &options),
+        six(44, &fragment_header),
+        six(43, &routing),
+    ]
+}
+
+fn superpackets() -> Vec<Vec<u8>> {
+    let with = |gso_type, packet: Vec<u8>, start, offset, hdr_len| {
+        let flags = vnet::NEEDS_CSUM;
+        let header = VnetHeader { flags, gso_type, hdr_len, gso_size: 100, csum_start: start, csum_offset: offset };
+        [&header.encode(), packet.as_slice()].concat()
+    };
+    let options = [&[17, 0, 1, 4, 0, 0, 0, 0], udp(250).as_slice()].concat();
+    vec![
+        with(vnet::GSO_TCPV4, four(6, &tcp(0x99, 450)), 20, 16, 40),
+        with(vnet::GSO_TCPV6 | vnet::GSO_ECN, six(6, &tcp(0x91, 300)), 40, 16, 60),
+        with(vnet::GSO_UDP_L4, four(17, &udp(350)), 20, 6, 28),
+        with(vnet::GSO_UDP_L4, six(17, &udp(200)), 40, 6, 48),
+        with(vnet::GSO_UDP_L4, six(60, &options), 48, 6, 56),
+        with(vnet::GSO_NONE, four(6, &tcp(0x10, 20)), 20, 16, 40),
+        [&VnetHeader::NONE.encode(), six(17, &udp(9)).as_slice()].concat(),
+    ]
+}
+
+/// For `merge`: a packet and what follows it.
+fn trains() -> Vec<Vec<u8>> {
+    let train = |packet: &[u8], how: &[u8]| {
+        let mut script = [&[0, how[0]], piece(packet).as_slice()].concat();
+        script.extend(&how[1..]);
+        script
+    };
+    let short = four(6, &tcp(0x18, 7));
+    vec![
+        train(&four(6, &tcp(0x10, 100)), &[1, 2, 2, 2, 2]),
+        train(&six(6, &tcp(0x18, 60)), &[1, 2, 6, 2, 10, 2]),
+        train(&four(17, &udp(50)), &[1, 2, 2, 2]),
+        train(&six(17, &udp(1)), &[1, 2, 2, 6, 2]),
+        [train(&four(6, &tcp(0x90, 100)), &[1, 2, 2, 1]), piece(&short)].concat(),
+        [vec![0], packets().iter().flat_map(|packet| [vec![1], piece(packet)].concat()).collect()].concat(),
+    ]
+}
+
+fn lanes() -> Vec<Vec<u8>> {
+    let good = four(6, &tcp(0x10, 40));
+    let stranger =
+        |bytes: &[u8]| [&[0], u16::try_from(bytes.len()).unwrap_or(0).to_le_bytes().as_slice(), &piece(bytes)].concat();
+    let peer = |count: u8, packet: &[u8]| [&[1, count], piece(packet).as_slice()].concat();
+    let altered = |place: u8, mask: u8| [&[2, place, 0, mask], piece(&good).as_slice()].concat();
+    let outbound = [&[5], piece(&[&VnetHeader::NONE.encode(), good.as_slice()].concat()).as_slice()].concat();
+    let mut seeds: Vec<_> = datagrams().iter().map(|datagram| stranger(datagram)).collect();
+    seeds.push([peer(0, &good), vec![3, 0, 3, 0], altered(5, 0), altered(20, 1), altered(8, 0x80)].concat());
+    seeds.push([peer(7, &six(17, &udp(9))), peer(3, &good), vec![4, 0x10, 0x27], outbound].concat());
+    seeds.push(packets().iter().flat_map(|packet| peer(1, packet)).collect());
+    seeds
+}
+
+fn sessions() -> Vec<Vec<u8>> {
+    let alter = |side: u8, number: u8, place: u8, mask: u8, cut: u8, from: u8| {
+        vec![2 | side, number, place, 0, mask, cut, from]
+    };
+    // For side B the kind is what is left of 0x80 + kind divided by 6: 0x80 is 2.
+    vec![
+        [vec![0, 1, 0xe8, 3], alter(0, 0, 0, 0, 0, 0), alter(0, 1, 9, 1, 0, 1), alter(0, 2, 0, 0, 3, 2)].concat(),
+        [vec![0, 1, 20, 0, 0x82, 1, 200, 0], alter(0, 3, 20, 0x80, 0, 2), vec![4, 0, 1, 0xff, 0xff]].concat(),
+        [vec![0, 0x84, 1, 30, 0], alter(0, 0, 116, 1, 0, 2), vec![5, 200, 0, 1, 0xff, 0xff]].concat(),
+        [&[0, 1, 10, 0, 3, 2], piece(&datagrams()[0]).as_slice(), &[0, 1, 0, 9]].concat(),
+    ]
+}
+
+fn records() -> Vec<Vec<u8>> {
+    let step =
+        |how: u8, place: u8, mask: u8, content: &[u8]| [&[how, place, 0, mask], piece(content).as_slice()].concat();
+    let good = step(0, 0, 0, b"");
+    let opened = [good.clone(), good.clone()].concat();
+    vec![
+        [opened.clone(), step(0, 0, 0, b"{\"type\":\"pong\"}"), step(0, 0, 0, b""), step(1, 2, 1, b"x")].concat(),
+        [opened, step(2, 7, 0, b"cut")].concat(),
+        step(1, 40, 4, b""),
+        [good, step(3, 0, 0, &[9; 48])].concat(),
+    ]
+}
+
+fn tokens() -> Vec<Vec<u8>> {
+    let urls = vec![String::from("http://10.0.0.1:8288"), String::from("https://taut.example")];
+    let token = JoinToken { network: [1; 16], coordinator: key(), urls, secret: [3; 32] };
+    let mut body = vec![7; 16 + 32 + 32];
+    body.extend([2, 3, b'a', b':', b'/', 1, b'b']);
+    vec![bytes(&token.encode()), body, bytes("taut2-AAAA"), bytes(" tskey-auth-1\n")]
+}
+
+fn to_node() -> Vec<Vec<u8>> {
+    let map = map_for(&Party::new(1), &[&Party::new(2)]);
+    let delta = json!({ "type": "delta", "from": 1, "to": 2, "removes": [2], "later": {} });
+    let refused = json!({ "type": "refused", "code": "removed", "message": "gone" });
+    let presence = json!({ "type": "presence", "whole": true, "nodes": [[2, true]] });
+    let others = [delta, refused, presence, json!({ "type": "pong" }), json!({ "type": "from-the-future", "x": [1] })];
+    [serde_json::to_vec(&ToNode::Map(map)).unwrap_or_default()]
+        .into_iter()
+        .chain(others.map(|other| bytes(&other.to_string())))
+        .collect()
+}
+
+fn to_coordinator() -> Vec<Vec<u8>> {
+    let enrol = json!({ "secret": "c2VjcmV0", "name": "host" });
+    let hello =
+        json!({ "type": "hello", "schema": 1, "node_key": key(), "enrol": enrol, "have": 3, "version": "0.1.0" });
+    let endpoints = json!({ "type": "endpoints", "endpoints": ["192.0.2.1:8288", "[fd00::1]:8288"], "ports": [8288] });
+    let [ping, goodbye] = ["ping", "goodbye"].map(|kind| json!({ "type": kind }));
+    [hello, endpoints, ping, goodbye, json!({ "type": "new" })].map(|message| bytes(&message.to_string())).to_vec()
+}
+
+fn maps() -> Vec<Vec<u8>> {
+    let map = serde_json::to_vec(&map_for(&Party::new(1), &[&Party::new(2), &Party::new(3)])).unwrap_or_default();
+    let fourth = json!({ "id": 4, "name": "d", "key": Party::new(4).public(), "addresses": ["100.64.0.4", "fd00:7a07::4"],
+        "endpoints": ["192.0.2.4:8288"] });
+    let change = json!({ "from": 1, "to": 2, "upserts": [fourth], "removes": [2] });
+    let me = json!({ "id": 1, "name": "me", "key": Party::new(5).public(), "addresses": ["100.64.0.9"] });
+    let deltas = [change, json!({ "from": 2, "to": 9, "me": me })];
+    let deltas: Vec<u8> = deltas.iter().flat_map(|delta| piece(delta.to_string().as_bytes())).collect();
+    vec![piece(&map), [piece(&map), deltas].concat()]
+}
+
+fn identities() -> Vec<Vec<u8>> {
+    let (key, secret) = (taut_base::encode_base64(&[5; 32]), taut_base::encode_base64url(&[6; 32]));
+    let network = "00112233445566778899aabbccddeeff";
+    let identity = json!({ "machine_key": key, "node_key": key, "network": network, "coordinator": key, "name": "host",
+        "urls": ["http://10.0.0.1:8288"], "enrol_secret": secret, "accepted": true, "wanted": true, "port": 8288 });
+    let map = map_for(&Party::new(1), &[&Party::new(2)]);
+    let saved = json!({ "network": network, "recent": [key], "map": map });
+    vec![[&[0], identity.to_string().as_bytes()].concat(), [&[1], saved.to_string().as_bytes()].concat()]
+}
+
+fn local_api() -> Vec<Vec<u8>> {
+    let lines = "{\"command\":\"status\"}\n{\"command\":\"down\"}\n{\"command\":\"up\",\"join\":\"taut1-x\",\"name\":\"a\"}\nnonsense\n\n";
+    (0..4).map(|how| [&[how], lines.as_bytes()].concat()).collect()
+}
+
+/// Answers of the kernel, in this machine's byte order: sequence that is waited for, then messages.
+fn netlink() -> Vec<Vec<u8>> {
+    let attribute = |kind: u16, value: &[u8]| {
+        let length = u16::try_from(4 + value.len()).unwrap_or(4);
+        let mut bytes = [&length.to_ne_bytes(), &kind.to_ne_bytes(), value].concat();
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    };
+    let message = |kind: u16, flags: u16, payload: &[u8]| {
+        let length = u32::try_from(16 + payload.len()).unwrap_or(16);
+        [&length.to_ne_bytes(), [kind.to_ne_bytes(), flags.to_ne_bytes()].as_flattened(), &[0; 8], payload].concat()
+    };
+    // RTM_NEWLINK, RTM_NEWADDR, RTM_NEWROUTE, NLMSG_ERROR, NLMSG_DONE (rtnetlink.h, netlink.h).
+    let link = [
+        vec![0, 0, 1, 0, 2, 0, 0, 0, 0x43, 0, 1, 0, 0, 0, 0, 0],
+        attribute(3, b"eth0\0"),
+        attribute(4, &[220, 5, 0, 0]),
+    ];
+    let address = [vec![2, 24, 0x80, 0, 2, 0, 0, 0], attribute(1, &[10, 0, 0, 1]), attribute(2, &[10, 0, 0, 1])];
+    let metrics = attribute(8, &attribute(2, &[220, 5, 0, 0]));
+    let route = [
+        vec![2, 8, 0, 0, 254, 4, 0, 1, 0, 0, 0, 0],
+        attribute(1, &[10, 0, 0, 0]),
+        attribute(4, &[2, 0, 0, 0]),
+        metrics,
+    ];
+    let error = [vec![0xea, 0xff, 0xff, 0xff, 16, 0, 0, 0], vec![0; 12], attribute(1, b"no\0")].concat();
+    let all = [message(16, 2, &link.concat()), message(20, 2, &address.concat()), message(24, 2, &route.concat())];
+    let end = [message(2, 0x300, &error), message(3, 2, &[0; 4])];
+    all.into_iter().chain(end).map(|answer| [vec![0; 4], answer].concat()).collect()
+}

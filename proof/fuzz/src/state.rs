@@ -1,0 +1,45 @@
+//! What the host gives us: state files, local users, the kernel.
+
+use crate::input::Input;
+
+/// A state file. Either it is whole, or its body is not used; the body given as a body comes back.
+pub(crate) fn state_file(data: &[u8]) {
+    if let Some(body) = taut_control::fuzzing::state_file(data) {
+        assert_eq!(taut_control::fuzzing::whole_file(&body), data, "two files with one body");
+    }
+    let mut whole = taut_control::fuzzing::whole_file(data);
+    assert_eq!(taut_control::fuzzing::state_file(&whole).as_deref(), Some(data));
+    let (Some(place), Some(mask)) = (data.first(), data.get(1).filter(|mask| **mask != 0)) else { return };
+    let place = usize::from(*place) * whole.len() / 256;
+    whole[place] ^= mask;
+    assert_eq!(taut_control::fuzzing::state_file(&whole), None, "an altered file was taken");
+}
+
+/// The JSON inside of both state files: who the node is (first byte even) or its last good map.
+pub(crate) fn identity(data: &[u8]) {
+    let mut input = Input::new(data);
+    if input.byte().is_multiple_of(2) {
+        if let Some(again) = taut_control::fuzzing::identity(input.rest()) {
+            assert_eq!(taut_control::fuzzing::identity(&again), Some(again));
+        }
+    } else if let Some(map) = taut_control::fuzzing::saved_map(input.rest()) {
+        assert_eq!(map.check(), Ok(()));
+    }
+}
+
+/// Bytes of a local user, who may or may not change things (first bit), and may or may not read the answers (second bit).
+pub(crate) fn local_api(data: &[u8]) {
+    let mut input = Input::new(data);
+    let how = input.byte();
+    let may_change = how & 1 != 0;
+    let seen = taut_keeper::fuzzing::serve(input.rest(), may_change, how & 2 != 0);
+    assert!(may_change || seen.changes == 0, "a user without rights changed something");
+    assert!(seen.answers == seen.requests && seen.kept <= taut_keeper::fuzzing::MOST_KEPT, "{seen:?}");
+}
+
+/// Datagrams of the kernel.
+pub(crate) fn netlink(data: &[u8]) {
+    let objects = taut_netlink::fuzzing(data);
+    // A message has 16 bytes of header.
+    assert!(objects <= data.len() / 16);
+}

@@ -1,0 +1,212 @@
+//! Superpackets: cutting, joining, and that each undoes the other.
+
+use std::collections::BTreeMap;
+
+use taut_wire::ip::{self, Packet};
+use taut_wire::merge::{MAX_BYTES, MAX_RUN, Merger, Offloads, Run};
+use taut_wire::split::{MAX_SEGMENTS, Split, Unsplittable};
+use taut_wire::vnet::{self, VnetHeader};
+
+use crate::input::Input;
+use crate::reference;
+
+/// A virtio header and a packet: right lengths, right checksums, and not a byte of payload lost or doubled.
+pub(crate) fn split(data: &[u8]) {
+    let Some((header, packet)) = VnetHeader::parse(data) else {
+        return assert!(data.len() < vnet::LEN);
+    };
+    assert_eq!(VnetHeader::decode(&header.encode()), header);
+    let Ok(segments) = cut(header, packet) else { return };
+    let whole = Packet::parse(packet).map(|packet| packet.bytes()).unwrap_or_default();
+    if header.gso_type == vnet::GSO_NONE {
+        let [single] = segments.as_slice() else { unreachable!("one packet is one packet") };
+        let differing = single.iter().zip(whole).filter(|(a, b)| a != b).count();
+        assert!(single.len() == whole.len() && differing <= if header.needs_checksum() { 2 } else { 0 });
+        return;
+    }
+    let headers = Packet::parse(packet).map_or(0, |ip| {
+        ip.header_len()
+            + match ip.protocol() {
+                ip::TCP => usize::from(ip.payload()[12] >> 4) * 4,
+                _ => 8,
+            }
+    });
+    let mut payload = Vec::new();
+    for segment in &segments {
+        assert!(reference::ip_is_right(segment));
+        let Ok(ip) = Packet::parse(segment) else { unreachable!("a segment is a packet") };
+        assert!(reference::transport_is_right(segment, ip.header_len(), ip.protocol()));
+        payload.extend_from_slice(&segment[headers..]);
+    }
+    assert_eq!(payload, whole[headers..]);
+}
+
+/// All segments of a superpacket.
+pub(crate) fn cut(header: VnetHeader, packet: &[u8]) -> Result<Vec<Vec<u8>>, Unsplittable> {
+    let mut split = Split::new(header, packet)?;
+    let (count, largest) = (split.segments(), split.largest());
+    assert!((1..=MAX_SEGMENTS).contains(&count));
+    let mut segments = Vec::new();
+    while let Some(length) = split.next_len() {
+        assert!(length <= largest);
+        let mut room = vec![0xee; length + 1];
+        assert_eq!(split.write_next(&mut room[..length - 1]), None, "too little room changes nothing");
+        assert_eq!(split.write_next(&mut room), Some(length));
+        assert_eq!(room.pop(), Some(0xee));
+        segments.push(room);
+    }
+    assert_eq!((segments.len(), split.remaining(), split.write_next(&mut [0; 64])), (count, 0, None));
+    Ok(segments)
+}
+
+/// Packets to join at most: more than one run and one row of slots take.
+const MAX_PACKETS: usize = 80;
+
+/// A train of packets: what comes out, cut again, is what went in, in order within each flow.
+///
+/// The script: which offloads, then for each packet how (bit 0: repair its checksums; bit 1: not the piece, but what follows the packet
+/// before; bit 2: another session; bit 3: the batch ends here) and the piece.
+pub(crate) fn merge(data: &[u8]) {
+    let mut input = Input::new(data);
+    let offloads = offloads(input.byte());
+    let mut buffer = Vec::new();
+    let mut places = Vec::new();
+    let mut last = Vec::new();
+    while !input.is_empty() && places.len() < MAX_PACKETS {
+        let how = input.byte();
+        let mut packet = if how & 2 == 0 { input.piece().to_vec() } else { following(&last) };
+        if how & 3 != 0 {
+            repair(&mut packet);
+        }
+        // Bytes behind the packet's own length, as padding leaves them.
+        let start = buffer.len();
+        buffer.extend_from_slice(&packet);
+        buffer.extend_from_slice(&[0xee; 3]);
+        places.push((start..buffer.len(), u32::from(how & 4 != 0), how & 8 != 0));
+        last = packet;
+    }
+    let original = buffer.clone();
+    let (mut pushed, mut emitted) = (Vec::new(), Vec::new());
+    let mut merger = Merger::new(offloads);
+    for (place, session, end) in places {
+        let packet = Packet::parse(&original[place.clone()]).map(|packet| packet.bytes().to_vec());
+        let before = emitted.len();
+        let taken = merger.push(&mut buffer, place, session, |run| emitted.extend(apart(run)));
+        assert_eq!(taken.is_ok(), packet.is_ok());
+        assert!(taken.is_ok() || emitted.len() == before);
+        pushed.extend(packet);
+        if end {
+            merger.flush(&mut buffer, |run| emitted.extend(apart(run)));
+            assert!(merger.is_empty());
+        }
+    }
+    merger.flush(&mut buffer, |run| emitted.extend(apart(run)));
+    assert!(merger.is_empty());
+    assert_eq!(by_flow(&pushed), by_flow(&emitted));
+}
+
+fn offloads(bits: u8) -> Offloads {
+    let on = |bit: u8| bits & (1 << bit) == 0;
+    Offloads { tcp4: on(0), tcp6: on(1), ecn: on(2), udp4: on(3), udp6: on(4) }
+}
+
+/// The packets of a run, cut again as the kernel would.
+pub(crate) fn apart(run: Run<'_>) -> Vec<Vec<u8>> {
+    let bytes = run.slices().collect::<Vec<_>>().concat();
+    assert!(bytes.len() == run.bytes() && bytes.len() <= MAX_BYTES && (1..=MAX_RUN).contains(&run.packets()));
+    if run.packets() == 1 {
+        assert_eq!(run.header(), VnetHeader::NONE);
+        return vec![bytes];
+    }
+    let segments = match cut(run.header(), &bytes) {
+        Ok(segments) => segments,
+        Err(why) => unreachable!("what was merged cannot be split: {why}"),
+    };
+    assert_eq!(segments.len(), run.packets());
+    for segment in &segments {
+        let Ok(ip) = Packet::parse(segment) else { unreachable!("a segment is a packet") };
+        assert!(reference::ip_is_right(segment));
+        assert!(reference::transport_is_right(segment, ip.header_len(), ip.protocol()));
+    }
+    segments
+}
+
+/// Packets in order by flow, without what merging may change: PSH, an ID that means nothing, and the checksums over them.
+pub(crate) fn by_flow(packets: &[Vec<u8>]) -> BTreeMap<Vec<u8>, Vec<Vec<u8>>> {
+    let mut flows: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for packet in packets {
+        let Ok(ip) = Packet::parse(packet) else { continue };
+        let addresses = if ip.source().is_ipv4() { &packet[12..20] } else { &packet[8..40] };
+        let ports = if ip.is_fragment() { &[] } else { ip.payload().get(..4).unwrap_or_default() };
+        let flow = [addresses, &[ip.protocol()], ports].concat();
+        flows.entry(flow).or_default().push(essence(&ip));
+    }
+    flows
+}
+
+fn essence(ip: &Packet<'_>) -> Vec<u8> {
+    let mut bytes = ip.bytes().to_vec();
+    if ip.is_fragment() || ip.has_options() {
+        return bytes;
+    }
+    let transport = ip.header_len();
+    if ip.source().is_ipv4() {
+        bytes[10..12].fill(0);
+        if bytes[6] & 0x40 != 0 {
+            bytes[4..6].fill(0);
+        }
+    }
+    let checksum = match ip.protocol() {
+        ip::TCP if ip.payload().len() >= 20 => {
+            bytes[transport + 13] &= !0x08;
+            transport + 16
+        }
+        ip::UDP if ip.payload().len() >= 8 => transport + 6,
+        _ => return bytes,
+    };
+    bytes[checksum..checksum + 2].fill(0);
+    bytes
+}
+
+/// The packet that a sender would send behind this one: the next sequence number, the next ID.
+fn following(packet: &[u8]) -> Vec<u8> {
+    let mut next = packet.to_vec();
+    let Ok(ip) = Packet::parse(packet) else { return next };
+    if ip.source().is_ipv4() {
+        let id = reference::be16(&next, 4).wrapping_add(1);
+        next[4..6].copy_from_slice(&id.to_be_bytes());
+    }
+    let at = ip.header_len();
+    if ip.protocol() == ip::TCP && ip.payload().len() >= 20 {
+        let header = usize::from(ip.payload()[12] >> 4) * 4;
+        let payload = u32::try_from(ip.payload().len().saturating_sub(header)).unwrap_or(0);
+        let old = [next[at + 4], next[at + 5], next[at + 6], next[at + 7]];
+        next[at + 4..at + 8].copy_from_slice(&u32::from_be_bytes(old).wrapping_add(payload).to_be_bytes());
+    }
+    next
+}
+
+/// Makes the checksums of a packet right, so that mutations get past them.
+pub(crate) fn repair(packet: &mut [u8]) {
+    let Ok(ip) = Packet::parse(packet) else { return };
+    let (transport, protocol, total, four) = (ip.header_len(), ip.protocol(), ip.bytes().len(), ip.source().is_ipv4());
+    let field = match protocol {
+        ip::TCP => transport + 16,
+        ip::UDP => transport + 6,
+        _ => usize::MAX,
+    };
+    if four {
+        packet[10..12].fill(0);
+        let checksum = !reference::sum(&packet[..transport]);
+        packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+    }
+    if field.saturating_add(2) > total {
+        return;
+    }
+    packet[field..field + 2].fill(0);
+    let addresses = if four { &packet[12..20] } else { &packet[8..40] };
+    let length = u32::try_from(total - transport).unwrap_or(0).to_be_bytes();
+    let sum = reference::sum(&[addresses, &[0, protocol], &length, &packet[transport..total]].concat());
+    let checksum = if sum == 0xffff && protocol == ip::UDP { 0xffff } else { !sum };
+    packet[field..field + 2].copy_from_slice(&checksum.to_be_bytes());
+}
