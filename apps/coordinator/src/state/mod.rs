@@ -3,6 +3,7 @@
 //! Every change takes the store's one turn to write, changes rows and the network's version together, commits, and then hints at it.
 
 mod addresses;
+mod backup;
 mod endpoints;
 mod error;
 mod hub;
@@ -23,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use taut_base::{NodeId, PrivateKey, PublicKey};
 
+pub(crate) use backup::{backup, findings, restore};
 pub(crate) use endpoints::MAX_ENDPOINTS;
 pub(crate) use error::StateError;
 pub(crate) use hub::{Hub, LEASE, Membership};

@@ -4,6 +4,8 @@
 //! connection instead of meeting as "database is locked" (fault O5), so whoever holds one sees nobody else's half-done work. What is
 //! dropped without [`Writing::commit`] never happened.
 
+mod check;
+mod copy;
 mod keys;
 mod networks;
 mod nodes;
@@ -23,13 +25,15 @@ use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Sqlite, Transaction};
 
+pub(crate) use check::check;
+pub(crate) use copy::copy;
 pub(crate) use rows::{KeyRow, NetworkId, NetworkRow, NewKey, NewNode, NodeRow};
 
 /// Migrations travel inside the program; a released one is never edited (its checksum is checked at every start).
 static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
 
 /// File of the database inside the state directory.
-const FILE: &str = "coordinator.db";
+pub(crate) const FILE: &str = "coordinator.db";
 
 /// How long a statement waits for another process (`operator-token create` beside a running `serve`) before it gives up.
 const BUSY: Duration = Duration::from_secs(5);

@@ -1,5 +1,6 @@
 //! The coordinator as nodes and operators meet it: real files, real sockets on loopback, a small node of our own on the other side.
 
+mod backup;
 mod channel;
 mod enrolment;
 mod maps;
