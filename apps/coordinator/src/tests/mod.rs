@@ -6,4 +6,5 @@ mod enrolment;
 mod maps;
 mod operator;
 mod presence;
+mod trouble;
 mod world;
