@@ -71,6 +71,10 @@ test-lab: ## end-to-end tests in network namespaces; ARGS='-k join' chooses (nee
 	@$(ENV) && say 'building the programs for the lab' && cargo build --locked --profile ci -p taut -p taut-coordinator
 	@. tools/env && say 'end-to-end tests in the lab' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci "$$(python_for_tests)" -m pytest lab $(ARGS)
 
+.PHONY: chaos
+chaos: ## the coordinator killed 1,000 times in the middle of writing; KILLS=N for another number
+	@$(ENV) && say 'killing coordinators' && TAUT_KILLS=$${KILLS:-1000} cargo test --locked --profile ci -p taut-coordinator --test kill -- --nocapture
+
 .PHONY: clean
 clean: ## removes what was built, and what crashed labs left behind
 	@[ "$$(id -u)" != 0 ] || ! command -v ip >/dev/null || python3 -m lab clean

@@ -83,8 +83,8 @@ fn router(context: Context) -> Router {
 }
 
 async fn healthz(Shared(context): Shared<Context>) -> Result<Response, Failure> {
-    context.state.check_health().await?;
-    Ok(answer(json!({ "status": "ok" })))
+    let warnings = context.state.check_health().await?;
+    Ok(answer(json!({ "status": "ok", "warnings": warnings })))
 }
 
 async fn no_such_path() -> Failure {

@@ -11,7 +11,7 @@ use super::Failed;
 const VALUED: [&str; 8] = ["state", "listen", "url", "network", "ipv4-prefix", "api", "token", "expires"];
 
 /// Options without one.
-const SWITCHES: [&str; 4] = ["json", "one-off", "help", "version"];
+const SWITCHES: [&str; 5] = ["json", "one-off", "force", "help", "version"];
 
 /// What was typed and not yet understood.
 pub(super) struct Arguments {

@@ -8,6 +8,7 @@ pub(super) fn text(command: Option<&str>) -> &'static str {
         Some("keys") => KEYS,
         Some("networks") => NETWORKS,
         Some("operator-token") => OPERATOR_TOKEN,
+        Some("backup" | "restore" | "check") => BACKUP,
         _ => PROGRAM,
     }
 }
@@ -21,6 +22,9 @@ taut-coordinator: enrols nodes, hands out addresses, streams the network map
   taut-coordinator networks …       list, create, show networks
   taut-coordinator operator-token create
                                     make a new operator token on the state directory
+  taut-coordinator backup FILE      write all it knows to a file, while it runs
+  taut-coordinator restore FILE     put such a file back
+  taut-coordinator check            look for damage in the database
   taut-coordinator version
 
 `taut-coordinator COMMAND --help` tells more.
@@ -90,4 +94,18 @@ taut-coordinator operator-token create [--state DIR]
 
 Makes another operator token directly on the state directory (default /var/lib/taut-coordinator) and prints it once:
 for whoever lost theirs. The coordinator may keep running.
+";
+
+const BACKUP: &str = "\
+taut-coordinator backup FILE [--state DIR]
+taut-coordinator restore FILE [--state DIR] [--force]
+taut-coordinator check [--state DIR]
+
+`backup` writes one moment of the coordinator to a new file, checked; the coordinator may keep running. The file holds
+its private key: keep it as private as the original. `restore` puts one back while the coordinator is stopped; what was
+handed out after the backup is not handed out again, nodes that joined after it have to join again. `check` prints
+`ok`, or what is damaged.
+
+  --state DIR          the coordinator's state directory (default /var/lib/taut-coordinator)
+  --force              replace the coordinator that is there; its database is kept under another name
 ";

@@ -1,6 +1,7 @@
 //! The command line. Exit codes: 0 done, 1 failed, 2 not understood.
 
 mod arguments;
+mod backup;
 mod help;
 mod keys;
 mod networks;
@@ -58,6 +59,9 @@ fn run(mut arguments: Arguments) -> Result<(), Failed> {
         Some("help") => show(help::text(arguments.word().as_deref())),
         Some("version") => version(),
         Some("serve") => serve::serve(arguments),
+        Some("backup") => backup::make(arguments),
+        Some("restore") => backup::put_back(arguments),
+        Some("check") => backup::check(arguments),
         Some("operator-token") => serve::operator_token(arguments),
         Some("nodes") => nodes::run(arguments),
         Some("keys") => keys::run(arguments),

@@ -70,11 +70,11 @@ pub(super) fn operator_token(mut arguments: Arguments) -> Result<(), Failed> {
     show(&format!("operator-token: {token}\n"))
 }
 
-fn state_directory(arguments: &mut Arguments) -> Result<PathBuf, Failed> {
+pub(super) fn state_directory(arguments: &mut Arguments) -> Result<PathBuf, Failed> {
     Ok(arguments.value("state")?.map_or_else(|| PathBuf::from(DEFAULT_STATE), PathBuf::from))
 }
 
-fn runtime() -> Result<Runtime, Failed> {
+pub(super) fn runtime() -> Result<Runtime, Failed> {
     Runtime::new().map_err(|error| Failed::Run(format!("the runtime does not start: {error}")))
 }
 

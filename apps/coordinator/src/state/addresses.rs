@@ -21,6 +21,13 @@ pub(super) fn next_host(prefix: Prefix, host: u32) -> u32 {
     if host >= last_host(prefix) { 1 } else { host + 1 }
 }
 
+/// The host number `count` after `host`; wraps around.
+pub(super) fn host_after(prefix: Prefix, host: u32, count: u32) -> u32 {
+    let after = u64::from(host) + u64::from(count);
+    let last = u64::from(last_host(prefix));
+    u32::try_from(if after > last { after - last } else { after }).unwrap_or(1)
+}
+
 /// The IPv4 address of a host number.
 pub(super) fn ipv4(prefix: Prefix, host: u32) -> Ipv4Addr {
     match prefix.address() {
@@ -72,6 +79,12 @@ mod tests {
         assert_eq!(ipv4(small, 2).to_string(), "10.0.0.2");
         let large = prefix("10.0.0.0/8");
         assert_eq!(ipv4(large, last_host(large)).to_string(), "10.255.255.254");
+    }
+
+    #[test]
+    fn hosts_are_left_out_and_wrap_around() {
+        let small = prefix("10.0.0.0/29");
+        assert_eq!([host_after(small, 0, 1), host_after(small, 5, 1), host_after(small, 6, 2)], [1, 6, 2]);
     }
 
     #[test]

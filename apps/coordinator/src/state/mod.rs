@@ -3,6 +3,7 @@
 //! Every change takes the store's one turn to write, changes rows and the network's version together, commits, and then hints at it.
 
 mod addresses;
+mod backup;
 mod endpoints;
 mod error;
 mod hub;
@@ -23,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use taut_base::{NodeId, PrivateKey, PublicKey};
 
+pub(crate) use backup::{backup, findings, restore};
 pub(crate) use endpoints::MAX_ENDPOINTS;
 pub(crate) use error::StateError;
 pub(crate) use hub::{Hub, LEASE, Membership};
@@ -42,6 +44,9 @@ const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
 /// How often "last seen" is written: often enough for people, seldom enough to cost nothing.
 const SEEN_EVERY: Duration = Duration::from_secs(60);
+
+/// Share of the log's bound, in percent, from which it is warned of.
+const LARGE_LOG: u64 = 25;
 
 /// Everything that the coordinator knows.
 pub(crate) struct State {
@@ -80,10 +85,14 @@ impl State {
         Arc::clone(hubs.entry(network).or_insert_with(|| Arc::new(Hub::new())))
     }
 
-    /// Whether the database answers.
-    pub(crate) async fn check_health(&self) -> Result<(), StateError> {
+    /// Whether the database answers, and what somebody should look at before it does not.
+    pub(crate) async fn check_health(&self) -> Result<Vec<&'static str>, StateError> {
         self.store.read().await?.networks().await?;
-        Ok(())
+        let is_large = self.store.log_share() >= LARGE_LOG;
+        Ok(is_large
+            .then_some("the database's log is large: another program reads an old state of it")
+            .into_iter()
+            .collect())
     }
 
     /// Whether `token` is an operator's.
@@ -101,7 +110,17 @@ impl State {
             if seen_at.elapsed() >= SEEN_EVERY {
                 seen_at = Instant::now();
                 self.write_last_seen().await;
+                self.warn_of_log();
             }
+        }
+    }
+
+    /// Once a minute, before the log reaches its bound and nothing can be written (fault O4).
+    fn warn_of_log(&self) {
+        let share = self.store.log_share();
+        if share >= LARGE_LOG {
+            let todo = "end the program that reads the database (`fuser coordinator.db` shows it)";
+            log::event("database-log-large", &[("percent", &share), ("do", &todo)]);
         }
     }
 

@@ -112,7 +112,7 @@ pub(crate) async fn new_operator_token(directory: &Path) -> Result<String, Start
     Ok(operator.expose_operator_token())
 }
 
-fn lock(directory: &Path) -> Result<File, StartError> {
+pub(super) fn lock(directory: &Path) -> Result<File, StartError> {
     let path = directory.join(LOCK);
     let failed = |source| StartError::Lock(path.clone(), source);
     let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(failed)?;
@@ -139,6 +139,14 @@ pub(crate) enum StartError {
     Lock(PathBuf, io::Error),
     /// There is no coordinator in the directory.
     Empty(PathBuf),
+    /// There is a coordinator in the directory that a backup should go to.
+    Occupied(PathBuf),
+    /// The file that a backup should become is there already.
+    Exists(PathBuf),
+    /// A file of a backup cannot be used.
+    File(PathBuf, io::Error),
+    /// What should be a backup is none, or damaged.
+    Unsound(String),
     /// The rules refuse what the first start was told to make, or the database failed.
     State(StateError),
 }
@@ -175,6 +183,21 @@ impl fmt::Display for StartError {
                 "there is no coordinator in {}; give the --state that `taut-coordinator serve` uses, or start that first",
                 path.display()
             ),
+            Self::Occupied(path) => write!(
+                f,
+                "there is a coordinator in {}; with --force it is replaced, and kept under another name",
+                path.display()
+            ),
+            Self::Exists(path) => write!(f, "{} is there already; choose a name that is free", path.display()),
+            Self::File(path, error) => {
+                write!(f, "{} cannot be used: {error}; check the name, its owner and the disk", path.display())
+            }
+            Self::Unsound(why) => {
+                write!(
+                    f,
+                    "the backup is none of a coordinator, or damaged: {why}; nothing was changed, use another one"
+                )
+            }
             Self::State(error) => write!(f, "{error}; {}", error.hint()),
         }
     }

@@ -4,11 +4,15 @@
 //! connection instead of meeting as "database is locked" (fault O5), so whoever holds one sees nobody else's half-done work. What is
 //! dropped without [`Writing::commit`] never happened.
 
+mod check;
+mod copy;
 mod keys;
 mod networks;
 mod nodes;
 mod operators;
 mod rows;
+#[cfg(test)]
+mod trouble;
 
 use std::error::Error;
 use std::fmt;
@@ -16,20 +20,25 @@ use std::fs::{DirBuilder, OpenOptions};
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Sqlite, Transaction};
+use sqlx::{Connection, Sqlite, Transaction, query};
 
+pub(crate) use check::check;
+pub(crate) use copy::copy;
 pub(crate) use rows::{KeyRow, NetworkId, NetworkRow, NewKey, NewNode, NodeRow};
+#[cfg(test)]
+pub(crate) use trouble::Held;
 
 /// Migrations travel inside the program; a released one is never edited (its checksum is checked at every start).
 static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
 
 /// File of the database inside the state directory.
-const FILE: &str = "coordinator.db";
+pub(crate) const FILE: &str = "coordinator.db";
 
 /// How long a statement waits for another process (`operator-token create` beside a running `serve`) before it gives up.
 const BUSY: Duration = Duration::from_secs(5);
@@ -40,10 +49,20 @@ const TURN: Duration = Duration::from_secs(10);
 /// Readers at the same time; SQLite reads from memory, so a few keep all cores of a small host busy.
 const READERS: u32 = 4;
 
+/// Largest write-ahead log, in bytes. SQLite folds it into the database whenever no reader needs its old state any more; it gets near this
+/// only when somebody reads one old state for a very long time (fault O4).
+const LARGEST_LOG: u64 = 512 * 1024 * 1024;
+
+/// What the log's file is cut to once it was folded in, in bytes.
+const KEPT_LOG: u32 = 4 * 1024 * 1024;
+
 /// The open database.
 pub(crate) struct Store {
     readers: SqlitePool,
     writer: SqlitePool,
+    /// The write-ahead log's file.
+    log: PathBuf,
+    largest_log: AtomicU64,
 }
 
 impl Store {
@@ -57,13 +76,26 @@ impl Store {
             .busy_timeout(BUSY)
             .journal_mode(SqliteJournalMode::Wal)
             // NORMAL may lose acknowledged writes with the power; a node that was told its address must keep it (fault O2).
-            .synchronous(SqliteSynchronous::Full);
-        let pool = |size| SqlitePoolOptions::new().max_connections(size).acquire_timeout(TURN);
+            .synchronous(SqliteSynchronous::Full)
+            .pragma("journal_size_limit", KEPT_LOG.to_string());
+        // All connections are opened now and stay: one that is opened after somebody deleted the log would see an older database, and
+        // send it out as a map with members missing (fault O3).
+        let pool = |size| {
+            let pool = SqlitePoolOptions::new().min_connections(size).max_connections(size);
+            // SQLite ends a transaction by itself when the disk is full, and sqlx goes on counting it: such a connection begins none
+            // any more, and is replaced (fault O3).
+            let pool = pool.before_acquire(|connection, _| {
+                let is_clean = !connection.is_in_transaction();
+                Box::pin(async move { Ok(is_clean) })
+            });
+            pool.acquire_timeout(TURN).idle_timeout(None).max_lifetime(None)
+        };
         let writer = pool(1).connect_with(options.clone()).await?;
         MIGRATIONS.run(&writer).await?;
         // Readers cannot write even by mistake.
         let readers = pool(READERS).connect_with(options.pragma("query_only", "ON")).await?;
-        Ok(Self { readers, writer })
+        let log = directory.join(format!("{FILE}-wal"));
+        Ok(Self { readers, writer, log, largest_log: AtomicU64::new(LARGEST_LOG) })
     }
 
     /// One consistent view of everything.
@@ -73,14 +105,33 @@ impl Store {
 
     /// The turn to change something.
     pub(crate) async fn write(&self) -> Result<Writing, StoreError> {
+        if self.log_share() >= 100 {
+            // Only a commit folds the log in otherwise, and there will be none.
+            query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&self.writer).await?;
+            if self.log_share() >= 100 {
+                return Err(StoreError::Log);
+            }
+        }
         // IMMEDIATE: the lock is taken before the first read, so what was read is still true when it is written upon.
         Ok(Writing { reading: Reading { tx: self.writer.begin_with("BEGIN IMMEDIATE").await? } })
+    }
+
+    /// How much of what the log may be it is, in percent.
+    pub(crate) fn log_share(&self) -> u64 {
+        let size = std::fs::metadata(&self.log).map_or(0, |metadata| metadata.len());
+        size.saturating_mul(100) / self.largest_log.load(Ordering::Relaxed).max(1)
+    }
+
+    /// Another bound for the log, in bytes.
+    #[cfg(test)]
+    pub(crate) fn set_log_limit(&self, largest: u64) {
+        self.largest_log.store(largest, Ordering::Relaxed);
     }
 
     /// Edits rows behind the rules' back, as a person with `sqlite3` would.
     #[cfg(test)]
     pub(crate) async fn edit(&self, sql: &'static str) {
-        sqlx::query(sql).execute(&self.writer).await.unwrap();
+        query(sql).execute(&self.writer).await.unwrap();
     }
 
     /// Waits for what is running and folds the log into the database.
@@ -144,6 +195,8 @@ pub(crate) enum StoreError {
     Migration(MigrateError),
     /// SQLite failed: disk full, read-only, locked, damaged.
     Database(sqlx::Error),
+    /// The write-ahead log has grown to its bound.
+    Log,
     /// A row that the tables' own checks should have kept out.
     Damaged(&'static str),
 }
@@ -165,10 +218,31 @@ impl fmt::Display for StoreError {
         match self {
             Self::Directory { path, source } => write!(f, "the state directory {path} cannot be used: {source}"),
             Self::Migration(error) => write!(f, "the database does not fit this program: {error}"),
-            Self::Database(error) => write!(f, "the database failed: {error}"),
+            Self::Database(error) => match cause(error) {
+                Some(cause) => write!(f, "{cause} ({error})"),
+                None => write!(f, "the database failed: {error}"),
+            },
+            Self::Log => write!(
+                f,
+                "the database's log has grown to {} MiB because another program reads an old state of it; end that program",
+                LARGEST_LOG >> 20
+            ),
             Self::Damaged(what) => write!(f, "the database is damaged: {what}"),
         }
     }
 }
 
 impl Error for StoreError {}
+
+/// The causes that a person can do something about, by SQLite's primary result codes (sqlite.org/rescode.html).
+fn cause(error: &sqlx::Error) -> Option<&'static str> {
+    let code: u32 = error.as_database_error()?.code()?.parse().ok()?;
+    match code & 0xff {
+        5 | 6 => Some("the database is locked by another program"),
+        8 => Some("the database cannot be written to: it or its disk is read-only"),
+        10 => Some("the disk failed"),
+        11 | 26 => Some("the database is damaged; stop the coordinator and restore a backup"),
+        13 => Some("the disk is full"),
+        _ => None,
+    }
+}

@@ -10,7 +10,7 @@ use super::rows::{network, signed, unsigned};
 use super::{NetworkId, NetworkRow, Reading, StoreError, Writing};
 
 /// Two histories that parted share a version once in a million.
-const RANDOM_BITS: u32 = 20;
+pub(super) const RANDOM_BITS: u32 = 20;
 
 /// Versions from which a node may resume; who was away for longer gets a whole map. Marks of removed nodes are kept as long.
 const KEPT: u32 = 4096;
@@ -97,7 +97,7 @@ impl Writing {
         Ok(version)
     }
 
-    async fn forget_before(&mut self, id: NetworkId, version: u64) -> Result<(), StoreError> {
+    pub(super) async fn forget_before(&mut self, id: NetworkId, version: u64) -> Result<(), StoreError> {
         query("DELETE FROM history WHERE network = ? AND version < ?")
             .bind(id.0.as_slice())
             .bind(signed(version))

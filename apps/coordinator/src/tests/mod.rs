@@ -1,8 +1,10 @@
 //! The coordinator as nodes and operators meet it: real files, real sockets on loopback, a small node of our own on the other side.
 
+mod backup;
 mod channel;
 mod enrolment;
 mod maps;
 mod operator;
 mod presence;
+mod trouble;
 mod world;

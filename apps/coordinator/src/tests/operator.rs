@@ -37,7 +37,10 @@ fn fault_e2_every_route_needs_the_token() {
         let (answered, answer) = coordinator.ask(method, path, Some(&good), body);
         assert_eq!((answered, &answer["schema"]), (status, &json!(1)), "{method} {path} {answer}");
     }
-    assert_eq!(coordinator.ask("GET", "/healthz", None, None), (200, json!({ "schema": 1, "status": "ok" })));
+    assert_eq!(
+        coordinator.ask("GET", "/healthz", None, None),
+        (200, json!({ "schema": 1, "status": "ok", "warnings": [] }))
+    );
     assert_eq!(coordinator.ask("GET", "/", None, None).0, 404);
 }
 

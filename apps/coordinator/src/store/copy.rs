@@ -1,0 +1,52 @@
+//! A database as one file, and a database that goes on ahead of what it remembers.
+
+use std::path::Path;
+
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Connection, query};
+
+use super::networks::RANDOM_BITS;
+use super::rows::signed;
+use super::{BUSY, FILE, NetworkId, StoreError, Writing};
+
+/// Writes the database in `directory` to `file`, which is empty: one moment of it, whole, while a coordinator may be running.
+pub(crate) async fn copy(directory: &Path, file: &str) -> Result<(), StoreError> {
+    let options = SqliteConnectOptions::new().filename(directory.join(FILE)).busy_timeout(BUSY);
+    let mut connection = options.connect().await?;
+    query("VACUUM INTO ?").bind(file).execute(&mut connection).await?;
+    connection.close().await?;
+    Ok(())
+}
+
+impl Writing {
+    /// Forgets a network's history, and goes on `changes` changes later: no node resumes from before, each gets a whole map. `random`
+    /// is fresh.
+    pub(crate) async fn leap(&mut self, id: NetworkId, changes: u32, random: u32) -> Result<u64, StoreError> {
+        query("UPDATE networks SET version = version + (? << ?) WHERE id = ?")
+            .bind(i64::from(changes))
+            .bind(i64::from(RANDOM_BITS))
+            .bind(id.0.as_slice())
+            .execute(&mut *self.tx)
+            .await?;
+        let version = self.next_version(id, random).await?;
+        self.forget_before(id, version).await?;
+        Ok(version)
+    }
+
+    /// Leaves out the next `nodes` numbers of nodes and `keys` numbers of keys.
+    pub(crate) async fn skip_numbers(&mut self, nodes: u32, keys: u32) -> Result<(), StoreError> {
+        for (table, count) in [("nodes", nodes), ("keys", keys)] {
+            // There is no row for a table that never had one; then the first numbers are left out.
+            query("INSERT INTO sqlite_sequence (name, seq) SELECT ?1, 0 WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = ?1)")
+                .bind(table)
+                .execute(&mut *self.tx)
+                .await?;
+            query("UPDATE sqlite_sequence SET seq = seq + ? WHERE name = ?")
+                .bind(signed(u64::from(count)))
+                .bind(table)
+                .execute(&mut *self.tx)
+                .await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,125 @@
+//! Backups: made while everything runs, put back without giving anything twice.
+
+use std::fs::{self, metadata};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use taut_netmap::{NetworkMap, ProblemCode, ToCoordinator};
+use tokio::runtime::Runtime;
+
+use super::world::{Coordinator, Directory, Host};
+use crate::state::{backup, findings, restore};
+
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    Runtime::new().unwrap().block_on(future)
+}
+
+fn backup_in(directory: &Directory) -> PathBuf {
+    directory.0.join("saved.db")
+}
+
+#[test]
+fn a_backup_of_a_running_coordinator_is_whole_private_and_never_replaces() {
+    let directory = Directory::new();
+    let file = backup_in(&directory);
+    assert!(wait(backup(&directory.0, &file)).unwrap_err().to_string().contains("there is no coordinator"));
+    let coordinator = Coordinator::start(&directory);
+    let writing = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| (0..30).map(|_| coordinator.join("n").id()).count());
+        for number in 0..10 {
+            wait(backup(&directory.0, &directory.0.join(format!("{number}.db")))).unwrap();
+        }
+        writer.join().unwrap()
+    });
+    assert_eq!(writing, 30);
+    wait(backup(&directory.0, &file)).unwrap();
+    assert_eq!(metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(wait(backup(&directory.0, &file)).unwrap_err().to_string().contains("is there already"));
+    assert!(!directory.0.join("saved.db.new").exists());
+    let other = Directory::new();
+    for number in ["0.db", "9.db", "saved.db"] {
+        wait(restore(&other.0, &directory.0.join(number), true)).unwrap();
+        assert_eq!(wait(findings(&other.0)).unwrap(), [""; 0]);
+    }
+    assert_eq!(metadata(other.0.join("coordinator.db")).unwrap().permissions().mode() & 0o777, 0o600);
+    drop(coordinator);
+    let restored = Coordinator::start(&other);
+    assert!(restored.first.is_none(), "the tokens are the backup's");
+    assert_eq!(restored.wait(restored.state.nodes(None)).unwrap().len(), 30);
+}
+
+#[test]
+fn fault_n9_after_a_restore_nothing_is_given_twice_and_nodes_get_whole_maps() {
+    let directory = Directory::new();
+    let file = backup_in(&directory);
+    let (token, old, lost, late_key);
+    let mut watcher;
+    {
+        let coordinator = Coordinator::start(&directory);
+        token = coordinator.token();
+        watcher = coordinator.join("watcher");
+        old = coordinator.join("old");
+        wait(backup(&directory.0, &file)).unwrap();
+        let mut node = coordinator.join("lost");
+        node.channel.send(&ToCoordinator::Ping);
+        late_key = coordinator.key(true, crate::state::Expiry::Never);
+        lost = node.host.resume(&coordinator, &token, None).unwrap();
+        watcher.hear_until(|watcher| watcher.map.peers.len() == 2);
+    }
+    wait(restore(&directory.0, &file, true)).unwrap();
+    let coordinator = Coordinator::start(&directory);
+    // A node that is ahead gets a whole map, and goes on from it.
+    let mut back = watcher.host.resume(&coordinator, &token, Some(watcher.map.clone())).unwrap();
+    assert_eq!((back.wholes, back.map.peers.len()), (1, 1));
+    assert!(back.map.version > watcher.map.version, "versions rise over a restore");
+    // One that is not, too: its version may have had another history.
+    assert_eq!(old.host.resume(&coordinator, &token, Some(old.map.clone())).unwrap().wholes, 1);
+    // Who joined meanwhile is told to join again, and nobody gets its address or numbers.
+    let refused = lost.host.resume(&coordinator, &token, Some(lost.map.clone())).err().unwrap();
+    assert_eq!(refused.code, ProblemCode::NotAMember);
+    let next = Host::new().join(&coordinator, &token, "next").unwrap();
+    assert!(next.id() > lost.id());
+    assert!(next.map.me.addresses.iter().all(|address| !lost.map.me.addresses.contains(address)));
+    assert!(coordinator.key(true, crate::state::Expiry::Never).0 > late_key.0);
+    back.hear_until(|back| back.map.peers.len() == 2);
+    assert_eq!((back.wholes, back.map.clone()), (1, back.fresh_map(&coordinator)));
+    drop(coordinator);
+    assert_eq!(wait(findings(&directory.0)).unwrap(), [""; 0]);
+}
+
+#[test]
+fn a_restore_refuses_what_would_lose_something() {
+    let directory = Directory::new();
+    let file = backup_in(&directory);
+    let map: NetworkMap;
+    {
+        let coordinator = Coordinator::start(&directory);
+        map = coordinator.join("n").map;
+        wait(backup(&directory.0, &file)).unwrap();
+        let running = wait(restore(&directory.0, &file, true)).err().unwrap().to_string();
+        assert!(running.contains("another coordinator is running"), "{running}");
+    }
+    let occupied = wait(restore(&directory.0, &file, false)).err().unwrap().to_string();
+    assert!(occupied.contains("--force"), "{occupied}");
+    let bytes = fs::read(&file).unwrap();
+    let mut flipped = bytes.clone();
+    flipped[5_000..9_000].fill(0xff);
+    let wrong = directory.0.join("wrong.db");
+    for damaged in
+        [&b""[..], b"text, not a database, but long enough to look like one", &bytes[..bytes.len() / 2], &flipped]
+    {
+        fs::write(&wrong, damaged).unwrap();
+        let why = wait(restore(&directory.0, &wrong, true)).err().unwrap().to_string();
+        assert!(why.contains("nothing was changed"), "{why}");
+        let elsewhere = Directory::new();
+        assert!(wait(restore(&elsewhere.0, &wrong, false)).is_err());
+        assert!(!elsewhere.0.join("coordinator.db").exists(), "no first start from a failed restore");
+    }
+    assert!(wait(restore(&directory.0, Path::new("/nowhere"), true)).is_err());
+    assert!(!directory.0.join("restoring").exists());
+    let coordinator = Coordinator::start(&directory);
+    assert_eq!(coordinator.wait(coordinator.state.nodes(None)).unwrap()[0].row.id, map.me.id, "as before");
+    drop(coordinator);
+    let kept = wait(restore(&directory.0, &file, true)).unwrap().replaced.unwrap();
+    assert!(kept.is_file());
+}

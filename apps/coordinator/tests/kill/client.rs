@@ -1,0 +1,170 @@
+//! A running `serve`, and the two sides that talk to it: an operator and nodes. Whoever talks to a program that is killed at any moment
+//! gets `None` instead of an answer.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use ring::rand::{SecureRandom, SystemRandom};
+use serde_json::Value;
+use taut_base::{PrivateKey, PublicKey, encode_base64url};
+use taut_netmap::{CONTROL_PATH, Enrol, Hello, JoinToken, SCHEMA, ToCoordinator, ToNode, prologue};
+use taut_noise::ik::Initiator;
+use taut_noise::{Transport, public_key};
+use tungstenite::{Message, WebSocket};
+
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_taut-coordinator");
+
+/// Longest wait for an answer; only a failing test reaches it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running `serve`.
+pub(crate) struct Serve {
+    child: Child,
+    pub(crate) address: String,
+    pub(crate) tokens: Option<(String, String)>,
+}
+
+impl Serve {
+    pub(crate) fn spawn(directory: &Path) -> Child {
+        let mut command = Command::new(PROGRAM);
+        command.arg("serve").arg("--state").arg(directory).args(["--listen", "127.0.0.1:0"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    pub(crate) fn start(directory: &Path) -> Self {
+        let mut child = Self::spawn(directory);
+        let (mut operator, mut join) = (None, None);
+        for line in BufReader::new(child.stdout.as_mut().unwrap()).lines() {
+            let line = line.unwrap();
+            if let Some(token) = line.strip_prefix("operator-token: ") {
+                operator = Some(token.to_owned());
+            } else if let Some(token) = line.strip_prefix("join-token: ") {
+                join = Some(token.to_owned());
+            } else if let Some(address) = line.strip_prefix("listening on ") {
+                return Self { address: address.to_owned(), child, tokens: operator.zip(join) };
+            }
+        }
+        panic!("serve does not start on {}", directory.display());
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// An operator.
+pub(crate) struct Operator {
+    agent: ureq::Agent,
+    address: String,
+    token: String,
+}
+
+impl Operator {
+    pub(crate) fn new(serve: &Serve, token: &str) -> Self {
+        let config =
+            ureq::Agent::config_builder().http_status_as_error(false).proxy(None).timeout_global(Some(PATIENCE));
+        Self { agent: config.build().into(), address: serve.address.clone(), token: token.to_owned() }
+    }
+
+    /// The answer, if it came whole.
+    pub(crate) fn ask(&self, method: &str, path: &str, body: &Value) -> Option<(u16, Value)> {
+        let request = ureq::http::Request::builder()
+            .method(method)
+            .uri(format!("http://{}/api/v1/{path}", self.address))
+            .header("authorization", format!("Bearer {}", self.token));
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let mut response = self.agent.run(request.body(body).unwrap()).ok()?;
+        let answer = response.body_mut().read_json().ok()?;
+        Some((response.status().as_u16(), answer))
+    }
+
+    /// An answer that has to come.
+    pub(crate) fn get(&self, path: &str) -> Value {
+        let (status, answer) = self.ask("GET", path, &Value::Null).expect("an answer");
+        assert_eq!(status, 200, "{answer}");
+        answer
+    }
+}
+
+/// A host's keys, and the token that it joins with.
+#[derive(Clone)]
+pub(crate) struct Host {
+    machine: PrivateKey,
+    node: PublicKey,
+    pub(crate) token: JoinToken,
+    pub(crate) name: String,
+}
+
+pub(crate) fn random() -> [u8; 32] {
+    let mut bytes = [0; 32];
+    SystemRandom::new().fill(&mut bytes).unwrap();
+    bytes
+}
+
+impl Host {
+    pub(crate) fn new(token: &JoinToken, name: String) -> Self {
+        let node = public_key(&PrivateKey::from_bytes(random()));
+        Self { machine: PrivateKey::from_bytes(random()), node, token: token.clone(), name }
+    }
+
+    /// Opens a channel, says hello, and returns the first answer. The enrolment secret is shown every time: who is in is let in.
+    pub(crate) fn hello(&self, address: &str, have: u64) -> Option<(Channel, ToNode)> {
+        let stream = TcpStream::connect(address).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        let network: String = self.token.network.iter().map(|byte| format!("{byte:02x}")).collect();
+        let url = format!("ws://{address}{CONTROL_PATH}?network={network}");
+        let mut socket = tungstenite::client(url, stream).ok()?.0;
+        let (initiator, first) = Initiator::start(
+            &prologue(&self.token.network),
+            &self.machine,
+            &self.token.coordinator,
+            PrivateKey::from_bytes(random()),
+        )
+        .unwrap();
+        socket.send(Message::binary(first.to_vec())).ok()?;
+        let transport = initiator.finish(&read(&mut socket)?).unwrap();
+        let mut channel = Channel { socket, transport };
+        let enrol = Some(Enrol { secret: encode_base64url(&self.token.secret), name: self.name.clone() });
+        let hello = Hello { schema: SCHEMA, node_key: self.node, enrol, have, version: String::from("kill") };
+        channel.send(&ToCoordinator::Hello(hello))?;
+        let answer = channel.receive()?;
+        Some((channel, answer))
+    }
+}
+
+/// An open control channel.
+pub(crate) struct Channel {
+    socket: WebSocket<TcpStream>,
+    transport: Transport,
+}
+
+impl Channel {
+    pub(crate) fn send(&mut self, message: &ToCoordinator) -> Option<()> {
+        let sealed = self.transport.seal(&serde_json::to_vec(message).unwrap());
+        self.socket.send(Message::binary(sealed)).ok()
+    }
+
+    pub(crate) fn receive(&mut self) -> Option<ToNode> {
+        let plain = self.transport.open(read(&mut self.socket)?).unwrap();
+        Some(serde_json::from_slice(&plain).unwrap())
+    }
+}
+
+fn read(socket: &mut WebSocket<TcpStream>) -> Option<Vec<u8>> {
+    loop {
+        match socket.read() {
+            Ok(Message::Binary(bytes)) => return Some(bytes.to_vec()),
+            Ok(Message::Close(_)) | Err(_) => return None,
+            Ok(_) => {}
+        }
+    }
+}
