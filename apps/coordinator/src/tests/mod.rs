@@ -2,6 +2,7 @@
 
 mod channel;
 mod enrolment;
+mod http;
 mod maps;
 mod operator;
 mod presence;
