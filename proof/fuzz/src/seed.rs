@@ -142,11 +142,16 @@ fn trains() -> Vec<Vec<u8>> {
         script
     };
     let short = four(6, &tcp(0x18, 7));
+    // The fourth packet of its flow, and the last: 3 * 90 bytes behind the first.
+    let mut finished = four(6, &tcp(0x11, 90));
+    finished[26..28].copy_from_slice(&(0x100_u16 + 270).to_be_bytes());
+    repair(&mut finished);
     vec![
         train(&four(6, &tcp(0x10, 100)), &[1, 2, 2, 2, 2]),
         train(&six(6, &tcp(0x18, 60)), &[1, 2, 6, 2, 10, 2]),
         train(&four(17, &udp(50)), &[1, 2, 2, 2]),
         train(&six(17, &udp(1)), &[1, 2, 2, 6, 2]),
+        [train(&four(6, &tcp(0x10, 90)), &[1, 2, 2, 1]), piece(&finished)].concat(),
         [train(&four(6, &tcp(0x90, 100)), &[1, 2, 2, 1]), piece(&short)].concat(),
         [vec![0], packets().iter().flat_map(|packet| [vec![1], piece(packet)].concat()).collect()].concat(),
     ]
@@ -244,7 +249,8 @@ fn identities() -> Vec<Vec<u8>> {
 
 fn local_api() -> Vec<Vec<u8>> {
     let lines = "{\"command\":\"status\"}\n{\"command\":\"down\"}\n{\"command\":\"up\",\"join\":\"taut1-x\",\"name\":\"a\"}\nnonsense\n\n";
-    (0..4).map(|how| [&[how], lines.as_bytes()].concat()).collect()
+    let nothing = vec![b'\n'; 4_000];
+    (0..4).map(|how| [&[how], lines.as_bytes()].concat()).chain([[vec![0], nothing].concat()]).collect()
 }
 
 /// Requests to the coordinator's HTTP API: method and path, headers, an empty line, the body. `TOKEN` stands for an operator's.
