@@ -22,6 +22,7 @@ MEMBERS = [
     "apps/taut",
     "apps/coordinator",
     "proof/sim",
+    "proof/fuzz",
 ]
 USES = {
     "core/base": "serde = '1'",
@@ -32,6 +33,7 @@ USES = {
     "apps/taut": "taut-keeper.workspace = true\nlexopt = '0.3'",
     "apps/coordinator": "taut-wire.workspace = true\ntokio = '1'\nsqlx = '0.9'",
     "proof/sim": "taut-lane.workspace = true\ntaut-keeper.workspace = true",
+    "proof/fuzz": "taut-sim.workspace = true\ntaut-control.workspace = true",
 }
 SOURCES = {
     "core/base/src/lib.rs": "use std::time::Duration;\n// std::time::Instant, unsafe\npub const TEXT: &str = \"std::fs\";\n",
@@ -125,8 +127,11 @@ class Rules(unittest.TestCase):
         self.breaks("app-uses")
 
     def test_proof_unseen(self):
-        self.uses("engine/lane", "proof/sim")
-        self.breaks("proof-unseen")
+        for member, target in (("engine/lane", "proof/sim"), ("engine/lane", "proof/fuzz"), ("proof/sim", "proof/fuzz")):
+            with self.subTest(member=member, target=target):
+                self.setUp()
+                self.uses(member, target)
+                self.breaks("proof-unseen")
 
     def test_core_externals(self):
         for runtime in ("tokio", "mio", "libc", "socket2", "rand"):

@@ -4,10 +4,11 @@ use std::fs;
 use std::io;
 
 fn main() -> io::Result<()> {
-    for target in &taut_fuzz::TARGETS {
-        let folder = taut_fuzz::corpus(target.name);
+    let targets = taut_fuzz::TARGETS.iter().map(|target| target.name);
+    for target in targets.chain(["http"]) {
+        let folder = taut_fuzz::corpus(target);
         fs::create_dir_all(&folder)?;
-        for (number, seed) in taut_fuzz::seeds(target.name).iter().enumerate() {
+        for (number, seed) in taut_fuzz::seeds(target).iter().enumerate() {
             fs::write(folder.join(format!("seed-{number:02}")), seed)?;
         }
     }

@@ -26,8 +26,9 @@ mod superpackets;
 mod text;
 
 use std::path::PathBuf;
+use std::{fs, io};
 
-pub use mutate::mutated;
+pub use mutate::{fnv, mutations};
 pub use seed::seeds;
 
 /// Longest input that replay and search make: more than any datagram, less than a superpacket needs to be told apart.
@@ -48,17 +49,17 @@ pub const TARGETS: [Target; 18] = [
     Target { name: "wireguard", run: packets::wireguard, mutations: 4_000 },
     Target { name: "packet", run: packets::packet, mutations: 4_000 },
     Target { name: "checksum", run: packets::checksum, mutations: 4_000 },
-    Target { name: "split", run: superpackets::split, mutations: 2_000 },
-    Target { name: "merge", run: superpackets::merge, mutations: 2_000 },
-    Target { name: "lane", run: lane::lane, mutations: 500 },
-    Target { name: "session", run: session::session, mutations: 60 },
-    Target { name: "records", run: sealed::records, mutations: 150 },
+    Target { name: "split", run: superpackets::split, mutations: 4_000 },
+    Target { name: "merge", run: superpackets::merge, mutations: 4_000 },
+    Target { name: "lane", run: lane::lane, mutations: 2_000 },
+    Target { name: "session", run: session::session, mutations: 150 },
+    Target { name: "records", run: sealed::records, mutations: 500 },
     Target { name: "text", run: text::text, mutations: 2_000 },
     Target { name: "token", run: text::token, mutations: 2_000 },
     Target { name: "url", run: text::url, mutations: 2_000 },
     Target { name: "to-node", run: control::to_node, mutations: 2_000 },
     Target { name: "to-coordinator", run: control::to_coordinator, mutations: 2_000 },
-    Target { name: "map", run: control::map, mutations: 1_000 },
+    Target { name: "map", run: control::map, mutations: 2_000 },
     Target { name: "state-file", run: state::state_file, mutations: 1_000 },
     Target { name: "identity", run: state::identity, mutations: 1_000 },
     Target { name: "local-api", run: state::local_api, mutations: 500 },
@@ -68,4 +69,18 @@ pub const TARGETS: [Target; 18] = [
 /// The folder of a target's corpus.
 pub fn corpus(target: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target)
+}
+
+/// The inputs of a target's corpus with their files' names, in the same order everywhere.
+///
+/// # Errors
+/// When the folder or a file in it cannot be read.
+pub fn inputs(target: &str) -> io::Result<Vec<(String, Vec<u8>)>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(corpus(target))? {
+        let entry = entry?;
+        files.push((entry.file_name().to_string_lossy().into_owned(), fs::read(entry.path())?));
+    }
+    files.sort();
+    Ok(files)
 }

@@ -6,8 +6,24 @@ use taut_sim::Seeded;
 /// Values at which lengths and counters go wrong.
 const EDGES: [u8; 9] = [0x00, 0x01, 0x0f, 0x10, 0x7f, 0x80, 0xfe, 0xff, 0x40];
 
+/// The mutations of one file of a corpus: the same `number` gives the same one.
+pub fn mutations<'a>(seed: &'a [u8], others: &'a [Vec<u8>], count: u32) -> impl Iterator<Item = Vec<u8>> + 'a {
+    let mut chance = Seeded::new(fnv(seed));
+    (0..count).map(move |_| {
+        let other = others.get(below(others.len(), &mut chance)).map_or(seed, Vec::as_slice);
+        let mut input = mutated(seed, other, &mut chance);
+        input.truncate(crate::MAX_INPUT);
+        input
+    })
+}
+
+/// FNV-1a, 64 bits: a number for some bytes.
+pub fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
 /// Another input near `seed`: one to four changes; `other` gives the pieces that are spliced in.
-pub fn mutated(seed: &[u8], other: &[u8], chance: &mut Seeded) -> Vec<u8> {
+fn mutated(seed: &[u8], other: &[u8], chance: &mut Seeded) -> Vec<u8> {
     let mut bytes = seed.to_vec();
     for _ in 0..=chance.below(4) {
         change(&mut bytes, other, chance);

@@ -38,6 +38,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "identity" => identities(),
         "local-api" => local_api(),
         "netlink" => netlink(),
+        "http" => http(),
         _ => Vec::new(),
     }
 }
@@ -141,11 +142,16 @@ fn trains() -> Vec<Vec<u8>> {
         script
     };
     let short = four(6, &tcp(0x18, 7));
+    // The fourth packet of its flow, and the last: 3 * 90 bytes behind the first.
+    let mut finished = four(6, &tcp(0x11, 90));
+    finished[26..28].copy_from_slice(&(0x100_u16 + 270).to_be_bytes());
+    repair(&mut finished);
     vec![
         train(&four(6, &tcp(0x10, 100)), &[1, 2, 2, 2, 2]),
         train(&six(6, &tcp(0x18, 60)), &[1, 2, 6, 2, 10, 2]),
         train(&four(17, &udp(50)), &[1, 2, 2, 2]),
         train(&six(17, &udp(1)), &[1, 2, 2, 6, 2]),
+        [train(&four(6, &tcp(0x10, 90)), &[1, 2, 2, 1]), piece(&finished)].concat(),
         [train(&four(6, &tcp(0x90, 100)), &[1, 2, 2, 1]), piece(&short)].concat(),
         [vec![0], packets().iter().flat_map(|packet| [vec![1], piece(packet)].concat()).collect()].concat(),
     ]
@@ -243,7 +249,29 @@ fn identities() -> Vec<Vec<u8>> {
 
 fn local_api() -> Vec<Vec<u8>> {
     let lines = "{\"command\":\"status\"}\n{\"command\":\"down\"}\n{\"command\":\"up\",\"join\":\"taut1-x\",\"name\":\"a\"}\nnonsense\n\n";
-    (0..4).map(|how| [&[how], lines.as_bytes()].concat()).collect()
+    let nothing = vec![b'\n'; 4_000];
+    (0..4).map(|how| [&[how], lines.as_bytes()].concat()).chain([[vec![0], nothing].concat()]).collect()
+}
+
+/// Requests to the coordinator's HTTP API: method and path, headers, an empty line, the body. `TOKEN` stands for an operator's.
+fn http() -> Vec<Vec<u8>> {
+    let requests = [
+        ("GET /api/v1/networks", ""),
+        ("POST /api/v1/networks", "{\"name\":\"lab\",\"ipv4_prefix\":\"10.9.0.0/24\"}"),
+        ("GET /api/v1/networks/default", ""),
+        ("GET /api/v1/keys?network=default", ""),
+        ("POST /api/v1/keys", "{\"network\":\"default\",\"one_off\":true,\"expires_in\":3600}"),
+        ("DELETE /api/v1/keys/2", ""),
+        ("GET /api/v1/nodes?network=default", ""),
+        ("PATCH /api/v1/nodes/old?network=default", "{\"name\":\"new\"}"),
+        ("DELETE /api/v1/nodes/7", ""),
+        ("PUT /api/v2/%ff?network=a&network=b", ""),
+        ("GET /healthz", ""),
+    ];
+    let with_token = requests.map(|(head, body)| bytes(&format!("{head}\nauthorization: Bearer TOKEN\n\n{body}")));
+    let upgrade = "GET /control/v1?network=00112233445566778899aabbccddeeff\nconnection: upgrade\nupgrade: websocket\n\
+        sec-websocket-version: 13\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\n\n";
+    with_token.into_iter().chain([bytes(upgrade), bytes("GET /api/v1/nodes\nauthorization: Basic eDp5\n\n")]).collect()
 }
 
 /// Answers of the kernel, in this machine's byte order: sequence that is waited for, then messages.

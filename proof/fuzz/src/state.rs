@@ -31,8 +31,10 @@ pub(crate) fn identity(data: &[u8]) {
 pub(crate) fn local_api(data: &[u8]) {
     let mut input = Input::new(data);
     let how = input.byte();
-    let may_change = how & 1 != 0;
-    let seen = taut_keeper::fuzzing::serve(input.rest(), may_change, how & 2 != 0);
+    let (may_change, reads) = (how & 1 != 0, how & 2 != 0);
+    // Whoever does not read says it again and again: enough to fill the socket with answers.
+    let said = input.rest().repeat(if reads { 1 } else { 16 });
+    let seen = taut_keeper::fuzzing::serve(&said, may_change, reads);
     assert!(may_change || seen.changes == 0, "a user without rights changed something");
     assert!(seen.answers == seen.requests && seen.kept <= taut_keeper::fuzzing::MOST_KEPT, "{seen:?}");
 }

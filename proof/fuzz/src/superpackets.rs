@@ -32,13 +32,34 @@ pub(crate) fn split(data: &[u8]) {
             }
     });
     let mut payload = Vec::new();
-    for segment in &segments {
+    for (number, segment) in segments.iter().enumerate() {
+        check_headers(whole, segment, number, payload.len(), number + 1 == segments.len());
         assert!(reference::ip_is_right(segment));
         let Ok(ip) = Packet::parse(segment) else { unreachable!("a segment is a packet") };
         assert!(reference::transport_is_right(segment, ip.header_len(), ip.protocol()));
         payload.extend_from_slice(&segment[headers..]);
     }
     assert_eq!(payload, whole[headers..]);
+}
+
+/// What differs between a superpacket's headers and those of its segment `number`, whose payload begins at `offset`: sequence number and ID
+/// count on, FIN and PSH stand on the last one only, CWR on the first one only.
+fn check_headers(whole: &[u8], segment: &[u8], number: usize, offset: usize, last: bool) {
+    let Ok(ip) = Packet::parse(whole) else { unreachable!("it was cut") };
+    let at = ip.header_len();
+    let number = u16::try_from(number).unwrap_or(u16::MAX);
+    if ip.source().is_ipv4() {
+        assert_eq!(reference::be16(segment, 4), reference::be16(whole, 4).wrapping_add(number));
+    }
+    if ip.protocol() != ip::TCP {
+        return;
+    }
+    let be32 =
+        |bytes: &[u8]| u32::from(reference::be16(bytes, at + 4)) << 16 | u32::from(reference::be16(bytes, at + 6));
+    let offset = u32::try_from(offset).unwrap_or(u32::MAX);
+    assert_eq!(be32(segment), be32(whole).wrapping_add(offset));
+    let cleared = if last { 0 } else { 0x09 } | if number == 0 { 0 } else { 0x80 };
+    assert_eq!(segment[at + 13], whole[at + 13] & !cleared, "flags of segment {number}");
 }
 
 /// All segments of a superpacket.

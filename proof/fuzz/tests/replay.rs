@@ -5,18 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::{env, fs};
 
-use taut_fuzz::{MAX_INPUT, TARGETS, Target, corpus, mutated, seeds};
-use taut_sim::Seeded;
-
-/// The files of a corpus by name, so that the order is the same everywhere.
-fn files(target: &str) -> Vec<(String, Vec<u8>)> {
-    let entries = fs::read_dir(corpus(target)).unwrap().map(|entry| entry.unwrap().path());
-    let mut files: Vec<_> = entries
-        .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read(path).unwrap()))
-        .collect();
-    files.sort();
-    files
-}
+use taut_fuzz::{TARGETS, Target, corpus, fnv, inputs, mutations, seeds};
 
 /// Runs one input; what broke something is written where it can be moved into the corpus from.
 fn run(target: &Target, input: &[u8], of: &str) {
@@ -30,24 +19,15 @@ fn run(target: &Target, input: &[u8], of: &str) {
 
 fn replay(name: &str) {
     let target = TARGETS.iter().find(|target| target.name == name).unwrap();
-    let files = files(name);
-    for (file, input) in &files {
+    let (files, contents): (Vec<_>, Vec<_>) = inputs(name).unwrap().into_iter().unzip();
+    for (file, input) in files.iter().zip(&contents) {
         run(target, input, file);
     }
-    for (file, input) in &files {
-        let mut chance = Seeded::new(fnv(input));
-        for number in 0..target.mutations {
-            let other = &files[chance.next_u64() as usize % files.len()].1;
-            let mut input = mutated(input, other, &mut chance);
-            input.truncate(MAX_INPUT);
+    for (file, input) in files.iter().zip(&contents) {
+        for (number, input) in mutations(input, &contents, target.mutations).enumerate() {
             run(target, &input, &format!("mutation {number} of {file}"));
         }
     }
-}
-
-/// FNV-1a, 64 bits: a name for some bytes.
-fn fnv(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 macro_rules! replays {
@@ -97,7 +77,7 @@ fn every_target_has_a_corpus_and_every_corpus_a_target() {
 fn seeds_are_those_of_today_and_corpora_small() {
     let (mut count, mut bytes) = (0, 0);
     for target in &TARGETS {
-        let files = files(target.name);
+        let files = inputs(target.name).unwrap();
         count += files.len();
         bytes += files.iter().map(|(_, input)| input.len()).sum::<usize>();
         for seed in seeds(target.name) {

@@ -67,6 +67,12 @@ pub(crate) async fn serve(state: Arc<State>, listeners: Vec<TcpListener>, stop: 
     state.close().await;
 }
 
+/// All routes as they are served, for one request at a time. For tests.
+#[cfg(test)]
+pub(crate) fn routes(state: Arc<State>, stop: watch::Receiver<bool>) -> Router {
+    router(Context { state, stop })
+}
+
 /// Waits until the stop is asked for (or can be asked for no more).
 async fn stopped(mut stop: watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;

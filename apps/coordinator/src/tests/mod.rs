@@ -3,6 +3,7 @@
 mod backup;
 mod channel;
 mod enrolment;
+mod http;
 mod maps;
 mod operator;
 mod presence;

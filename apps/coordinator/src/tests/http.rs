@@ -1,0 +1,69 @@
+//! The corpus of HTTP requests, and mutations of it: a client's fault is called that, and never a fault of the coordinator.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::connect_info::MockConnectInfo;
+use axum::http::Request;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use super::world::{Coordinator, Directory};
+use crate::api;
+
+/// Mutations of each file. Some of them are writes that are forced to the disk.
+const MUTATIONS: u32 = 1_000;
+
+/// What a file of the corpus says (its form: `seed.rs` of the fuzz targets); `None` when it is no request at all.
+fn request(input: &[u8], token: &str) -> Option<Request<Body>> {
+    let text = String::from_utf8_lossy(input).replace("TOKEN", token);
+    let (head, body) = text.split_once("\n\n").unwrap_or((&text, ""));
+    let mut lines = head.lines();
+    let (method, path) = lines.next()?.split_once(' ')?;
+    let mut request = Request::builder().method(method).uri(path);
+    for (name, value) in lines.filter_map(|line| line.split_once(": ")) {
+        request = request.header(name, value);
+    }
+    request.body(Body::from(body.to_owned())).ok()
+}
+
+async fn answer(routes: &Router, request: Request<Body>) -> (u16, Value) {
+    let response = routes.clone().oneshot(request).await.unwrap();
+    let status = response.status().as_u16();
+    let body = to_bytes(response.into_body(), 1 << 20).await.unwrap();
+    (status, serde_json::from_slice(&body).unwrap_or_default())
+}
+
+#[test]
+fn no_request_is_a_fault_of_the_coordinator() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    coordinator.join("old");
+    let (_stop, stopped) = tokio::sync::watch::channel(false);
+    let address = SocketAddr::from(([192, 0, 2, 9], 9));
+    let routes = api::routes(Arc::clone(&coordinator.state), stopped).layer(MockConnectInfo(address));
+    let ask = |input: &[u8], of: &str| {
+        let request = request(input, coordinator.operator_token())?;
+        // The answer to HEAD has no body.
+        let is_api = request.uri().path().starts_with("/api/") && request.method() != "HEAD";
+        let (status, body) = coordinator.wait(answer(&routes, request));
+        assert!(status < 500, "{of}: {status} {body} for {:?}", String::from_utf8_lossy(input));
+        let has_error = body["error"]["code"].is_string();
+        assert!(!is_api || (body["schema"] == json!(1) && has_error == (status >= 400)), "{of}: {status} {body}");
+        Some(status)
+    };
+    let (files, inputs): (Vec<_>, Vec<_>) = taut_fuzz::inputs("http").unwrap().into_iter().unzip();
+    for seed in taut_fuzz::seeds("http") {
+        assert!(inputs.contains(&seed), "run the example `seeds` of taut-fuzz");
+    }
+    let good = files.iter().zip(&inputs).filter_map(|(file, input)| ask(input, file)).filter(|status| *status < 300);
+    assert!(good.count() >= 7, "the corpus itself is understood");
+    for (file, input) in files.iter().zip(&inputs) {
+        for (number, input) in taut_fuzz::mutations(input, &inputs, MUTATIONS).enumerate() {
+            ask(&input, &format!("mutation {number} of {file}"));
+        }
+    }
+    assert_eq!(coordinator.ask("GET", "/healthz", None, None).0, 200);
+}
