@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use taut_base::{Entropy, PeerId, Prefix, PresharedKey, PrivateKey, PublicKey, ReceiverIndex, SessionId, Time};
 use taut_netmap::NetworkMap;
+use taut_tunnel::cookie::Checker;
 use taut_tunnel::handshake::{Identity, Initiation, Received, Remote, Timestamp};
 use taut_tunnel::{Attempt, Due, Limits, Retry, SessionKeys};
 use taut_wire::wireguard::{self, Message, classify};
@@ -52,6 +53,13 @@ impl<E: Entropy> Node<E> {
             next_session: 0,
             commands: VecDeque::new(),
         }
+    }
+
+    /// What a lane judges handshake messages to this node by. Each has cookies of its own.
+    pub fn checker(&mut self) -> Checker {
+        let mut seed = zeroize::Zeroizing::new([0; 32]);
+        self.entropy.fill(&mut *seed);
+        self.identity.checker(*seed)
     }
 
     /// What the node calls itself.
@@ -195,7 +203,7 @@ impl<E: Entropy> Node<E> {
         match attempt.handle_timeout(&self.limits, &mut self.entropy, clocks.now) {
             Due::Later => {}
             Due::Initiation => match peer.repeatable(clocks.now) {
-                Some(message) => self.send_to_candidates(id, message),
+                Some(message) => self.send_to_candidates(id, message, clocks.now),
                 None => self.send_initiation(id, clocks),
             },
             Due::GiveUp => {
@@ -220,13 +228,16 @@ impl<E: Entropy> Node<E> {
         if let Some(oldest) = peer.wait_for(initiation, message, clocks.now) {
             self.indices.release(oldest);
         }
-        self.send_to_candidates(id, message);
+        self.send_to_candidates(id, message, clocks.now);
     }
 
-    /// One byte string to every candidate (protocol.md 2.1).
-    fn send_to_candidates(&mut self, id: PeerId, message: HandshakeMessage) {
+    /// One byte string to every candidate, each copy with the mac2 of its path (protocol.md 2.1).
+    fn send_to_candidates(&mut self, id: PeerId, message: HandshakeMessage, now: Time) {
         let Some(peer) = self.peers.get(&id) else { return };
-        let copies = peer.candidates.for_handshake().map(|destination| ToLane::Send { destination, message });
+        let copies = peer
+            .candidates
+            .for_handshake()
+            .map(|destination| ToLane::Send { destination, message: peer.copy_for(destination, message, now) });
         self.commands.extend(copies);
     }
 
@@ -234,8 +245,14 @@ impl<E: Entropy> Node<E> {
         match classify(message.as_bytes()) {
             Ok(Message::Initiation(initiation)) => self.handle_initiation(source, &initiation, clocks),
             Ok(Message::Response(response)) => self.handle_response(source, &response, clocks),
-            // Cookie replies follow with the load limits; data never comes here.
-            Ok(Message::CookieReply(_) | Message::Data(_)) | Err(_) => {}
+            Ok(Message::CookieReply(reply)) => {
+                let owner = self.indices.owner(ReceiverIndex(reply.receiver));
+                if let Some(peer) = owner.and_then(|id| self.peers.get_mut(&id)) {
+                    peer.take_cookie(source, &reply, clocks.now);
+                }
+            }
+            // Data never comes here.
+            Ok(Message::Data(_)) | Err(_) => {}
         }
     }
 
@@ -246,7 +263,8 @@ impl<E: Entropy> Node<E> {
         let Ok(authentic) = received.authenticate(&peer.remote) else { return };
         if authentic.timestamp() <= peer.heard {
             if let Some(response) = peer.answer.as_mut().and_then(|answer| answer.again(message.mac1, clocks.now)) {
-                self.commands.push_back(ToLane::Send { destination: source, message: response });
+                let message = peer.copy_for(source, response, clocks.now);
+                self.commands.push_back(ToLane::Send { destination: source, message });
             }
             return;
         }
@@ -263,9 +281,10 @@ impl<E: Entropy> Node<E> {
         let session = self.add_session(id, keys, None, clocks.now);
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.unconfirmed = Some((session, clocks.now));
+            // The session is in the lane before its response leaves (protocol.md 1.8): one queue, in this order.
+            let response = response.map(|message| peer.copy_for(source, message, clocks.now));
+            self.commands.extend(response.map(|message| ToLane::Send { destination: source, message }));
         }
-        // The session is in the lane before its response leaves (protocol.md 1.8): one queue, in this order.
-        self.commands.extend(response.map(|message| ToLane::Send { destination: source, message }));
     }
 
     fn handle_response(&mut self, source: SocketAddr, message: &wireguard::Response<'_>, clocks: Clocks) {

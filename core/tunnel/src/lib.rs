@@ -10,9 +10,12 @@
 //! 4. [`Keyring`]: the sessions of one peer (previous, current, next) and WireGuard's data timers. The lane's part: it lives where the
 //!    packets are, and asks the keeper only for handshakes (protocol.md 1.7).
 //!
-//! What is missing on purpose: mac2, cookies and load limits (their fields are sent as zeros), preshared keys beyond zeros in network mode.
+//! Beside them [`cookie`]: what a lane judges handshake messages by before anybody computes for them, and what an initiator does with a cookie.
+//!
+//! What is missing on purpose: load limits (who has to show a cookie is the lane's decision), preshared keys beyond zeros in network mode.
 
 mod attempt;
+pub mod cookie;
 pub mod handshake;
 mod keyring;
 mod limits;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use taut_base::{PeerId, ReceiverIndex, Time};
 use taut_node::{FromLane, Routes, ToLane};
+use taut_tunnel::cookie::Checker;
 use taut_tunnel::{Limits, Role, Session, Wish};
 use taut_wire::merge::{Merger, Offloads};
 
@@ -19,7 +20,7 @@ use crate::tables::{LanePeer, NumberMap, TrafficTable};
 pub struct Heart {
     pub(crate) limits: Limits,
     pub(crate) mtu: usize,
-    pub(crate) mac1_key: [u8; 32],
+    pub(crate) checker: Checker,
     pub(crate) vnet_header: bool,
     pub(crate) routes: Arc<Routes>,
     pub(crate) peers: NumberMap<PeerId, LanePeer>,
@@ -34,12 +35,12 @@ pub struct Heart {
 }
 
 impl Heart {
-    /// A lane without peers, for a TUN of this MTU. `mac1_key` is the node's; `vnet_header` says whether packets of the TUN have a virtio header,
+    /// A lane without peers, for a TUN of this MTU. `checker` is the node's; `vnet_header` says whether packets of the TUN have a virtio header,
     /// `offloads` which superpackets it takes.
     pub fn new(
         limits: Limits,
         mtu: u16,
-        mac1_key: [u8; 32],
+        checker: Checker,
         vnet_header: bool,
         offloads: Offloads,
         drops: Arc<DropCounts>,
@@ -48,7 +49,7 @@ impl Heart {
         Self {
             limits,
             mtu: usize::from(mtu),
-            mac1_key,
+            checker,
             vnet_header,
             routes: Arc::default(),
             peers: NumberMap::default(),

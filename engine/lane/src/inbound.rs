@@ -6,7 +6,6 @@ use std::ops::Range;
 use taut_base::{PeerId, ReceiverIndex, Time};
 use taut_node::{FromLane, HandshakeMessage};
 use taut_tunnel::OpenError;
-use taut_tunnel::handshake::{initiation_mac1_is_ours, response_mac1_is_ours};
 use taut_wire::ip;
 use taut_wire::merge::Run;
 use taut_wire::wireguard::{DATA_HEADER, Message, classify};
@@ -148,8 +147,8 @@ impl Heart {
     /// A handshake message goes to the keeper, if whoever sent it knows our public key (protocol.md 2.4).
     fn handshake(&mut self, source: SocketAddr, message: &Message<'_>, bytes: &[u8]) {
         let for_us = match message {
-            Message::Initiation(initiation) => initiation_mac1_is_ours(&self.mac1_key, initiation.bytes),
-            Message::Response(response) => response_mac1_is_ours(&self.mac1_key, response.bytes),
+            Message::Initiation(initiation) => self.checker.is_for_us(initiation.bytes),
+            Message::Response(response) => self.checker.is_for_us(response.bytes),
             Message::CookieReply(_) => true,
             Message::Data(_) => false,
         };

@@ -19,6 +19,7 @@ use taut_event::{Events, Interest, Poller, Waker, boot_time};
 use taut_node::ToLane;
 use taut_tun::Tun;
 use taut_tunnel::Limits;
+use taut_tunnel::cookie::Checker;
 use taut_udp::{MAX_MESSAGES, ReceiveBatch, Transmit, UdpSocket};
 use taut_wire::merge::{MAX_RUN, Offloads, Run};
 use taut_wire::split::MAX_SUPERPACKET;
@@ -52,8 +53,8 @@ pub struct Config {
     pub mtu: u16,
     /// Its socket.
     pub udp: UdpSocket,
-    /// The node's mac1 key.
-    pub mac1_key: [u8; 32],
+    /// What handshake messages to this node are judged by.
+    pub checker: Checker,
     /// WireGuard's time limits.
     pub limits: Limits,
     /// Its end of the queues.
@@ -172,7 +173,7 @@ impl Worker {
         let heart = Heart::new(
             config.limits,
             config.mtu,
-            config.mac1_key,
+            config.checker,
             granted.vnet_header,
             offloads,
             Arc::clone(&shared.drops),
