@@ -9,7 +9,7 @@ use taut_base::{Entropy, PeerId, Prefix, PresharedKey, PrivateKey, PublicKey, Re
 use taut_netmap::NetworkMap;
 use taut_tunnel::cookie::Checker;
 use taut_tunnel::handshake::{Identity, Initiation, Received, Remote, Timestamp};
-use taut_tunnel::{Attempt, Due, Limits, Retry, SessionKeys};
+use taut_tunnel::{Attempt, Bucket, Due, Limits, Rate, Retry, SessionKeys};
 use taut_wire::wireguard::{self, Message, classify};
 
 use crate::answer::Answer;
@@ -24,6 +24,13 @@ const AWAIT_CONFIRMATION: Duration = Duration::from_millis(500);
 /// A session this young is what the lane wished for before it had it.
 const JUST_MADE: Duration = Duration::from_millis(500);
 
+/// Initiations that are computed for at all: with four Diffie-Hellman each, some 30 % of a slow core. The lanes see to who they are from.
+const WORK: Rate = Rate::new(2_000, 200);
+
+/// Initiations accepted from one peer, evenly spread: each makes a session (paper, section 5.1: initiations are limited; the number is the kernel's
+/// `INITIATIONS_PER_SECOND`, fault B7).
+const ACCEPTED: Rate = Rate::new(50, 1);
+
 /// One node.
 pub struct Node<E> {
     identity: Identity,
@@ -36,6 +43,8 @@ pub struct Node<E> {
     next_peer: u32,
     next_session: u64,
     commands: VecDeque<ToLane>,
+    /// Initiations that may still be computed for.
+    work: Bucket,
 }
 
 impl<E: Entropy> Node<E> {
@@ -52,6 +61,7 @@ impl<E: Entropy> Node<E> {
             next_peer: 0,
             next_session: 0,
             commands: VecDeque::new(),
+            work: Bucket::default(),
         }
     }
 
@@ -257,6 +267,9 @@ impl<E: Entropy> Node<E> {
     }
 
     fn handle_initiation(&mut self, source: SocketAddr, message: &wireguard::Initiation<'_>, clocks: Clocks) {
+        if !self.work.take(&WORK, clocks.now) {
+            return;
+        }
         let Ok(received) = Received::read(&self.identity, message) else { return };
         let Some(id) = self.by_key.get(&received.initiator()).copied() else { return };
         let Some(peer) = self.peers.get_mut(&id) else { return };
@@ -266,6 +279,9 @@ impl<E: Entropy> Node<E> {
                 let message = peer.copy_for(source, response, clocks.now);
                 self.commands.push_back(ToLane::Send { destination: source, message });
             }
+            return;
+        }
+        if !peer.accepted.take(&ACCEPTED, clocks.now) {
             return;
         }
         let index = self.indices.draw(id, &mut self.entropy);

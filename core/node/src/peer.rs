@@ -7,7 +7,7 @@ use taut_base::{NodeId, PeerId, PublicKey, ReceiverIndex, SessionId, Time};
 use taut_path::Candidates;
 use taut_tunnel::cookie::{Cookies, mac1};
 use taut_tunnel::handshake::{Initiation, Remote, Timestamp};
-use taut_tunnel::{Attempt, Limits};
+use taut_tunnel::{Attempt, Bucket, Limits};
 use taut_wire::wireguard::CookieReply;
 
 use crate::answer::{Answer, REPEAT};
@@ -30,6 +30,8 @@ pub(crate) struct Peer {
     waiting: VecDeque<(Time, Initiation)>,
     /// The bytes of the newest waiting initiation.
     message: Option<HandshakeMessage>,
+    /// Initiations of the peer that may still be accepted.
+    pub(crate) accepted: Bucket,
     /// Cookies that the peer asked us to show.
     cookies: Cookies,
     /// The latest stamp of an initiation of the peer; an earlier or equal one is a replay.
@@ -58,6 +60,7 @@ impl Peer {
             attempt: None,
             waiting: VecDeque::new(),
             message: None,
+            accepted: Bucket::default(),
             cookies: Cookies::default(),
             heard: Timestamp::default(),
             stamped: Timestamp::default(),

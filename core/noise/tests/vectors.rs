@@ -5,7 +5,7 @@ use taut_noise::{AeadKey, dh, public_key};
 
 fn hex<const N: usize>(text: &str) -> [u8; N] {
     assert_eq!(text.len(), 2 * N);
-    std::array::from_fn(|place| u8::from_str_radix(&text[2 * place..2 * place + 2], 16).unwrap())
+    std::array::from_fn(|place| u8::from_str_radix(&text[2 * place..2 * place + 2], 16).expect("hex digits"))
 }
 
 #[test]

@@ -94,6 +94,14 @@ impl Checker {
         Some(reply)
     }
 
+    /// A key for hashes of what strangers send, so that they cannot choose what collides.
+    pub fn hash_key(&self) -> [u8; 16] {
+        let derived = hmac(&self.seed, &[b"hash key"]);
+        let mut key = [0; 16];
+        key.copy_from_slice(&derived[..16]);
+        key
+    }
+
     fn cookie(&mut self, source: SocketAddr, now: Time) -> [u8; MAC] {
         let period = now.0 / u64::try_from(LIFETIME.as_nanos()).unwrap_or(u64::MAX);
         if self.period != Some(period) {

@@ -19,11 +19,13 @@ pub mod cookie;
 pub mod handshake;
 mod keyring;
 mod limits;
+mod rate;
 mod session;
 mod window;
 
 pub use attempt::{Attempt, Due, Retry};
 pub use keyring::{Keyring, NoSession, Wish};
 pub use limits::{Limits, REJECT_AFTER_MESSAGES, REKEY_AFTER_MESSAGES};
+pub use rate::{Bucket, Rate};
 pub use session::{Exhausted, OpenError, Role, Session, SessionKeys};
 pub use window::Window;

@@ -12,15 +12,19 @@ use taut_wire::merge::{Merger, Offloads};
 
 use crate::batch::SendBatch;
 use crate::drops::{Drop, DropCounts};
+use crate::ingress::Ingress;
 use crate::staged::Staged;
 use crate::tables::{LanePeer, NumberMap, TrafficTable};
+
+/// Wishes and moves that wait for a keeper that does not listen. Sessions that end are told in any case; they are few by themselves.
+const MAX_EVENTS: usize = 1024;
 
 /// Everything of a lane that is not a system call. What goes out is appended to a [`SendBatch`]; what the keeper should know waits in
 /// [`Heart::poll_message`].
 pub struct Heart {
     pub(crate) limits: Limits,
     pub(crate) mtu: usize,
-    pub(crate) checker: Checker,
+    pub(crate) ingress: Ingress,
     pub(crate) vnet_header: bool,
     pub(crate) routes: Arc<Routes>,
     pub(crate) peers: NumberMap<PeerId, LanePeer>,
@@ -49,7 +53,7 @@ impl Heart {
         Self {
             limits,
             mtu: usize::from(mtu),
-            checker,
+            ingress: Ingress::new(checker),
             vnet_header,
             routes: Arc::default(),
             peers: NumberMap::default(),
@@ -63,9 +67,19 @@ impl Heart {
         }
     }
 
-    /// What the keeper should know next.
+    /// What the keeper should know next; handshakes of others last.
     pub fn poll_message(&mut self) -> Option<FromLane> {
+        self.poll_event().or_else(|| self.poll_handshake())
+    }
+
+    /// What happened to our own peers.
+    pub(crate) fn poll_event(&mut self) -> Option<FromLane> {
         self.messages.pop_front()
+    }
+
+    /// A handshake message that the keeper should look at.
+    pub(crate) fn poll_handshake(&mut self) -> Option<FromLane> {
+        self.ingress.poll()
     }
 
     /// When [`Self::handle_timeout`] has something to do.
@@ -96,6 +110,7 @@ impl Heart {
             }
             ToLane::Send { destination, message } => {
                 let bytes = message.as_bytes();
+                self.ingress.sent(bytes);
                 let appended = out.append(destination, bytes.len(), |room| {
                     room.copy_from_slice(bytes);
                     Ok::<(), std::convert::Infallible>(())
@@ -136,9 +151,14 @@ impl Heart {
         }
     }
 
-    /// Tells the keeper something.
+    /// Tells the keeper something. While very much waits for it, what will be said again goes first.
     pub(crate) fn say(&mut self, message: FromLane) {
-        self.messages.push_back(message);
+        let repeated = matches!(message, FromLane::WantsHandshake(_) | FromLane::Moved { .. });
+        if repeated && self.messages.len() >= MAX_EVENTS {
+            self.drops.add(Drop::KeeperBusy, 1);
+        } else {
+            self.messages.push_back(message);
+        }
     }
 
     /// Puts a peer into the timer heap if it has something due before it stands there already. Deadlines mostly move away; then it is looked at once
@@ -181,6 +201,7 @@ impl Heart {
         self.by_index.insert(session.local, id);
         peer.keyring.add(session);
         if let Some(endpoint) = proven {
+            self.ingress.peer_moved(id, peer.endpoint, Some(endpoint));
             peer.endpoint = Some(endpoint);
         }
         self.collect_retired(id);
@@ -197,6 +218,7 @@ impl Heart {
             for (_, index) in peer.keyring.take_retired() {
                 self.by_index.remove(&index);
             }
+            self.ingress.peer_moved(id, peer.endpoint, None);
             self.traffic.remove(id);
         }
     }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 
 use taut_base::{PeerId, ReceiverIndex, Time};
-use taut_node::{FromLane, HandshakeMessage};
+use taut_node::FromLane;
 use taut_tunnel::OpenError;
 use taut_wire::ip;
 use taut_wire::merge::Run;
@@ -13,6 +13,7 @@ use taut_wire::wireguard::{DATA_HEADER, Message, classify};
 use crate::batch::SendBatch;
 use crate::drops::{Drop, DropCounts};
 use crate::heart::Heart;
+use crate::ingress::Verdict;
 use crate::ports::InboundPorts;
 
 impl Heart {
@@ -36,7 +37,7 @@ impl Heart {
                     self.data(source, data, datagram, index, counter, ports, out, now)
                 }
                 Ok(handshake) => {
-                    self.handshake(source, &handshake, &data[datagram]);
+                    self.handshake(source, &handshake, &data[datagram], out, now);
                     None
                 }
                 Err(_) => {
@@ -108,6 +109,7 @@ impl Heart {
         let wishes_handshake = peer.keyring.wishes_handshake_to_receive(&self.limits, now);
         let moved = peer.endpoint != Some(source);
         if moved {
+            self.ingress.peer_moved(id, peer.endpoint, Some(source));
             peer.endpoint = Some(source);
         }
 
@@ -144,17 +146,23 @@ impl Heart {
         Some(id)
     }
 
-    /// A handshake message goes to the keeper, if whoever sent it knows our public key (protocol.md 2.4).
-    fn handshake(&mut self, source: SocketAddr, message: &Message<'_>, bytes: &[u8]) {
-        let for_us = match message {
-            Message::Initiation(initiation) => self.checker.is_for_us(initiation.bytes),
-            Message::Response(response) => self.checker.is_for_us(response.bytes),
-            Message::CookieReply(_) => true,
-            Message::Data(_) => false,
-        };
-        match HandshakeMessage::new(bytes) {
-            Some(message) if for_us => self.say(FromLane::Handshake { source, message }),
-            _ => self.drops.add(Drop::BadMac1, 1),
+    /// A handshake message goes to the keeper, if its sender may ask so much (protocol.md 2.4).
+    fn handshake(&mut self, source: SocketAddr, message: &Message<'_>, bytes: &[u8], out: &mut SendBatch, now: Time) {
+        let by_index = &self.by_index;
+        let has_session = |index| by_index.contains_key(&ReceiverIndex(index));
+        match self.ingress.judge(source, message, bytes, has_session, now) {
+            Verdict::Taken => {}
+            Verdict::Dropped(reason) => self.drops.add(reason, 1),
+            Verdict::Cookie(reply) => {
+                self.drops.add(Drop::CookieAsked, 1);
+                // What a flood asks for never takes the room of data.
+                if out.has_room() {
+                    let _ = out.append(source, reply.len(), |room| {
+                        room.copy_from_slice(&reply);
+                        Ok::<(), std::convert::Infallible>(())
+                    });
+                }
+            }
         }
     }
 

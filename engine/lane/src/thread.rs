@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use taut_base::Time;
 use taut_event::{Events, Interest, Poller, Waker, boot_time};
-use taut_node::ToLane;
+use taut_node::{FromLane, ToLane};
 use taut_tun::Tun;
 use taut_tunnel::Limits;
 use taut_tunnel::cookie::Checker;
@@ -40,6 +40,9 @@ const RECEIVE_BUDGET: usize = 8;
 const READ_BUDGET: usize = 64;
 /// What a lane's thread needs of stack: the merger and the arrays of a system call, with room to spare.
 const STACK: usize = 256 * 1024;
+
+/// How soon something for the keeper that found its queue full is said again.
+const QUEUE_RETRY: Duration = Duration::from_millis(5);
 
 const TOKEN_WAKER: u64 = 0;
 const TOKEN_UDP: u64 = 1;
@@ -159,6 +162,8 @@ struct Worker {
     shared: Arc<Shared>,
     /// The socket is full: what is in `out` waits, and the TUN is not read.
     blocked: bool,
+    /// What the keeper's queue had no room for.
+    held: Option<FromLane>,
 }
 
 impl Worker {
@@ -191,6 +196,7 @@ impl Worker {
             read: vec![0; vnet::LEN + MAX_SUPERPACKET],
             shared,
             blocked: false,
+            held: None,
         })
     }
 
@@ -198,7 +204,8 @@ impl Worker {
         let mut events = Events::with_capacity(4);
         while !self.shared.stop.load(Ordering::Acquire) {
             let now = clock();
-            let timeout = self.heart.poll_timeout().map(|due| due.since(now));
+            let retry = self.held.as_ref().map(|_| now + QUEUE_RETRY);
+            let timeout = self.heart.poll_timeout().into_iter().chain(retry).min().map(|due| due.since(now));
             if self.poller.wait(&mut events, timeout).is_err() {
                 break;
             }
@@ -319,8 +326,14 @@ impl Worker {
     }
 
     fn tell_keeper(&mut self) {
-        while let Some(message) = self.heart.poll_message() {
-            if !self.queues.say(message) {
+        while let Some(event) = self.held.take().or_else(|| self.heart.poll_event()) {
+            if let Err(event) = self.queues.say(event) {
+                self.held = Some(event);
+                break;
+            }
+        }
+        while let Some(handshake) = self.heart.poll_handshake() {
+            if self.queues.say(handshake).is_err() {
                 self.shared.drops.add(Drop::KeeperBusy, 1);
             }
         }
