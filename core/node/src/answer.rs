@@ -28,6 +28,11 @@ impl Answer {
         Self { at, mac1, response, sent: 1 }
     }
 
+    /// The response, for a cookie that answers it.
+    pub(crate) fn response(&self) -> &HandshakeMessage {
+        &self.response
+    }
+
     /// The response once more, if this is a copy of the same initiation and not too many or too late.
     pub(crate) fn again(&mut self, mac1: &[u8; 16], now: Time) -> Option<HandshakeMessage> {
         if self.mac1 != *mac1 || self.sent >= RESPONSES || now >= self.at + REPEAT {

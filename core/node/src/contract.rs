@@ -42,6 +42,16 @@ impl HandshakeMessage {
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
     }
+
+    /// The same, to write mac2 into it.
+    pub(crate) fn as_bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[..usize::from(self.length)]
+    }
+
+    /// The index by which an initiation's or a response's sender is named in the answer.
+    pub(crate) fn sender(&self) -> Option<u32> {
+        self.as_bytes().get(initiation::SENDER)?.try_into().ok().map(u32::from_le_bytes)
+    }
 }
 
 /// What the keeper tells a lane.

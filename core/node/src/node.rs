@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use taut_base::{Entropy, PeerId, Prefix, PresharedKey, PrivateKey, PublicKey, ReceiverIndex, SessionId, Time};
 use taut_netmap::NetworkMap;
+use taut_tunnel::cookie::Checker;
 use taut_tunnel::handshake::{Identity, Initiation, Received, Remote, Timestamp};
-use taut_tunnel::{Attempt, Due, Limits, Retry, SessionKeys};
+use taut_tunnel::{Attempt, Bucket, Due, Limits, Rate, Retry, SessionKeys};
 use taut_wire::wireguard::{self, Message, classify};
 
 use crate::answer::Answer;
@@ -23,6 +24,13 @@ const AWAIT_CONFIRMATION: Duration = Duration::from_millis(500);
 /// A session this young is what the lane wished for before it had it.
 const JUST_MADE: Duration = Duration::from_millis(500);
 
+/// Initiations that are computed for at all: with four Diffie-Hellman each, some 30 % of a slow core. The lanes see to who they are from.
+const WORK: Rate = Rate::new(2_000, 200);
+
+/// Initiations accepted from one peer, evenly spread: each makes a session (paper, section 5.1: initiations are limited; the number is the kernel's
+/// `INITIATIONS_PER_SECOND`, fault B7).
+const ACCEPTED: Rate = Rate::new(50, 1);
+
 /// One node.
 pub struct Node<E> {
     identity: Identity,
@@ -35,6 +43,8 @@ pub struct Node<E> {
     next_peer: u32,
     next_session: u64,
     commands: VecDeque<ToLane>,
+    /// Initiations that may still be computed for.
+    work: Bucket,
 }
 
 impl<E: Entropy> Node<E> {
@@ -51,7 +61,15 @@ impl<E: Entropy> Node<E> {
             next_peer: 0,
             next_session: 0,
             commands: VecDeque::new(),
+            work: Bucket::default(),
         }
+    }
+
+    /// What a lane judges handshake messages to this node by. Each has cookies of its own.
+    pub fn checker(&mut self) -> Checker {
+        let mut seed = zeroize::Zeroizing::new([0; 32]);
+        self.entropy.fill(&mut *seed);
+        self.identity.checker(*seed)
     }
 
     /// What the node calls itself.
@@ -195,7 +213,7 @@ impl<E: Entropy> Node<E> {
         match attempt.handle_timeout(&self.limits, &mut self.entropy, clocks.now) {
             Due::Later => {}
             Due::Initiation => match peer.repeatable(clocks.now) {
-                Some(message) => self.send_to_candidates(id, message),
+                Some(message) => self.send_to_candidates(id, message, clocks.now),
                 None => self.send_initiation(id, clocks),
             },
             Due::GiveUp => {
@@ -220,13 +238,16 @@ impl<E: Entropy> Node<E> {
         if let Some(oldest) = peer.wait_for(initiation, message, clocks.now) {
             self.indices.release(oldest);
         }
-        self.send_to_candidates(id, message);
+        self.send_to_candidates(id, message, clocks.now);
     }
 
-    /// One byte string to every candidate (protocol.md 2.1).
-    fn send_to_candidates(&mut self, id: PeerId, message: HandshakeMessage) {
+    /// One byte string to every candidate, each copy with the mac2 of its path (protocol.md 2.1).
+    fn send_to_candidates(&mut self, id: PeerId, message: HandshakeMessage, now: Time) {
         let Some(peer) = self.peers.get(&id) else { return };
-        let copies = peer.candidates.for_handshake().map(|destination| ToLane::Send { destination, message });
+        let copies = peer
+            .candidates
+            .for_handshake()
+            .map(|destination| ToLane::Send { destination, message: peer.copy_for(destination, message, now) });
         self.commands.extend(copies);
     }
 
@@ -234,20 +255,33 @@ impl<E: Entropy> Node<E> {
         match classify(message.as_bytes()) {
             Ok(Message::Initiation(initiation)) => self.handle_initiation(source, &initiation, clocks),
             Ok(Message::Response(response)) => self.handle_response(source, &response, clocks),
-            // Cookie replies follow with the load limits; data never comes here.
-            Ok(Message::CookieReply(_) | Message::Data(_)) | Err(_) => {}
+            Ok(Message::CookieReply(reply)) => {
+                let owner = self.indices.owner(ReceiverIndex(reply.receiver));
+                if let Some(peer) = owner.and_then(|id| self.peers.get_mut(&id)) {
+                    peer.take_cookie(source, &reply, clocks.now);
+                }
+            }
+            // Data never comes here.
+            Ok(Message::Data(_)) | Err(_) => {}
         }
     }
 
     fn handle_initiation(&mut self, source: SocketAddr, message: &wireguard::Initiation<'_>, clocks: Clocks) {
+        if !self.work.take(&WORK, clocks.now) {
+            return;
+        }
         let Ok(received) = Received::read(&self.identity, message) else { return };
         let Some(id) = self.by_key.get(&received.initiator()).copied() else { return };
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let Ok(authentic) = received.authenticate(&peer.remote) else { return };
         if authentic.timestamp() <= peer.heard {
             if let Some(response) = peer.answer.as_mut().and_then(|answer| answer.again(message.mac1, clocks.now)) {
-                self.commands.push_back(ToLane::Send { destination: source, message: response });
+                let message = peer.copy_for(source, response, clocks.now);
+                self.commands.push_back(ToLane::Send { destination: source, message });
             }
+            return;
+        }
+        if !peer.accepted.take(&ACCEPTED, clocks.now) {
             return;
         }
         let index = self.indices.draw(id, &mut self.entropy);
@@ -263,9 +297,10 @@ impl<E: Entropy> Node<E> {
         let session = self.add_session(id, keys, None, clocks.now);
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.unconfirmed = Some((session, clocks.now));
+            // The session is in the lane before its response leaves (protocol.md 1.8): one queue, in this order.
+            let response = response.map(|message| peer.copy_for(source, message, clocks.now));
+            self.commands.extend(response.map(|message| ToLane::Send { destination: source, message }));
         }
-        // The session is in the lane before its response leaves (protocol.md 1.8): one queue, in this order.
-        self.commands.extend(response.map(|message| ToLane::Send { destination: source, message }));
     }
 
     fn handle_response(&mut self, source: SocketAddr, message: &wireguard::Response<'_>, clocks: Clocks) {

@@ -5,8 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use taut_base::{NodeId, PeerId, PublicKey, ReceiverIndex, SessionId, Time};
 use taut_path::Candidates;
+use taut_tunnel::cookie::{Cookies, mac1};
 use taut_tunnel::handshake::{Initiation, Remote, Timestamp};
-use taut_tunnel::{Attempt, Limits};
+use taut_tunnel::{Attempt, Bucket, Limits};
+use taut_wire::wireguard::CookieReply;
 
 use crate::answer::{Answer, REPEAT};
 use crate::contract::HandshakeMessage;
@@ -28,6 +30,10 @@ pub(crate) struct Peer {
     waiting: VecDeque<(Time, Initiation)>,
     /// The bytes of the newest waiting initiation.
     message: Option<HandshakeMessage>,
+    /// Initiations of the peer that may still be accepted.
+    pub(crate) accepted: Bucket,
+    /// Cookies that the peer asked us to show.
+    cookies: Cookies,
     /// The latest stamp of an initiation of the peer; an earlier or equal one is a replay.
     pub(crate) heard: Timestamp,
     /// The latest stamp of an initiation of ours.
@@ -54,6 +60,8 @@ impl Peer {
             attempt: None,
             waiting: VecDeque::new(),
             message: None,
+            accepted: Bucket::default(),
+            cookies: Cookies::default(),
             heard: Timestamp::default(),
             stamped: Timestamp::default(),
             answer: None,
@@ -83,6 +91,29 @@ impl Peer {
             return None;
         }
         self.waiting.pop_front().map(|(_, initiation)| initiation.local())
+    }
+
+    /// A copy of a message for one path, with mac2 if the peer asked for it there (protocol.md 2.1, 2.3).
+    pub(crate) fn copy_for(
+        &self,
+        destination: SocketAddr,
+        mut message: HandshakeMessage,
+        now: Time,
+    ) -> HandshakeMessage {
+        self.cookies.write_mac2(destination, message.as_bytes_mut(), now);
+        message
+    }
+
+    /// The peer is busy and answers the message that it names with a cookie, which the next copy or message to `source` shows. A cookie for anything
+    /// but our last initiation or response changes nothing, and none moves an endpoint (fault B8).
+    pub(crate) fn take_cookie(&mut self, source: SocketAddr, reply: &CookieReply<'_>, now: Time) {
+        let sent = [self.message.as_ref(), self.answer.as_ref().map(Answer::response)];
+        let Some(message) = sent.into_iter().flatten().find(|message| message.sender() == Some(reply.receiver)) else {
+            return;
+        };
+        if let Some(mac1) = mac1(message.as_bytes()) {
+            self.cookies.take(&self.remote, mac1, source, reply, now);
+        }
     }
 
     /// The initiation that the peer names `index`.

@@ -10,17 +10,22 @@
 //! 4. [`Keyring`]: the sessions of one peer (previous, current, next) and WireGuard's data timers. The lane's part: it lives where the
 //!    packets are, and asks the keeper only for handshakes (protocol.md 1.7).
 //!
-//! What is missing on purpose: mac2, cookies and load limits (their fields are sent as zeros), preshared keys beyond zeros in network mode.
+//! Beside them [`cookie`]: what a lane judges handshake messages by before anybody computes for them, and what an initiator does with a cookie.
+//!
+//! What is missing on purpose: load limits (who has to show a cookie is the lane's decision), preshared keys beyond zeros in network mode.
 
 mod attempt;
+pub mod cookie;
 pub mod handshake;
 mod keyring;
 mod limits;
+mod rate;
 mod session;
 mod window;
 
 pub use attempt::{Attempt, Due, Retry};
 pub use keyring::{Keyring, NoSession, Wish};
 pub use limits::{Limits, REJECT_AFTER_MESSAGES, REKEY_AFTER_MESSAGES};
+pub use rate::{Bucket, Rate};
 pub use session::{Exhausted, OpenError, Role, Session, SessionKeys};
 pub use window::Window;

@@ -68,7 +68,7 @@ impl Overlay {
             .map_err(|error| failure(error, "run taut with the capability CAP_NET_ADMIN, as root has it"))?;
 
         let limits = config.rekey_after.map_or(Limits::WIREGUARD, Limits::with_rekey_after);
-        let node = Node::new(node_key.clone(), limits, OsEntropy::new());
+        let mut node = Node::new(node_key.clone(), limits, OsEntropy::new());
         let (port, tun_status, udp_status) = (udp.port(), describe_tun(&tun, config.mtu), describe_udp(&udp));
         let lane_waker = Waker::new().map_err(|error| failure(error, "raise the limit of open files"))?;
         let (queue, lane_end) = queues(waker.clone(), lane_waker.clone());
@@ -76,7 +76,7 @@ impl Overlay {
             tun,
             mtu: config.mtu,
             udp,
-            mac1_key: node.identity().mac1_key(),
+            checker: node.checker(),
             limits,
             queues: lane_end,
             waker: lane_waker,

@@ -19,6 +19,10 @@ pub enum Drop {
     NotWireGuard,
     /// In: a handshake message whose first MAC was not made for us.
     BadMac1,
+    /// In: a handshake message from a source that sends too many and has not shown a cookie; it was told one.
+    CookieAsked,
+    /// In: a handshake message from a source that sends too many, cookie or not.
+    HandshakeRate,
     /// In: the keeper has more handshakes to look at than its queue holds.
     KeeperBusy,
     /// In: no session has this index; a peer that did not notice our restart sends such packets for a while.
@@ -36,7 +40,7 @@ pub enum Drop {
 }
 
 impl Drop {
-    const ALL: [(Self, &'static str); 14] = [
+    const ALL: [(Self, &'static str); 16] = [
         (Self::BadInner, "out-bad-packet"),
         (Self::NoRoute, "out-no-route"),
         (Self::NoHandshake, "out-no-handshake"),
@@ -44,6 +48,8 @@ impl Drop {
         (Self::SendFailed, "out-send-failed"),
         (Self::NotWireGuard, "in-not-wireguard"),
         (Self::BadMac1, "in-bad-mac1"),
+        (Self::CookieAsked, "in-cookie-asked"),
+        (Self::HandshakeRate, "in-handshake-rate"),
         (Self::KeeperBusy, "in-keeper-busy"),
         (Self::UnknownIndex, "in-unknown-index"),
         (Self::Replayed, "in-replayed"),

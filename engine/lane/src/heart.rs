@@ -6,20 +6,25 @@ use std::sync::Arc;
 
 use taut_base::{PeerId, ReceiverIndex, Time};
 use taut_node::{FromLane, Routes, ToLane};
+use taut_tunnel::cookie::Checker;
 use taut_tunnel::{Limits, Role, Session, Wish};
 use taut_wire::merge::{Merger, Offloads};
 
 use crate::batch::SendBatch;
 use crate::drops::{Drop, DropCounts};
+use crate::ingress::Ingress;
 use crate::staged::Staged;
 use crate::tables::{LanePeer, NumberMap, TrafficTable};
+
+/// Wishes and moves that wait for a keeper that does not listen. Sessions that end are told in any case; they are few by themselves.
+const MAX_EVENTS: usize = 1024;
 
 /// Everything of a lane that is not a system call. What goes out is appended to a [`SendBatch`]; what the keeper should know waits in
 /// [`Heart::poll_message`].
 pub struct Heart {
     pub(crate) limits: Limits,
     pub(crate) mtu: usize,
-    pub(crate) mac1_key: [u8; 32],
+    pub(crate) ingress: Ingress,
     pub(crate) vnet_header: bool,
     pub(crate) routes: Arc<Routes>,
     pub(crate) peers: NumberMap<PeerId, LanePeer>,
@@ -34,12 +39,12 @@ pub struct Heart {
 }
 
 impl Heart {
-    /// A lane without peers, for a TUN of this MTU. `mac1_key` is the node's; `vnet_header` says whether packets of the TUN have a virtio header,
+    /// A lane without peers, for a TUN of this MTU. `checker` is the node's; `vnet_header` says whether packets of the TUN have a virtio header,
     /// `offloads` which superpackets it takes.
     pub fn new(
         limits: Limits,
         mtu: u16,
-        mac1_key: [u8; 32],
+        checker: Checker,
         vnet_header: bool,
         offloads: Offloads,
         drops: Arc<DropCounts>,
@@ -48,7 +53,7 @@ impl Heart {
         Self {
             limits,
             mtu: usize::from(mtu),
-            mac1_key,
+            ingress: Ingress::new(checker),
             vnet_header,
             routes: Arc::default(),
             peers: NumberMap::default(),
@@ -62,9 +67,19 @@ impl Heart {
         }
     }
 
-    /// What the keeper should know next.
+    /// What the keeper should know next; handshakes of others last.
     pub fn poll_message(&mut self) -> Option<FromLane> {
+        self.poll_event().or_else(|| self.poll_handshake())
+    }
+
+    /// What happened to our own peers.
+    pub(crate) fn poll_event(&mut self) -> Option<FromLane> {
         self.messages.pop_front()
+    }
+
+    /// A handshake message that the keeper should look at.
+    pub(crate) fn poll_handshake(&mut self) -> Option<FromLane> {
+        self.ingress.poll()
     }
 
     /// When [`Self::handle_timeout`] has something to do.
@@ -95,6 +110,7 @@ impl Heart {
             }
             ToLane::Send { destination, message } => {
                 let bytes = message.as_bytes();
+                self.ingress.sent(bytes);
                 let appended = out.append(destination, bytes.len(), |room| {
                     room.copy_from_slice(bytes);
                     Ok::<(), std::convert::Infallible>(())
@@ -135,9 +151,14 @@ impl Heart {
         }
     }
 
-    /// Tells the keeper something.
+    /// Tells the keeper something. While very much waits for it, what will be said again goes first.
     pub(crate) fn say(&mut self, message: FromLane) {
-        self.messages.push_back(message);
+        let repeated = matches!(message, FromLane::WantsHandshake(_) | FromLane::Moved { .. });
+        if repeated && self.messages.len() >= MAX_EVENTS {
+            self.drops.add(Drop::KeeperBusy, 1);
+        } else {
+            self.messages.push_back(message);
+        }
     }
 
     /// Puts a peer into the timer heap if it has something due before it stands there already. Deadlines mostly move away; then it is looked at once
@@ -180,6 +201,7 @@ impl Heart {
         self.by_index.insert(session.local, id);
         peer.keyring.add(session);
         if let Some(endpoint) = proven {
+            self.ingress.peer_moved(id, peer.endpoint, Some(endpoint));
             peer.endpoint = Some(endpoint);
         }
         self.collect_retired(id);
@@ -196,6 +218,7 @@ impl Heart {
             for (_, index) in peer.keyring.take_retired() {
                 self.by_index.remove(&index);
             }
+            self.ingress.peer_moved(id, peer.endpoint, None);
             self.traffic.remove(id);
         }
     }

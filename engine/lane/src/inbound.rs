@@ -4,9 +4,8 @@ use std::net::SocketAddr;
 use std::ops::Range;
 
 use taut_base::{PeerId, ReceiverIndex, Time};
-use taut_node::{FromLane, HandshakeMessage};
+use taut_node::FromLane;
 use taut_tunnel::OpenError;
-use taut_tunnel::handshake::{initiation_mac1_is_ours, response_mac1_is_ours};
 use taut_wire::ip;
 use taut_wire::merge::Run;
 use taut_wire::wireguard::{DATA_HEADER, Message, classify};
@@ -14,6 +13,7 @@ use taut_wire::wireguard::{DATA_HEADER, Message, classify};
 use crate::batch::SendBatch;
 use crate::drops::{Drop, DropCounts};
 use crate::heart::Heart;
+use crate::ingress::Verdict;
 use crate::ports::InboundPorts;
 
 impl Heart {
@@ -37,7 +37,7 @@ impl Heart {
                     self.data(source, data, datagram, index, counter, ports, out, now)
                 }
                 Ok(handshake) => {
-                    self.handshake(source, &handshake, &data[datagram]);
+                    self.handshake(source, &handshake, &data[datagram], out, now);
                     None
                 }
                 Err(_) => {
@@ -109,6 +109,7 @@ impl Heart {
         let wishes_handshake = peer.keyring.wishes_handshake_to_receive(&self.limits, now);
         let moved = peer.endpoint != Some(source);
         if moved {
+            self.ingress.peer_moved(id, peer.endpoint, Some(source));
             peer.endpoint = Some(source);
         }
 
@@ -145,17 +146,23 @@ impl Heart {
         Some(id)
     }
 
-    /// A handshake message goes to the keeper, if whoever sent it knows our public key (protocol.md 2.4).
-    fn handshake(&mut self, source: SocketAddr, message: &Message<'_>, bytes: &[u8]) {
-        let for_us = match message {
-            Message::Initiation(initiation) => initiation_mac1_is_ours(&self.mac1_key, initiation.bytes),
-            Message::Response(response) => response_mac1_is_ours(&self.mac1_key, response.bytes),
-            Message::CookieReply(_) => true,
-            Message::Data(_) => false,
-        };
-        match HandshakeMessage::new(bytes) {
-            Some(message) if for_us => self.say(FromLane::Handshake { source, message }),
-            _ => self.drops.add(Drop::BadMac1, 1),
+    /// A handshake message goes to the keeper, if its sender may ask so much (protocol.md 2.4).
+    fn handshake(&mut self, source: SocketAddr, message: &Message<'_>, bytes: &[u8], out: &mut SendBatch, now: Time) {
+        let by_index = &self.by_index;
+        let has_session = |index| by_index.contains_key(&ReceiverIndex(index));
+        match self.ingress.judge(source, message, bytes, has_session, now) {
+            Verdict::Taken => {}
+            Verdict::Dropped(reason) => self.drops.add(reason, 1),
+            Verdict::Cookie(reply) => {
+                self.drops.add(Drop::CookieAsked, 1);
+                // What a flood asks for never takes the room of data.
+                if out.has_room() {
+                    let _ = out.append(source, reply.len(), |room| {
+                        room.copy_from_slice(&reply);
+                        Ok::<(), std::convert::Infallible>(())
+                    });
+                }
+            }
         }
     }
 

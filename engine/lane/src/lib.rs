@@ -14,6 +14,8 @@ mod batch;
 mod drops;
 mod heart;
 mod inbound;
+mod ingress;
+mod meter;
 mod outbound;
 mod ports;
 mod queue;

@@ -1,5 +1,7 @@
 //! The bounded queues between keeper and lane.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 use taut_event::Waker;
@@ -8,15 +10,20 @@ use taut_node::{FromLane, ToLane};
 /// Commands that wait for a lane. A map of thousands of peers fills it; the keeper then goes on when there is room again.
 const COMMANDS: usize = 1024;
 
-/// Messages that wait for the keeper. Handshakes beyond are dropped and counted (law 11).
+/// Messages that wait for the keeper.
 const MESSAGES: usize = 256;
+
+/// Handshake messages among them; those beyond are dropped and counted (law 11). The rest of the queue is for what happens to our own peers, which a
+/// flood of handshakes must not keep from the keeper.
+const HANDSHAKES: usize = 128;
 
 /// Makes both queues. `keeper` is woken when a lane said something, `lane` when a command waits.
 pub fn queues(keeper: Waker, lane: Waker) -> (KeeperEnd, LaneEnd) {
     let (to_lane, commands) = sync_channel(COMMANDS);
     let (to_keeper, messages) = sync_channel(MESSAGES);
-    let keeper_end = KeeperEnd { to_lane, messages, lane };
-    let lane_end = LaneEnd { commands, to_keeper, keeper };
+    let handshakes = Arc::new(AtomicUsize::new(0));
+    let keeper_end = KeeperEnd { to_lane, messages, handshakes: Arc::clone(&handshakes), lane };
+    let lane_end = LaneEnd { commands, to_keeper, handshakes, keeper };
     (keeper_end, lane_end)
 }
 
@@ -24,6 +31,7 @@ pub fn queues(keeper: Waker, lane: Waker) -> (KeeperEnd, LaneEnd) {
 pub struct KeeperEnd {
     to_lane: SyncSender<ToLane>,
     messages: Receiver<FromLane>,
+    handshakes: Arc<AtomicUsize>,
     lane: Waker,
 }
 
@@ -50,7 +58,11 @@ impl KeeperEnd {
 
     /// What the lane said.
     pub fn receive(&self) -> Option<FromLane> {
-        self.messages.try_recv().ok()
+        let message = self.messages.try_recv().ok()?;
+        if matches!(message, FromLane::Handshake { .. }) {
+            self.handshakes.fetch_sub(1, Ordering::Relaxed);
+        }
+        Some(message)
     }
 }
 
@@ -58,6 +70,8 @@ impl KeeperEnd {
 pub struct LaneEnd {
     commands: Receiver<ToLane>,
     to_keeper: SyncSender<FromLane>,
+    /// Handshake messages in the queue.
+    handshakes: Arc<AtomicUsize>,
     keeper: Waker,
 }
 
@@ -67,13 +81,36 @@ impl LaneEnd {
         self.commands.try_recv().ok()
     }
 
-    /// Tells the keeper; false when its queue is full.
-    pub fn say(&self, message: FromLane) -> bool {
-        let taken = self.to_keeper.try_send(message).is_ok();
-        if taken {
-            self.wake_keeper();
+    /// Tells the keeper, or gives the message back when there is no room for it. A keeper that is gone takes everything.
+    ///
+    /// # Errors
+    /// The message.
+    #[expect(
+        clippy::result_large_err,
+        reason = "the message comes back to be said again; boxing would allocate for each"
+    )]
+    pub fn say(&self, message: FromLane) -> Result<(), FromLane> {
+        let handshake = matches!(message, FromLane::Handshake { .. });
+        if handshake && self.handshakes.load(Ordering::Relaxed) >= HANDSHAKES {
+            return Err(message);
         }
-        taken
+        // Counted before it is there: whoever takes it out subtracts.
+        if handshake {
+            self.handshakes.fetch_add(1, Ordering::Relaxed);
+        }
+        match self.to_keeper.try_send(message) {
+            Ok(()) => {
+                self.wake_keeper();
+                Ok(())
+            }
+            Err(TrySendError::Full(message)) => {
+                if handshake {
+                    self.handshakes.fetch_sub(1, Ordering::Relaxed);
+                }
+                Err(message)
+            }
+            Err(TrySendError::Disconnected(_)) => Ok(()),
+        }
     }
 
     /// Has the keeper look.

@@ -16,9 +16,10 @@ use std::time::Duration;
 
 use taut_base::Time;
 use taut_event::{Events, Interest, Poller, Waker, boot_time};
-use taut_node::ToLane;
+use taut_node::{FromLane, ToLane};
 use taut_tun::Tun;
 use taut_tunnel::Limits;
+use taut_tunnel::cookie::Checker;
 use taut_udp::{MAX_MESSAGES, ReceiveBatch, Transmit, UdpSocket};
 use taut_wire::merge::{MAX_RUN, Offloads, Run};
 use taut_wire::split::MAX_SUPERPACKET;
@@ -40,6 +41,9 @@ const READ_BUDGET: usize = 64;
 /// What a lane's thread needs of stack: the merger and the arrays of a system call, with room to spare.
 const STACK: usize = 256 * 1024;
 
+/// How soon something for the keeper that found its queue full is said again.
+const QUEUE_RETRY: Duration = Duration::from_millis(5);
+
 const TOKEN_WAKER: u64 = 0;
 const TOKEN_UDP: u64 = 1;
 const TOKEN_TUN: u64 = 2;
@@ -52,8 +56,8 @@ pub struct Config {
     pub mtu: u16,
     /// Its socket.
     pub udp: UdpSocket,
-    /// The node's mac1 key.
-    pub mac1_key: [u8; 32],
+    /// What handshake messages to this node are judged by.
+    pub checker: Checker,
     /// WireGuard's time limits.
     pub limits: Limits,
     /// Its end of the queues.
@@ -158,6 +162,8 @@ struct Worker {
     shared: Arc<Shared>,
     /// The socket is full: what is in `out` waits, and the TUN is not read.
     blocked: bool,
+    /// What the keeper's queue had no room for.
+    held: Option<FromLane>,
 }
 
 impl Worker {
@@ -172,7 +178,7 @@ impl Worker {
         let heart = Heart::new(
             config.limits,
             config.mtu,
-            config.mac1_key,
+            config.checker,
             granted.vnet_header,
             offloads,
             Arc::clone(&shared.drops),
@@ -190,6 +196,7 @@ impl Worker {
             read: vec![0; vnet::LEN + MAX_SUPERPACKET],
             shared,
             blocked: false,
+            held: None,
         })
     }
 
@@ -197,7 +204,8 @@ impl Worker {
         let mut events = Events::with_capacity(4);
         while !self.shared.stop.load(Ordering::Acquire) {
             let now = clock();
-            let timeout = self.heart.poll_timeout().map(|due| due.since(now));
+            let retry = self.held.as_ref().map(|_| now + QUEUE_RETRY);
+            let timeout = self.heart.poll_timeout().into_iter().chain(retry).min().map(|due| due.since(now));
             if self.poller.wait(&mut events, timeout).is_err() {
                 break;
             }
@@ -318,8 +326,14 @@ impl Worker {
     }
 
     fn tell_keeper(&mut self) {
-        while let Some(message) = self.heart.poll_message() {
-            if !self.queues.say(message) {
+        while let Some(event) = self.held.take().or_else(|| self.heart.poll_event()) {
+            if let Err(event) = self.queues.say(event) {
+                self.held = Some(event);
+                break;
+            }
+        }
+        while let Some(handshake) = self.heart.poll_handshake() {
+            if self.queues.say(handshake).is_err() {
                 self.shared.drops.add(Drop::KeeperBusy, 1);
             }
         }

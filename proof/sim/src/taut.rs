@@ -66,9 +66,9 @@ impl TautHost {
     /// A node that was just started with this map. All its randomness comes from `seed`.
     pub fn new(me: &Party, map: NetworkMap, settings: Settings, seed: u64) -> Self {
         let mut entropy = Seeded::new(seed);
-        let node = Node::new(me.key.clone(), settings.limits, Seeded::new(entropy.next_u64()));
+        let mut node = Node::new(me.key.clone(), settings.limits, Seeded::new(entropy.next_u64()));
         let drops = Arc::new(DropCounts::default());
-        let heart = start_heart(&node, &settings, &drops);
+        let heart = start_heart(&mut node, &settings, &drops);
         let mut host = Self {
             me: me.clone(),
             map,
@@ -92,7 +92,7 @@ impl TautHost {
     /// The daemon ends and starts again: same key and map, nothing else is left. Counters of drops go on.
     pub fn restart(&mut self, now: Time) {
         self.node = Node::new(self.me.key.clone(), self.settings.limits, Seeded::new(self.entropy.next_u64()));
-        self.heart = start_heart(&self.node, &self.settings, &self.drops);
+        self.heart = start_heart(&mut self.node, &self.settings, &self.drops);
         self.messages.clear();
         self.commands.clear();
         self.sessions.clear();
@@ -184,9 +184,9 @@ fn clocks_at(now: Time) -> Clocks {
     Clocks { now, wall: WALL_AT_START + now.since(Time::ZERO) }
 }
 
-fn start_heart(node: &Node<Seeded>, settings: &Settings, drops: &Arc<DropCounts>) -> Heart {
-    let mac1_key = node.identity().mac1_key();
-    Heart::new(settings.limits, DEFAULT_MTU, mac1_key, false, Offloads::NONE, Arc::clone(drops), Arc::default())
+fn start_heart(node: &mut Node<Seeded>, settings: &Settings, drops: &Arc<DropCounts>) -> Heart {
+    let checker = node.checker();
+    Heart::new(settings.limits, DEFAULT_MTU, checker, false, Offloads::NONE, Arc::clone(drops), Arc::default())
 }
 
 fn note_session(sessions: &mut BTreeMap<PeerId, BTreeSet<SessionId>>, command: &ToLane) {

@@ -16,11 +16,11 @@ mod timestamp;
 use std::error::Error;
 use std::fmt;
 
-use subtle::ConstantTimeEq;
 use taut_base::{PresharedKey, PrivateKey, PublicKey};
 use taut_noise::{NoAgreement, dh, hash, mac16, public_key};
-use taut_wire::wireguard::{initiation, response};
 use zeroize::Zeroizing;
+
+use crate::cookie::{Checker, cookie_key};
 
 pub use initiator::Initiation;
 pub use responder::{Authentic, Received};
@@ -52,9 +52,9 @@ impl Identity {
         self.public
     }
 
-    /// The key that mac1 of messages to this node is made with: what a lane needs to drop strangers early (protocol.md 2.4).
-    pub fn mac1_key(&self) -> [u8; 32] {
-        self.mac1_key
+    /// What a lane judges messages to this node by (protocol.md 2.4). `seed` is fresh randomness, for its cookies.
+    pub fn checker(&self, seed: [u8; 32]) -> Checker {
+        Checker::new(self.mac1_key, &self.public, seed)
     }
 }
 
@@ -64,6 +64,7 @@ pub struct Remote {
     static_secret: Zeroizing<[u8; 32]>,
     preshared: PresharedKey,
     mac1_key: [u8; 32],
+    cookie_key: [u8; 32],
 }
 
 impl Remote {
@@ -73,32 +74,22 @@ impl Remote {
     /// When the peer's key is a point of low order.
     pub fn new(identity: &Identity, public: PublicKey, preshared: PresharedKey) -> Result<Self, NoAgreement> {
         let static_secret = dh(&identity.private, &public)?;
-        Ok(Self { public, static_secret, preshared, mac1_key: mac1_key(&public) })
+        Ok(Self { public, static_secret, preshared, mac1_key: mac1_key(&public), cookie_key: cookie_key(&public) })
     }
 
     /// Who the peer is.
     pub fn public(&self) -> PublicKey {
         self.public
     }
+
+    /// The key that the peer seals cookies with.
+    pub(crate) fn cookie_key(&self) -> &[u8; 32] {
+        &self.cookie_key
+    }
 }
 
 fn mac1_key(public: &PublicKey) -> [u8; 32] {
     hash(&[LABEL_MAC1, public.as_bytes()])
-}
-
-/// Whether an initiation's mac1 was made by somebody who knows our public key.
-pub fn initiation_mac1_is_ours(mac1_key: &[u8; 32], message: &[u8; initiation::LEN]) -> bool {
-    mac1_matches(mac1_key, message, initiation::MAC1)
-}
-
-/// Whether a response's mac1 was made by somebody who knows our public key.
-pub fn response_mac1_is_ours(mac1_key: &[u8; 32], message: &[u8; response::LEN]) -> bool {
-    mac1_matches(mac1_key, message, response::MAC1)
-}
-
-fn mac1_matches(mac1_key: &[u8; 32], message: &[u8], field: std::ops::Range<usize>) -> bool {
-    let expected = mac16(mac1_key, &message[..field.start]);
-    expected.ct_eq(&message[field]).into()
 }
 
 fn write_mac1(mac1_key: &[u8; 32], message: &mut [u8], field: std::ops::Range<usize>) {

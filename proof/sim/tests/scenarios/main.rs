@@ -4,6 +4,7 @@
 
 mod crossing;
 mod first_packet;
+mod flood;
 mod loss;
 mod map;
 mod native;

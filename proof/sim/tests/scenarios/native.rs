@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use boringtun::noise::rate_limiter::RateLimiter;
 use boringtun::noise::{Tunn, TunnResult};
 use boringtun::x25519::{PublicKey, StaticSecret};
 use mock_instant::MockClock;
@@ -28,11 +30,18 @@ struct BoringHost {
 
 impl BoringHost {
     fn new(me: &Party, peer: &Party) -> Self {
+        Self::with_limit(me, peer, None)
+    }
+
+    /// One that asks for a cookie after `limit` handshake messages a second, by its own choice when there is none.
+    fn with_limit(me: &Party, peer: &Party, limit: Option<u64>) -> Self {
         MockClock::set_time(Duration::ZERO);
+        let own = PublicKey::from(*me.public().as_bytes());
+        let limiter = limit.map(|limit| Arc::new(RateLimiter::new(&own, limit)));
         let secret = StaticSecret::from(*me.key.expose());
         let public = PublicKey::from(*peer.public().as_bytes());
         Self {
-            tunnel: Tunn::new(secret, public, None, None, 1, None),
+            tunnel: Tunn::new(secret, public, None, None, 1, limiter),
             peer: peer.endpoint,
             next_tick: Time::ZERO,
             transmits: VecDeque::new(),
@@ -115,6 +124,28 @@ fn the_first_packet_arrives_after_one_and_a_half_round_trips_in_both_roles() {
             world.run(secs(1));
             assert_eq!(world.ledger(side.other()).arrived(), 1);
             assert_eq!(world.counts(side.other()).initiations, 0);
+        }
+    });
+}
+
+#[test]
+fn fault_b2_a_peer_under_load_gets_its_cookie_in_both_roles() {
+    for_seeds(10, |seed| {
+        for side in Side::BOTH {
+            let [a, b] = parties();
+            let hosts = (taut_host(&a, &b, Settings::default(), seed), BoringHost::with_limit(&b, &a, Some(0)));
+            let mut world = World::new((&a, hosts.0), (&b, hosts.1), Link::clean(ms(20)), seed);
+            world.run(ms(10));
+            world.record();
+            let start = world.now();
+            world.flow(side, ms(500));
+            world.run(minutes(10));
+            let history = world.take_history();
+            let cookies = history.iter().filter(|recorded| recorded.datagram.len() == 64 && recorded.from == Side::B);
+            let cookies = cookies.filter(|recorded| recorded.datagram[0] == 3).count();
+            assert!((4..=12).contains(&cookies), "{cookies} cookie replies");
+            let silence = world.ledger(side).longest_silence(start + secs(12), world.now());
+            assert!(silence < secs(1), "nothing came from {side:?} for {silence:?}");
         }
     });
 }

@@ -69,8 +69,8 @@ impl InboundPorts for Ports {
 impl End {
     /// Host `number`, whose one peer is host `peer`.
     pub(super) fn new(number: u8, peer: u8) -> Self {
-        let mac1_key = identity(number).mac1_key();
-        let heart = Heart::new(Limits::WIREGUARD, 1420, mac1_key, true, Offloads::ALL, Arc::default(), Arc::default());
+        let checker = identity(number).checker([number; 32]);
+        let heart = Heart::new(Limits::WIREGUARD, 1420, checker, true, Offloads::ALL, Arc::default(), Arc::default());
         let mut end = Self { heart, out: SendBatch::new(), ports: Ports::default() };
         end.command(ToLane::AddPeer { peer: PEER, persistent_keepalive: None }, at(0));
         end.command(ToLane::Routes(Arc::new(Routes::new([(Prefix::host(inner(peer)), PEER)]))), at(0));

@@ -1,0 +1,161 @@
+use std::time::Duration;
+
+use taut_base::{PresharedKey, PrivateKey, ReceiverIndex};
+use taut_tunnel::cookie::{Cookies, mac1};
+use taut_tunnel::handshake::{Identity, Initiation, Remote, Timestamp};
+use taut_wire::wireguard::classify;
+
+use super::*;
+
+fn at(milliseconds: u64) -> Time {
+    Time::ZERO + Duration::from_secs(1_200) + Duration::from_millis(milliseconds)
+}
+
+fn place(address: u8, port: u16) -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, address], port))
+}
+
+fn anywhere(number: u32) -> SocketAddr {
+    SocketAddr::from((number.to_be_bytes(), 1))
+}
+
+struct Door {
+    ingress: Ingress,
+    remote: Remote,
+    message: [u8; 148],
+}
+
+/// The door of host 2, and an initiation of host 1 to it.
+fn door() -> Door {
+    let (here, there) = (identity(1), identity(2));
+    let remote = Remote::new(&here, there.public(), PresharedKey::NONE).unwrap();
+    let message = initiation_of(&here, &remote, 0x1230);
+    Door { ingress: Ingress::new(there.checker([7; 32])), remote, message }
+}
+
+fn identity(number: u8) -> Identity {
+    Identity::new(PrivateKey::from_bytes([number; 32]))
+}
+
+fn initiation_of(from: &Identity, to: &Remote, index: u32) -> [u8; 148] {
+    let stamp = Timestamp::from_wall_clock(Duration::from_secs(1));
+    Initiation::start(from, to, ReceiverIndex(index), stamp, PrivateKey::from_bytes([3; 32])).unwrap().1
+}
+
+impl Door {
+    fn judge(&mut self, source: SocketAddr, bytes: &[u8], now: Time) -> Verdict {
+        self.ingress.judge(source, &classify(bytes).unwrap(), bytes, |_| false, now)
+    }
+
+    fn ask(&mut self, source: SocketAddr, now: Time) -> Verdict {
+        let message = self.message;
+        self.judge(source, &message, now)
+    }
+
+    /// The initiation with the cookie of this reply.
+    fn with_cookie(&self, reply: &[u8], now: Time) -> [u8; 148] {
+        let Ok(Message::CookieReply(reply)) = classify(reply) else { panic!("no cookie reply") };
+        let (mut cookies, mut message) = (Cookies::default(), self.message);
+        assert!(cookies.take(&self.remote, mac1(&message).unwrap(), place(2, 2), &reply, now));
+        cookies.write_mac2(place(2, 2), &mut message, now);
+        message
+    }
+
+    /// Strangers from everywhere ask until new senders need a cookie; the keeper keeps up.
+    fn flood(&mut self, now: Time) -> usize {
+        let taken = (0..1_000).filter(|number| self.ask(anywhere(0x0a00_0000 + number), now) == Verdict::Taken).count();
+        while self.ingress.poll().is_some() {}
+        taken
+    }
+}
+
+#[test]
+fn fault_b1_without_a_mac1_for_us_there_is_no_answer() {
+    let mut door = door();
+    let mut forged = door.message;
+    forged[116] ^= 1;
+    for number in 0..10_000 {
+        let dropped = Verdict::Dropped(Drop::BadMac1);
+        assert_eq!(door.judge(anywhere(number % 7), &forged, at(0)), dropped);
+    }
+    assert!(door.ingress.poll().is_none());
+    assert_eq!(door.ask(anywhere(3), at(0)), Verdict::Taken, "and it costs nobody anything");
+}
+
+#[test]
+fn fault_b2_spoofed_strangers_get_cookies_and_who_shows_one_gets_in() {
+    let mut door = door();
+    assert_eq!(door.flood(at(0)), 48);
+    let Verdict::Cookie(reply) = door.ask(place(1, 1), at(1)) else { panic!("no cookie") };
+    let message = door.with_cookie(&reply, at(1));
+    assert_eq!(door.judge(place(1, 1), &message, at(1)), Verdict::Taken);
+    assert!(matches!(door.judge(place(1, 2), &message, at(1)), Verdict::Cookie(_)), "not from elsewhere");
+    assert!(door.flood(at(1_001)) <= 500);
+}
+
+#[test]
+fn fault_b4_only_who_floods_is_asked_for_a_cookie() {
+    let mut door = door();
+    let answers: Vec<Verdict> = (0..100).map(|_| door.ask(place(9, 9), at(0))).collect();
+    assert_eq!(answers.iter().filter(|verdict| **verdict == Verdict::Taken).count(), 5);
+    assert!(answers[5..].iter().all(|verdict| matches!(verdict, Verdict::Cookie(_))));
+    assert_eq!(door.ask(place(1, 1), at(0)), Verdict::Taken);
+    // A cookie opens the door no wider than it was.
+    let Verdict::Cookie(reply) = door.ask(place(9, 9), at(0)) else { panic!("no cookie") };
+    let message = door.with_cookie(&reply, at(0));
+    let taken = (0..1_000).filter(|time| door.judge(place(9, 9), &message, at(*time)) == Verdict::Taken).count();
+    assert_eq!(taken, 5 + 19);
+}
+
+#[test]
+fn fault_b5_the_neighbour_behind_the_same_nat_gets_in_with_a_cookie() {
+    let mut door = door();
+    for port in 1..1_000 {
+        door.ask(place(9, port), at(0));
+    }
+    while door.ingress.poll().is_some() {}
+    let Verdict::Cookie(reply) = door.ask(place(9, 40_000), at(0)) else { panic!("no cookie") };
+    let message = door.with_cookie(&reply, at(0));
+    assert_eq!(door.judge(place(9, 40_000), &message, at(0)), Verdict::Taken);
+    assert_eq!(door.ask(place(8, 1), at(0)), Verdict::Taken, "other addresses need none");
+}
+
+#[test]
+fn fault_b10_a_peer_that_we_talk_to_needs_no_cookie_in_a_flood() {
+    let mut door = door();
+    door.ingress.peer_moved(PeerId(1), None, Some(place(1, 1)));
+    door.flood(at(0));
+    assert_eq!(door.ask(place(1, 1), at(0)), Verdict::Taken);
+    assert!(matches!(door.ask(place(1, 2), at(0)), Verdict::Cookie(_)));
+    door.ingress.peer_moved(PeerId(1), Some(place(1, 1)), Some(place(1, 2)));
+    assert_eq!(door.ask(place(1, 2), at(0)), Verdict::Taken);
+    assert!(matches!(door.ask(place(1, 1), at(0)), Verdict::Cookie(_)));
+}
+
+#[test]
+fn known_senders_are_heard_first_and_no_class_fills_anothers_place() {
+    let mut door = door();
+    door.ingress.peer_moved(PeerId(1), None, Some(place(1, 1)));
+    // A keeper that does not listen: one class's places are full after a while, and stay bounded.
+    for second in 0..100 {
+        for number in 0..100 {
+            door.ask(anywhere(0x0a00_0000 + 1_000 * second + number), at(1_000 * u64::from(second)));
+        }
+    }
+    assert_eq!(door.ingress.waiting.each_ref().map(VecDeque::len), [0, 0, WAITING]);
+    assert_eq!(door.ask(place(1, 1), at(100_000)), Verdict::Taken);
+    assert!(matches!(door.ingress.poll(), Some(FromLane::Handshake { source, .. }) if source == place(1, 1)));
+}
+
+#[test]
+fn fault_b8_a_cookie_reply_that_answers_nothing_of_ours_is_dropped() {
+    let mut door = door();
+    let mut reply = [0; cookie_reply::LEN];
+    reply[0] = 3;
+    reply[4..8].copy_from_slice(&0x4560_u32.to_le_bytes());
+    assert_eq!(door.judge(place(1, 1), &reply, at(0)), Verdict::Dropped(Drop::UnknownIndex));
+    let ours = initiation_of(&identity(1), &door.remote, 0x4560);
+    door.ingress.sent(&ours);
+    let taken = (0..1_000).filter(|_| door.judge(place(1, 1), &reply, at(0)) == Verdict::Taken).count();
+    assert_eq!(taken, 5);
+}

@@ -1,0 +1,87 @@
+//! How much comes from each of very many sources, in a table of fixed size.
+
+use taut_base::Time;
+use taut_tunnel::{Bucket, Rate};
+
+/// Places that a source may stand at.
+const WAYS: usize = 4;
+/// Groups of places. With [`WAYS`] they hold 4,096 sources in 64 KiB, touched only as far as sources come.
+const SETS: usize = 1024;
+
+/// One token bucket per source. Where more sources come than it holds, those that sent least are forgotten first: a flood from anywhere
+/// does not make a flood from one place look new.
+pub(crate) struct Meter {
+    rate: Rate,
+    places: Vec<[Place; WAYS]>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Place {
+    /// A keyed hash of the source: nobody outside can choose who shares a place with whom.
+    source: u64,
+    bucket: Bucket,
+}
+
+impl Meter {
+    pub(crate) fn new(rate: Rate) -> Self {
+        Self { rate, places: vec![[Place::default(); WAYS]; SETS] }
+    }
+
+    /// Whether `source` may send one more now.
+    pub(crate) fn has(&self, source: u64, now: Time) -> bool {
+        let found = self.set(source).and_then(|set| set.iter().find(|place| place.source == source));
+        found.is_none_or(|place| place.bucket.has(&self.rate, now))
+    }
+
+    /// `source` sends one; says whether it may.
+    pub(crate) fn take(&mut self, source: u64, now: Time) -> bool {
+        let rate = self.rate;
+        let Some(set) = self.places.get_mut(place_of(source)) else { return false };
+        if let Some(place) = set.iter_mut().find(|place| place.source == source) {
+            return place.bucket.take(&rate, now);
+        }
+        let Some(place) = set.iter_mut().min_by_key(|place| place.bucket) else { return false };
+        *place = Place { source, bucket: Bucket::default() };
+        place.bucket.take(&rate, now)
+    }
+
+    fn set(&self, source: u64) -> Option<&[Place; WAYS]> {
+        self.places.get(place_of(source))
+    }
+}
+
+/// Which group a source belongs to.
+fn place_of(source: u64) -> usize {
+    usize::try_from(source % SETS as u64).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn at(milliseconds: u64) -> Time {
+        Time::ZERO + Duration::from_millis(100_000 + milliseconds)
+    }
+
+    #[test]
+    fn fault_b4_who_floods_is_held_back_and_nobody_else() {
+        let mut meter = Meter::new(Rate::new(20, 5));
+        let passed = (0..1_000).filter(|time| meter.take(1, at(*time))).count();
+        assert_eq!(passed, 5 + 19);
+        assert!(!meter.has(1, at(999)) && meter.has(2, at(999)));
+        // The same group of places, and any other.
+        assert!((2..5_000).all(|source| meter.take(source, at(999))));
+    }
+
+    #[test]
+    fn a_flood_from_everywhere_does_not_make_the_heavy_ones_look_new() {
+        let mut meter = Meter::new(Rate::new(20, 5));
+        while meter.take(7, at(0)) {}
+        for source in 0..100_000 {
+            meter.take(0x1234_5678_0000 + source, at(0));
+        }
+        assert!(!meter.has(7, at(0)));
+    }
+}
