@@ -20,8 +20,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use taut_base::{Prefix, PresharedKey, PrivateKey, PublicKey};
+use zeroize::Zeroizing;
 
-pub use parse::request_end;
+pub use parse::Inbox;
+
+/// A text that may hold secrets; wiped when dropped.
+pub type Answer = Zeroizing<String>;
 
 /// Longest request, in bytes. A peer takes about 300, so this has room for the most peers a node may have.
 pub const MAX_REQUEST: usize = 32 * 1024 * 1024;
@@ -140,7 +144,7 @@ impl fmt::Display for Errno {
             Self::Io => "the kernel refused; see what taut wg printed",
             Self::NoMemory => "too many peers for one interface; remove some first",
             Self::Access => "not permitted; taut wg needs CAP_NET_ADMIN, as root has it",
-            Self::Invalid => "a key, a value or a line is not understood; nothing was changed",
+            Self::Invalid => "a key, a value or a line is not understood",
             Self::AddressInUse => "another program has this UDP port; choose another listen_port",
         })
     }

@@ -7,11 +7,46 @@ use std::time::Duration;
 use taut_base::{Prefix, PresharedKey, PrivateKey, PublicKey};
 use zeroize::Zeroizing;
 
-use super::{Errno, PeerChange, Request, Set};
+use super::{Errno, MAX_REQUEST, PeerChange, Request, Set};
 
-/// Where the first request in `input` ends, the empty line included; `None` while it is not complete.
-pub fn request_end(input: &[u8]) -> Option<usize> {
-    input.windows(2).position(|pair| pair == b"\n\n").map(|place| place + 2)
+/// Collects what comes in over a connection. It holds secrets, and leaves no copy behind.
+#[derive(Default)]
+pub struct Inbox {
+    bytes: Zeroizing<Vec<u8>>,
+    /// No request ends before here.
+    looked: usize,
+}
+
+impl Inbox {
+    /// Takes what came.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let length = self.bytes.len() + bytes.len();
+        if length > self.bytes.capacity() {
+            // A vector that grows by itself would not wipe its former place.
+            let mut larger = Zeroizing::new(Vec::with_capacity(length.next_power_of_two()));
+            larger.extend_from_slice(&self.bytes);
+            self.bytes = larger;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next request that is complete, its empty line included.
+    pub fn request(&mut self) -> Option<Result<Request, Errno>> {
+        let end = self.bytes[self.looked..].windows(2).position(|pair| pair == b"\n\n");
+        let Some(end) = end.map(|place| self.looked + place + 2) else {
+            self.looked = self.bytes.len().saturating_sub(1);
+            return None;
+        };
+        let request = Request::parse(&self.bytes[..end]);
+        let rest = Zeroizing::new(self.bytes[end..].to_vec());
+        (self.bytes, self.looked) = (rest, 0);
+        Some(request)
+    }
+
+    /// Whether more waits than a request may have: [`Self::request`] will not see its end.
+    pub fn is_too_long(&self) -> bool {
+        self.bytes.len() > MAX_REQUEST
+    }
 }
 
 impl Request {

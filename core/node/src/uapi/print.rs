@@ -5,11 +5,11 @@ use std::fmt::Write;
 use taut_base::PresharedKey;
 use zeroize::Zeroizing;
 
-use super::{Device, Errno, Peer};
+use super::{Answer, Device, Errno, Peer};
 
 impl Device<'_> {
     /// The answer to [`Request::Get`](super::Request::Get). It holds secrets, and is wiped when dropped.
-    pub fn print(&self) -> Zeroizing<String> {
+    pub fn print(&self) -> Answer {
         // Made large enough at once: a text that grows would leave copies of the keys behind.
         let room: usize = self.peers.iter().map(|peer| 512 + 64 * peer.allowed.len()).sum();
         let mut text = Zeroizing::new(String::with_capacity(256 + room));
@@ -51,8 +51,8 @@ impl Peer<'_> {
 
 impl Errno {
     /// The answer to a request that failed (or, to a change, succeeded). Negative, as the kernel returns it: `wg` turns the sign.
-    pub fn print(result: Result<(), Self>) -> String {
-        format!("errno={}\n\n", result.map_or_else(|errno| -i32::from(errno as u8), |()| 0))
+    pub fn print(result: Result<(), Self>) -> Answer {
+        Zeroizing::new(format!("errno={}\n\n", result.map_or_else(|errno| -i32::from(errno as u8), |()| 0)))
     }
 }
 

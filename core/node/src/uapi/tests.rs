@@ -93,15 +93,29 @@ fn what_is_not_understood_is_refused() {
 
 #[test]
 fn a_request_ends_with_an_empty_line() {
-    assert_eq!(request_end(b"get=1\n"), None);
-    assert_eq!(request_end(b"get=1\n\nset=1\n\n"), Some(7));
+    let mut inbox = Inbox::default();
+    let mut seen = Vec::new();
+    for byte in b"get=1\n\nset=1\nlisten_port=7\n\nget=2\n\nget" {
+        inbox.push(&[*byte]);
+        while let Some(request) = inbox.request() {
+            seen.push(match request {
+                Ok(Request::Get) => String::from("get"),
+                Ok(Request::Set(set)) => format!("{:?}", set.listen_port),
+                Err(errno) => format!("{errno:?}"),
+            });
+        }
+    }
+    assert_eq!(seen, ["get", "Some(7)", "Invalid"]);
+    assert!(!inbox.is_too_long());
+    inbox.push(&vec![b'x'; MAX_REQUEST]);
+    assert!(inbox.is_too_long() && inbox.request().is_none());
 }
 
 #[test]
 fn errors_are_negative() {
-    assert_eq!(Errno::print(Ok(())), "errno=0\n\n");
-    assert_eq!(Errno::print(Err(Errno::Invalid)), "errno=-22\n\n");
-    assert_eq!(Errno::print(Err(Errno::AddressInUse)), "errno=-98\n\n");
+    assert_eq!(*Errno::print(Ok(())), "errno=0\n\n");
+    assert_eq!(*Errno::print(Err(Errno::Invalid)), "errno=-22\n\n");
+    assert_eq!(*Errno::print(Err(Errno::AddressInUse)), "errno=-98\n\n");
 }
 
 fn prefixes() -> impl Strategy<Value = Vec<Prefix>> {
@@ -115,7 +129,9 @@ fn prefixes() -> impl Strategy<Value = Vec<Prefix>> {
 proptest! {
     #[test]
     fn no_text_is_a_surprise(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let _ = (request_end(&bytes), Request::parse(&bytes).is_ok());
+        let mut inbox = Inbox::default();
+        inbox.push(&bytes);
+        let _ = (inbox.request().is_some(), Request::parse(&bytes).is_ok());
     }
 
     #[test]
