@@ -74,6 +74,7 @@ test-lab: ## end-to-end tests in network namespaces; ARGS='-k join' chooses (nee
 .PHONY: chaos
 chaos: ## the coordinator killed 1,000 times in the middle of writing; KILLS=N for another number
 	@$(ENV) && say 'killing coordinators' && TAUT_KILLS=$${KILLS:-1000} cargo test --locked --profile ci -p taut-coordinator --test kill -- --nocapture
+
 .PHONY: fuzz
 fuzz: ## searches for inputs that break a parser; TARGET=lane chooses, MINUTES=5 each, KEEP=1 adds what covers more to the corpus
 	@tools/setup fuzz

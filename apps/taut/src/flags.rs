@@ -158,7 +158,7 @@ impl DaemonFlags {
             "--state" => self.state = PathBuf::from(words.value()?),
             "--socket" => self.socket = PathBuf::from(words.value()?),
             "--port" => self.port = Some(port(&words.value()?)?),
-            "--tun" => self.tun = interface_name(words.value()?)?,
+            "--tun" => self.tun = interface_name("--tun", words.value()?)?,
             "--mtu" => self.mtu = mtu(&words.value()?)?,
             "--no-tun-offload" => self.tun_offload = false,
             "--no-udp-gso" => self.udp_gso = false,
@@ -202,7 +202,7 @@ fn mtu(text: &str) -> Result<u16, Fault> {
 }
 
 /// What the kernel takes as a name (net/core/dev.c, `dev_valid_name`), less what would need quoting.
-fn interface_name(text: String) -> Result<String, Fault> {
+pub(crate) fn interface_name(flag: &str, text: String) -> Result<String, Fault> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let valid = !text.is_empty()
         && text.len() <= MAX_INTERFACE_NAME
@@ -211,9 +211,9 @@ fn interface_name(text: String) -> Result<String, Fault> {
         && text != "..";
     match valid {
         true => Ok(text),
-        false => {
-            Err(Fault::usage(format!("--tun {text}: write 1 to {MAX_INTERFACE_NAME} letters, digits, `-`, `_` or `.`")))
-        }
+        false => Err(Fault::usage(format!(
+            "{flag} {text}: write 1 to {MAX_INTERFACE_NAME} letters, digits, `-`, `_` or `.`"
+        ))),
     }
 }
 

@@ -23,14 +23,20 @@ mod token;
 mod up;
 mod verb;
 mod version;
+mod wg;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use fault::Fault;
 use flags::Words;
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args_os().skip(1);
+    let mut arguments = std::env::args_os();
+    let program = arguments.next().map(PathBuf::from);
+    if program.as_ref().and_then(|path| path.file_name()).is_some_and(|name| name == wg::PROGRAM) {
+        return finish(verb::run("wg", Words::new(arguments)));
+    }
     let result = match arguments.next().map(|word| word.to_string_lossy().into_owned()).as_deref() {
         None => Err(Fault::no_verb()),
         Some("help" | "--help" | "-h") => {
@@ -39,6 +45,10 @@ fn main() -> ExitCode {
         Some("--version" | "-V") => verb::run("version", Words::new(arguments)),
         Some(name) => verb::run(name, Words::new(arguments)),
     };
+    finish(result)
+}
+
+fn finish(result: Result<(), Fault>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(fault) => fault.report(),

@@ -2,7 +2,7 @@
 
 use crate::fault::Fault;
 use crate::flags::Words;
-use crate::{daemon, down, hosts, ip, output, ping, status, up, version};
+use crate::{daemon, down, hosts, ip, output, ping, status, up, version, wg};
 
 /// Something `taut` can be told to do.
 pub(crate) struct Verb {
@@ -68,6 +68,13 @@ const VERBS: &[Verb] = &[
         arguments: daemon::ARGUMENTS,
         details: daemon::DETAILS,
         run: daemon::run,
+    },
+    Verb {
+        name: "wg",
+        summary: "be a plain WireGuard interface that the stock `wg` configures",
+        arguments: wg::ARGUMENTS,
+        details: wg::DETAILS,
+        run: wg::run,
     },
     Verb {
         name: "version",

@@ -95,7 +95,7 @@ impl PartialEq for PrivateKey {
 
 impl Eq for PrivateKey {}
 
-/// A preshared key, mixed into the handshake (WireGuard paper, section 5.2). All zeros means none.
+/// A preshared key, mixed into the handshake (WireGuard paper, section 5.2). All zeros means none. Comparing takes constant time.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct PresharedKey([u8; 32]);
 
@@ -113,6 +113,14 @@ impl PresharedKey {
         &self.0
     }
 }
+
+impl PartialEq for PresharedKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl Eq for PresharedKey {}
 
 fn key_from_base64(text: &str) -> Result<[u8; 32], BadKey> {
     let bytes = decode_base64(text).map_err(|_| BadKey)?;

@@ -65,6 +65,22 @@ pub enum ToLane {
         /// Interval of unconditional keepalives, if any.
         persistent_keepalive: Option<Duration>,
     },
+    /// Where packets for the peer go until it is heard from elsewhere: somebody configured it.
+    SetEndpoint {
+        /// Whose.
+        peer: PeerId,
+        /// Where to.
+        endpoint: SocketAddr,
+    },
+    /// Another interval of unconditional keepalives; the first one goes at once.
+    SetKeepalive {
+        /// Whose.
+        peer: PeerId,
+        /// The interval, if any.
+        interval: Option<Duration>,
+    },
+    /// The TUN has another MTU: what is padded never becomes longer.
+    SetMtu(u16),
     /// Forget the peer and its sessions.
     RemovePeer(PeerId),
     /// A session, once: its counters and windows live in the lane from here on (protocol.md 1.7).

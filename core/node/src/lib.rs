@@ -4,12 +4,15 @@
 //!
 //! ```text
 //! set_map(map)            ─▶ ┌──────┐ ─▶ ToLane::{AddPeer, RemovePeer, Routes}
+//!   or configure(changes)    │      │    ToLane::{SetEndpoint, SetKeepalive}
 //! handle_lane(FromLane)   ─▶ │ Node │ ─▶ ToLane::{Send, AddSession, GiveUp}
 //! handle_timeout()        ─▶ └──────┘      until poll_command() is empty
 //!                                          then wait until poll_timeout()
 //! ```
 //! The keeper carries the commands to the lanes. A lane owns its sessions' counters and windows; the node only knows which indices are in use,
 //! so that no two sessions share one (protocol.md 1.7).
+//!
+//! Peers come from a network map ([`Node::set_map`]), or one by one, as stock WireGuard's do ([`Node::configure`], [`uapi`]).
 
 mod answer;
 mod contract;
@@ -17,8 +20,9 @@ mod indices;
 mod node;
 mod peer;
 mod routes;
+pub mod uapi;
 
 pub use contract::{Clocks, FromLane, HandshakeMessage, ToLane};
-pub use node::Node;
+pub use node::{NativePeer, Node};
 pub use peer::PeerView;
 pub use routes::Routes;

@@ -1,4 +1,8 @@
-//! The node: peers, their handshakes, and the commands that follow.
+//! The node: peers, their handshakes, and the commands that follow. `native`: peers that somebody configures by hand.
+
+mod native;
+
+pub use native::NativePeer;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -9,7 +13,7 @@ use taut_base::{Entropy, PeerId, Prefix, PresharedKey, PrivateKey, PublicKey, Re
 use taut_netmap::NetworkMap;
 use taut_tunnel::cookie::Checker;
 use taut_tunnel::handshake::{Identity, Initiation, Received, Remote, Timestamp};
-use taut_tunnel::{Attempt, Bucket, Due, Limits, Rate, Retry, SessionKeys};
+use taut_tunnel::{Attempt, Bucket, Due, Limits, Rate, SessionKeys};
 use taut_wire::wireguard::{self, Message, classify};
 
 use crate::answer::Answer;
@@ -39,6 +43,8 @@ pub struct Node<E> {
     overlay: Vec<Prefix>,
     peers: BTreeMap<PeerId, Peer>,
     by_key: BTreeMap<PublicKey, PeerId>,
+    /// Which inner addresses belong to whom.
+    allowed: BTreeMap<Prefix, PeerId>,
     indices: Indices,
     next_peer: u32,
     next_session: u64,
@@ -57,6 +63,7 @@ impl<E: Entropy> Node<E> {
             overlay: Vec::new(),
             peers: BTreeMap::new(),
             by_key: BTreeMap::new(),
+            allowed: BTreeMap::new(),
             indices: Indices::default(),
             next_peer: 0,
             next_session: 0,
@@ -109,18 +116,24 @@ impl<E: Entropy> Node<E> {
         for listed in map.peers.values() {
             self.upsert_peer(listed);
         }
-        let routes =
-            self.peers.values().flat_map(|peer| peer.addresses.iter().map(|address| (Prefix::host(*address), peer.id)));
-        self.commands.push_back(ToLane::Routes(Arc::new(Routes::new(routes))));
+        let hosts =
+            |peer: &Peer| peer.addresses.iter().map(|address| (Prefix::host(*address), peer.id)).collect::<Vec<_>>();
+        self.allowed = self.peers.values().flat_map(hosts).collect();
+        self.publish_routes();
+    }
+
+    fn publish_routes(&mut self) {
+        let routes = Routes::new(self.allowed.iter().map(|(prefix, peer)| (*prefix, *peer)));
+        self.commands.push_back(ToLane::Routes(Arc::new(routes)));
     }
 
     fn upsert_peer(&mut self, listed: &taut_netmap::Peer) {
         let id = match self.by_key.get(&listed.key) {
             Some(id) => *id,
-            None => match self.add_peer(listed) {
-                Some(id) => id,
+            None => match Remote::new(&self.identity, listed.key, PresharedKey::NONE) {
+                Ok(remote) => self.add_peer(remote),
                 // A key that no handshake can be made with: the peer stays unreachable, the others are served (fault E10).
-                None => return,
+                Err(_) => return,
             },
         };
         let Some(peer) = self.peers.get_mut(&id) else { return };
@@ -130,14 +143,13 @@ impl<E: Entropy> Node<E> {
         peer.candidates.set_listed(&listed.endpoints, &self.overlay);
     }
 
-    fn add_peer(&mut self, listed: &taut_netmap::Peer) -> Option<PeerId> {
-        let remote = Remote::new(&self.identity, listed.key, PresharedKey::NONE).ok()?;
+    fn add_peer(&mut self, remote: Remote) -> PeerId {
         let id = PeerId(self.next_peer);
         self.next_peer += 1;
-        self.peers.insert(id, Peer::new(id, listed, remote));
-        self.by_key.insert(listed.key, id);
+        self.by_key.insert(remote.public(), id);
+        self.peers.insert(id, Peer::new(id, remote));
         self.commands.push_back(ToLane::AddPeer { peer: id, persistent_keepalive: None });
-        Some(id)
+        id
     }
 
     fn remove_peer(&mut self, id: PeerId) {
@@ -203,7 +215,7 @@ impl<E: Entropy> Node<E> {
         }
         // The wish is kept, because the lane may have no reason to repeat it; a confirmation in time ends the attempt before it began.
         let start = peer.answer.as_ref().map_or(clocks.now, |answer| clocks.now.max(answer.at + AWAIT_CONFIRMATION));
-        peer.attempt = Some(Attempt::start(Retry::Taut, &self.limits, start));
+        peer.attempt = Some(Attempt::start(peer.retry(), &self.limits, start));
         self.continue_attempt(id, clocks);
     }
 
@@ -243,12 +255,12 @@ impl<E: Entropy> Node<E> {
 
     /// One byte string to every candidate, each copy with the mac2 of its path (protocol.md 2.1).
     fn send_to_candidates(&mut self, id: PeerId, message: HandshakeMessage, now: Time) {
-        let Some(peer) = self.peers.get(&id) else { return };
-        let copies = peer
-            .candidates
-            .for_handshake()
-            .map(|destination| ToLane::Send { destination, message: peer.copy_for(destination, message, now) });
-        self.commands.extend(copies);
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        for destination in peer.candidates.for_handshake() {
+            let message = peer.copy_for(destination, message, now);
+            peer.handshake_bytes.1 += message.as_bytes().len() as u64;
+            self.commands.push_back(ToLane::Send { destination, message });
+        }
     }
 
     fn handle_handshake(&mut self, source: SocketAddr, message: &HandshakeMessage, clocks: Clocks) {
@@ -292,6 +304,7 @@ impl<E: Entropy> Node<E> {
             return;
         };
         peer.heard = heard;
+        peer.heard_from(source, message.bytes.len(), response.len());
         let response = HandshakeMessage::new(&response);
         peer.answer = response.map(|response| Answer::new(*message.mac1, response, clocks.now));
         let session = self.add_session(id, keys, None, clocks.now);
@@ -313,6 +326,7 @@ impl<E: Entropy> Node<E> {
         }
         peer.attempt = None;
         peer.candidates.set_proven(source);
+        peer.heard_from(source, message.bytes.len(), 0);
         let id = peer.id;
         let session = self.add_session(id, keys, Some(source), clocks.now);
         if let Some(peer) = self.peers.get_mut(&id) {

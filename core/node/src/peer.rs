@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use taut_base::{NodeId, PeerId, PublicKey, ReceiverIndex, SessionId, Time};
 use taut_path::Candidates;
 use taut_tunnel::cookie::{Cookies, mac1};
 use taut_tunnel::handshake::{Initiation, Remote, Timestamp};
-use taut_tunnel::{Attempt, Bucket, Limits};
+use taut_tunnel::{Attempt, Bucket, Limits, Retry};
 use taut_wire::wireguard::CookieReply;
 
 use crate::answer::{Answer, REPEAT};
@@ -45,16 +46,25 @@ pub(crate) struct Peer {
     /// Answered, not yet confirmed.
     pub(crate) unconfirmed: Option<(SessionId, Time)>,
     pub(crate) established: u64,
+    /// When the newest session was made, though it may be gone.
+    pub(crate) last_handshake: Option<Time>,
+    /// Stock WireGuard: its retries, one endpoint, none of our extensions (law 1).
+    pub(crate) native: bool,
+    /// Interval of unconditional keepalives.
+    pub(crate) keepalive: Option<Duration>,
+    /// Bytes of handshake messages received from it and sent to it.
+    pub(crate) handshake_bytes: (u64, u64),
 }
 
 impl Peer {
-    pub(crate) fn new(id: PeerId, map: &taut_netmap::Peer, remote: Remote) -> Self {
+    /// A peer of which nothing is known but its key.
+    pub(crate) fn new(id: PeerId, remote: Remote) -> Self {
         Self {
             id,
-            node: map.id,
-            name: map.name.clone(),
-            key: map.key,
-            addresses: map.addresses.clone(),
+            node: NodeId(0),
+            name: String::new(),
+            key: remote.public(),
+            addresses: Vec::new(),
             remote,
             candidates: Candidates::default(),
             attempt: None,
@@ -68,7 +78,33 @@ impl Peer {
             sessions: Vec::new(),
             unconfirmed: None,
             established: 0,
+            last_handshake: None,
+            native: false,
+            keepalive: None,
+            handshake_bytes: (0, 0),
         }
+    }
+
+    /// How it likes to be asked for a handshake again.
+    pub(crate) fn retry(&self) -> Retry {
+        if self.native { Retry::Stock } else { Retry::Taut }
+    }
+
+    /// An authentic handshake message came from `source`, and is answered with `answer` bytes. Stock WireGuard goes by any such message; a Taut
+    /// peer moves by a proof of both sides only.
+    pub(crate) fn heard_from(&mut self, source: SocketAddr, message: usize, answer: usize) {
+        self.handshake_bytes.0 += message as u64;
+        self.handshake_bytes.1 += answer as u64;
+        if self.native {
+            self.candidates.set_proven(source);
+        }
+    }
+
+    /// Forgets its sessions and the handshakes under way. What it said last stays, so that nothing old is taken for new.
+    pub(crate) fn start_over(&mut self) {
+        (self.attempt, self.message, self.answer, self.unconfirmed) = (None, None, None, None);
+        self.waiting.clear();
+        self.sessions.clear();
     }
 
     /// The newest initiation once more, while it is young enough to be answered with the same response. A new one would make another session
@@ -160,6 +196,7 @@ impl Peer {
     pub(crate) fn begin(&mut self, id: SessionId, since: Time) {
         self.sessions.push((id, since));
         self.established += 1;
+        self.last_handshake = Some(since);
     }
 
     /// A session is gone.

@@ -82,7 +82,8 @@ impl Candidates {
 fn canonical(endpoint: SocketAddr) -> SocketAddr {
     match endpoint.ip().to_canonical() {
         IpAddr::V4(v4) => SocketAddr::V4(SocketAddrV4::new(v4, endpoint.port())),
-        IpAddr::V6(v6) => SocketAddr::new(IpAddr::V6(v6), endpoint.port()),
+        // With its scope: a link-local address means nothing without.
+        IpAddr::V6(_) => endpoint,
     }
 }
 

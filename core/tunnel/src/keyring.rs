@@ -67,6 +67,12 @@ impl Keyring {
         Self { persistent, ..Self::default() }
     }
 
+    /// Another interval of unconditional keepalives; the first one is due at once, as in stock WireGuard.
+    pub fn set_persistent(&mut self, interval: Option<Duration>, now: Time) {
+        self.persistent = interval;
+        self.persistent_due = interval.map(|_| now);
+    }
+
     /// Takes a new session. What it pushes out shows in [`Self::take_retired`].
     pub fn add(&mut self, session: Session) {
         match session.role {

@@ -253,6 +253,7 @@ impl Daemon {
     }
 }
 
-fn clocks() -> Clocks {
+/// The two clocks, read together.
+pub(crate) fn clocks() -> Clocks {
     Clocks { now: Time::from_duration(boot_time()), wall: wall_clock() }
 }

@@ -9,6 +9,7 @@
 //! ```
 //! - [`run`] is the daemon: it returns when a signal or a user asks for the end.
 //! - [`api`] is what the command line and others say to it.
+//! - [`wg`] is a plain WireGuard interface: the same node and lane, configured by the stock `wg`, without a network.
 //! - A network that is up is an `Overlay`: TUN device, socket, lane, and the node's rules. It is built from a map, survives every change of
 //!   the map, and leaves nothing behind: closing the TUN takes its addresses and routes along (law 13).
 
@@ -22,6 +23,7 @@ mod host;
 mod overlay;
 mod server;
 mod status;
+pub mod wg;
 
 pub use config::Config;
 pub use daemon::run;

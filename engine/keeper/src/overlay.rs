@@ -21,9 +21,9 @@ use crate::error::failure;
 use crate::host::Host;
 
 /// Receive buffer: what 10 Gbit/s bring while a lane is not scheduled for 10 ms (12.5 MB), as a power of two.
-const RECEIVE_BUFFER: usize = buffer(10);
+pub(crate) const RECEIVE_BUFFER: usize = buffer(10);
 /// Send buffer: 2 ms at 10 Gbit/s; more only adds to the delay under load.
-const SEND_BUFFER: usize = buffer(2);
+pub(crate) const SEND_BUFFER: usize = buffer(2);
 
 const fn buffer(milliseconds: usize) -> usize {
     const BYTES_PER_MILLISECOND: usize = 10_000_000_000 / 8 / 1000;

@@ -104,6 +104,19 @@ impl Heart {
                 };
                 self.peers.insert(peer, new);
             }
+            ToLane::SetEndpoint { peer, endpoint } => {
+                if let Some(known) = self.peers.get_mut(&peer) {
+                    known.endpoint = Some(endpoint);
+                    self.send_staged(peer, out, now);
+                }
+            }
+            ToLane::SetKeepalive { peer, interval } => {
+                if let Some(known) = self.peers.get_mut(&peer) {
+                    known.keyring.set_persistent(interval, now);
+                    self.schedule(peer);
+                }
+            }
+            ToLane::SetMtu(mtu) => self.mtu = usize::from(mtu),
             ToLane::RemovePeer(peer) => self.remove_peer(peer),
             ToLane::AddSession { peer, id, keys, born, proven } => {
                 self.add_session(peer, Session::new(id, &keys, born), proven, out, now);

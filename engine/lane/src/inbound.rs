@@ -103,6 +103,7 @@ impl Heart {
             Err(OpenError::NotAuthentic | OpenError::CounterAtLimit) => return self.refuse(Drop::NotAuthentic),
         };
         let packet = sealed.start..sealed.start + length;
+        peer.traffic.add_outer_received(datagram.len());
 
         // The session's timers, and where the peer is now.
         let confirmed = peer.keyring.received(index, length > 0, &self.limits, now);

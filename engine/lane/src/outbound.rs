@@ -37,8 +37,8 @@ impl Heart {
         match (peer.keyring.sending(&self.limits, now), endpoint) {
             (Ok(session), Some(endpoint)) if in_order => {
                 // Each segment is written into the batch and sealed there.
-                let bytes = seal_segments(split, session, endpoint, self.mtu, out, &self.drops);
-                peer.traffic.add_sent(bytes);
+                let (bytes, outer) = seal_segments(split, session, endpoint, self.mtu, out, &self.drops);
+                peer.traffic.add_sent(bytes, outer);
                 peer.keyring.sent(true, &self.limits, now);
             }
             _ => {
@@ -97,7 +97,7 @@ impl Heart {
     }
 }
 
-/// Writes and seals one segment after the other; returns the bytes of inner packets.
+/// Writes and seals one segment after the other; returns the bytes of inner packets, and of the messages made of them.
 fn seal_segments(
     mut split: Split<'_>,
     session: &mut Session,
@@ -105,19 +105,23 @@ fn seal_segments(
     mtu: usize,
     out: &mut SendBatch,
     drops: &crate::drops::DropCounts,
-) -> usize {
+) -> (usize, usize) {
     if split.segments() * Session::sealed_len(split.largest(), mtu) > SEALED_SUPERPACKET_MAX {
         drops.add(Drop::BadInner, 1);
-        return 0;
+        return (0, 0);
     }
-    let mut bytes = 0;
+    let (mut bytes, mut outer) = (0, 0);
     while let Some(length) = split.next_len() {
-        let sealed = out.append(endpoint, Session::sealed_len(length, mtu), |datagram| {
+        let size = Session::sealed_len(length, mtu);
+        let sealed = out.append(endpoint, size, |datagram| {
             split.write_next(&mut datagram[DATA_HEADER..]);
             session.seal(datagram, length)
         });
         match sealed {
-            Some(Ok(())) => bytes += length,
+            Some(Ok(())) => {
+                bytes += length;
+                outer += size;
+            }
             // The key is used up in the middle of a superpacket: the rest is lost, and the next packet asks for a handshake.
             Some(Err(_)) | None => {
                 drops.add(Drop::NoHandshake, split.remaining() as u64 + 1);
@@ -125,10 +129,15 @@ fn seal_segments(
             }
         }
     }
-    bytes
+    (bytes, outer)
 }
 
 fn seal_empty(peer: &mut LanePeer, limits: &Limits, out: &mut SendBatch, now: Time) -> bool {
     let (Ok(session), Some(endpoint)) = (peer.keyring.sending(limits, now), peer.endpoint) else { return false };
-    matches!(out.append(endpoint, Session::sealed_len(0, 0), |datagram| session.seal(datagram, 0)), Some(Ok(())))
+    let size = Session::sealed_len(0, 0);
+    let sealed = matches!(out.append(endpoint, size, |datagram| session.seal(datagram, 0)), Some(Ok(())));
+    if sealed {
+        peer.traffic.add_sent(0, size);
+    }
+    sealed
 }

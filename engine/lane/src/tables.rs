@@ -24,20 +24,35 @@ pub(crate) struct LanePeer {
     pub(crate) last_source: Option<IpAddr>,
 }
 
-/// Bytes of inner packets, to and from one peer. Written by the lane, read by anybody.
+/// Bytes to and from one peer: of inner packets, and of the data messages around them. Written by the lane, read by anybody.
 #[derive(Debug, Default)]
 pub struct Traffic {
     received: AtomicU64,
     sent: AtomicU64,
+    outer_received: AtomicU64,
+    outer_sent: AtomicU64,
 }
 
 impl Traffic {
+    /// A packet that came in a data message.
     pub(crate) fn add_received(&self, bytes: usize) {
-        self.received.fetch_add(bytes as u64, Ordering::Relaxed);
+        add(&self.received, bytes);
     }
 
-    pub(crate) fn add_sent(&self, bytes: usize) {
-        self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
+    /// A data message that was authentic, empty ones too.
+    pub(crate) fn add_outer_received(&self, bytes: usize) {
+        add(&self.outer_received, bytes);
+    }
+
+    /// Packets, and the data messages that they went in.
+    pub(crate) fn add_sent(&self, bytes: usize, outer: usize) {
+        add(&self.sent, bytes);
+        add(&self.outer_sent, outer);
+    }
+
+    /// Bytes of data messages (WireGuard's own, without UDP and IP) received from the peer and sent to it, as `wg` shows them.
+    pub fn outer(&self) -> (u64, u64) {
+        (self.outer_received.load(Ordering::Relaxed), self.outer_sent.load(Ordering::Relaxed))
     }
 
     /// Bytes received from the peer.
@@ -51,6 +66,11 @@ impl Traffic {
     }
 }
 
+/// Only the lane writes: a load and a store do, and cost less than an addition that others could cross.
+fn add(counter: &AtomicU64, bytes: usize) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(bytes as u64), Ordering::Relaxed);
+}
+
 /// The traffic of all peers. The lock is taken when a peer comes or goes and when a user looks, never for a packet.
 #[derive(Debug, Default)]
 pub struct TrafficTable {
@@ -62,6 +82,12 @@ impl TrafficTable {
     pub fn of(&self, peer: PeerId) -> (u64, u64) {
         let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         peers.get(&peer).map_or((0, 0), |traffic| (traffic.received(), traffic.sent()))
+    }
+
+    /// Bytes of data messages received from `peer` and sent to it, see [`Traffic::outer`].
+    pub fn outer_of(&self, peer: PeerId) -> (u64, u64) {
+        let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        peers.get(&peer).map_or((0, 0), |traffic| traffic.outer())
     }
 
     pub(crate) fn add(&self, peer: PeerId) -> Arc<Traffic> {

@@ -56,6 +56,12 @@ impl Tun {
         Ok(Self { file, name, offload: self.offload, multi_queue: true })
     }
 
+    /// Another handle of this very queue, for whoever wants the device to outlive this one. Only one of them should read.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        let file = self.file.try_clone()?;
+        Ok(Self { file, name: self.name.clone(), offload: self.offload, multi_queue: self.multi_queue })
+    }
+
     /// The offloads that the kernel granted.
     pub fn offload(&self) -> Offload {
         self.offload

@@ -73,6 +73,12 @@ impl UdpSocket {
         Ok(Self { fd, port, ipv6, gso: AtomicBool::new(gso), gro })
     }
 
+    /// Another handle of this very socket: options set on one count for both. Only one of them should receive.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        let (fd, gso) = (self.fd.try_clone()?, AtomicBool::new(self.gso_enabled()));
+        Ok(Self { fd, port: self.port, ipv6: self.ipv6, gso, gro: self.gro })
+    }
+
     /// The local port.
     pub fn port(&self) -> u16 {
         self.port

@@ -86,6 +86,16 @@ impl Remote {
     pub(crate) fn cookie_key(&self) -> &[u8; 32] {
         &self.cookie_key
     }
+
+    /// What is mixed into its handshakes besides the keys.
+    pub fn preshared(&self) -> &PresharedKey {
+        &self.preshared
+    }
+
+    /// Mixes another key into handshakes from now on; sessions are not touched.
+    pub fn set_preshared(&mut self, preshared: PresharedKey) {
+        self.preshared = preshared;
+    }
 }
 
 fn mac1_key(public: &PublicKey) -> [u8; 32] {

@@ -115,6 +115,16 @@ impl End {
         std::mem::take(&mut self.ports.written).into_iter().map(|(_, packet)| packet).collect()
     }
 
+    /// Bytes sent to the peer: of packets, and of messages.
+    pub(super) fn sent(&self) -> (u64, u64) {
+        (self.heart.traffic.of(PEER).1, self.heart.traffic.outer_of(PEER).1)
+    }
+
+    /// Bytes received from the peer: of packets, and of messages.
+    pub(super) fn received(&self) -> (u64, u64) {
+        (self.heart.traffic.of(PEER).0, self.heart.traffic.outer_of(PEER).0)
+    }
+
     pub(super) fn said(&mut self) -> Vec<FromLane> {
         std::iter::from_fn(|| self.heart.poll_message()).collect()
     }

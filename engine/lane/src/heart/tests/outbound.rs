@@ -216,3 +216,14 @@ fn nothing_goes_to_a_peer_that_was_removed() {
     assert!(there.written().is_empty() && there.out.is_empty());
     assert!(there.said().is_empty(), "the keeper knows");
 }
+
+#[test]
+fn bytes_are_counted_inside_and_outside() {
+    let (mut here, mut there) = pair();
+    here.outbound(&packet(1, 2, 100), at(1));
+    for datagram in here.datagrams() {
+        there.inbound(outer(1), &datagram, datagram.len(), at(1));
+    }
+    // 100 bytes padded to 112, with a header of 16 and a tag of 16 (paper, section 5.4.6); before that the empty packet that confirms.
+    assert_eq!((here.sent(), there.received()), ((100, 32 + 144), (100, 144)));
+}

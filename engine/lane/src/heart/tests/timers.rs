@@ -1,5 +1,7 @@
+use std::time::Duration;
+
 use taut_base::{ReceiverIndex, SessionId};
-use taut_node::FromLane;
+use taut_node::{FromLane, ToLane};
 
 use super::kit::{End, PEER, add_session, at, keys, outer, packet, pair};
 use crate::drops::Drop;
@@ -86,4 +88,22 @@ fn sessions_that_follow_each_other_push_out_the_oldest_and_free_its_index() {
     let freed: Vec<_> = here.said().into_iter().filter(|said| matches!(said, FromLane::Retired { .. })).collect();
     assert_eq!(freed.len(), 3, "current and previous are left");
     assert_eq!(here.heart.by_index.len(), 2);
+}
+
+#[test]
+fn a_configured_keepalive_starts_at_once_and_goes_on() {
+    let mut here = End::new(1, 2);
+    here.command(ToLane::SetEndpoint { peer: PEER, endpoint: outer(2) }, at(0));
+    here.command(ToLane::SetKeepalive { peer: PEER, interval: Some(Duration::from_secs(25)) }, at(0));
+    here.heart.handle_timeout(&mut here.out, at(0));
+    assert_eq!(here.heart.poll_message(), Some(FromLane::WantsHandshake(PEER)), "there is no session yet");
+    here.command(add_session(1, keys(1).0, Some(outer(2)), at(1)), at(1));
+    assert_eq!(here.datagrams().len(), 1);
+    here.heart.handle_timeout(&mut here.out, at(25));
+    assert!(here.out.is_empty());
+    here.heart.handle_timeout(&mut here.out, at(26));
+    assert_eq!(here.runs().iter().map(|(to, contents, _)| (*to, contents.len())).collect::<Vec<_>>(), [(outer(2), 32)]);
+    here.command(ToLane::SetKeepalive { peer: PEER, interval: None }, at(27));
+    here.heart.handle_timeout(&mut here.out, at(60));
+    assert!(here.out.is_empty());
 }

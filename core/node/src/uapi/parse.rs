@@ -1,0 +1,167 @@
+//! Requests, line by line.
+
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+use std::time::Duration;
+
+use taut_base::{Prefix, PresharedKey, PrivateKey, PublicKey};
+use zeroize::Zeroizing;
+
+use super::{Errno, MAX_REQUEST, PeerChange, Request, Set};
+
+/// Collects what comes in over a connection. It holds secrets, and leaves no copy behind.
+#[derive(Default)]
+pub struct Inbox {
+    bytes: Zeroizing<Vec<u8>>,
+    /// No request ends before here.
+    looked: usize,
+}
+
+impl Inbox {
+    /// Takes what came.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let length = self.bytes.len() + bytes.len();
+        if length > self.bytes.capacity() {
+            // A vector that grows by itself would not wipe its former place.
+            let mut larger = Zeroizing::new(Vec::with_capacity(length.next_power_of_two()));
+            larger.extend_from_slice(&self.bytes);
+            self.bytes = larger;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next request that is complete, its empty line included.
+    pub fn request(&mut self) -> Option<Result<Request, Errno>> {
+        let end = self.bytes[self.looked..].windows(2).position(|pair| pair == b"\n\n");
+        let Some(end) = end.map(|place| self.looked + place + 2) else {
+            self.looked = self.bytes.len().saturating_sub(1);
+            return None;
+        };
+        let request = Request::parse(&self.bytes[..end]);
+        let rest = Zeroizing::new(self.bytes[end..].to_vec());
+        (self.bytes, self.looked) = (rest, 0);
+        Some(request)
+    }
+
+    /// Whether more waits than a request may have: [`Self::request`] will not see its end.
+    pub fn is_too_long(&self) -> bool {
+        self.bytes.len() > MAX_REQUEST
+    }
+}
+
+impl Request {
+    /// Reads a request, with or without the empty line at its end.
+    ///
+    /// # Errors
+    /// [`Errno::Invalid`] for everything that is not exactly such a request.
+    pub fn parse(text: &[u8]) -> Result<Self, Errno> {
+        let text = std::str::from_utf8(text).map_err(|_| Errno::Invalid)?;
+        let text = text.strip_suffix("\n\n").or_else(|| text.strip_suffix('\n')).unwrap_or(text);
+        let mut lines = text.split('\n');
+        match lines.next() {
+            Some("get=1") => lines.next().map_or(Ok(Self::Get), |_| Err(Errno::Invalid)),
+            Some("set=1") => {
+                let mut set = Set::default();
+                for line in lines {
+                    let (key, value) = line.split_once('=').ok_or(Errno::Invalid)?;
+                    set.take(key, value)?;
+                }
+                Ok(Self::Set(Box::new(set)))
+            }
+            _ => Err(Errno::Invalid),
+        }
+    }
+}
+
+impl Set {
+    /// Takes one line. The first `public_key` ends what is about the interface.
+    fn take(&mut self, key: &str, value: &str) -> Result<(), Errno> {
+        if key == "public_key" {
+            self.peers.push(PeerChange::new(PublicKey(*hex(value)?)));
+            return Ok(());
+        }
+        if let Some(peer) = self.peers.last_mut() {
+            return peer.take(key, value);
+        }
+        match key {
+            "private_key" => {
+                let bytes = hex(value)?;
+                self.private_key = Some((*bytes != [0; 32]).then(|| PrivateKey::from_bytes(*bytes)));
+            }
+            "listen_port" => self.listen_port = Some(decimal(value)?),
+            "fwmark" => self.fwmark = Some(decimal(value)?),
+            "replace_peers" => self.replace_peers = yes(value)?,
+            _ => return Err(Errno::Invalid),
+        }
+        Ok(())
+    }
+}
+
+impl PeerChange {
+    fn take(&mut self, key: &str, value: &str) -> Result<(), Errno> {
+        match key {
+            "remove" => self.remove = yes(value)?,
+            "update_only" => self.update_only = yes(value)?,
+            "preshared_key" => self.preshared = Some(PresharedKey::from_bytes(*hex(value)?)),
+            "endpoint" => self.endpoint = Some(endpoint(value)?),
+            "persistent_keepalive_interval" => {
+                let seconds: u16 = decimal(value)?;
+                self.keepalive = Some((seconds > 0).then(|| Duration::from_secs(seconds.into())));
+            }
+            "replace_allowed_ips" => {
+                // What was listed before this line would go with the rest.
+                self.replace_allowed = yes(value)?;
+                self.allowed.clear();
+            }
+            "allowed_ip" => self.allowed.push(match value.strip_prefix('-') {
+                Some(gone) => (prefix(gone)?, false),
+                None => (prefix(value)?, true),
+            }),
+            "protocol_version" if value == "1" => {}
+            _ => return Err(Errno::Invalid),
+        }
+        Ok(())
+    }
+}
+
+/// The only value that switches have.
+fn yes(value: &str) -> Result<bool, Errno> {
+    if value == "true" { Ok(true) } else { Err(Errno::Invalid) }
+}
+
+/// Digits alone: the standard library's integers would also take a sign.
+fn decimal<T: FromStr>(value: &str) -> Result<T, Errno> {
+    let plain = value.bytes().all(|byte| byte.is_ascii_digit());
+    value.parse().ok().filter(|_| plain).ok_or(Errno::Invalid)
+}
+
+/// 64 hexadecimal digits, in either case.
+fn hex(value: &str) -> Result<Zeroizing<[u8; 32]>, Errno> {
+    let digit =
+        |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok()).ok_or(Errno::Invalid);
+    let mut bytes = Zeroizing::new([0; 32]);
+    if value.len() != 2 * bytes.len() {
+        return Err(Errno::Invalid);
+    }
+    for (byte, pair) in bytes.iter_mut().zip(value.as_bytes().chunks_exact(2)) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Ok(bytes)
+}
+
+/// An address with a port that packets can be sent to. The user's word counts: loopback and link-local are welcome here.
+fn endpoint(value: &str) -> Result<SocketAddr, Errno> {
+    let endpoint: SocketAddr = value.parse().map_err(|_| Errno::Invalid)?;
+    let nowhere = endpoint.ip().is_unspecified() || endpoint.ip().is_multicast() || endpoint.port() == 0;
+    if nowhere { Err(Errno::Invalid) } else { Ok(endpoint) }
+}
+
+/// `ADDRESS/LENGTH`, or an address alone for itself. Host bits are cleared.
+fn prefix(value: &str) -> Result<Prefix, Errno> {
+    let (address, length) = value.split_once('/').map_or((value, None), |(address, length)| (address, Some(length)));
+    let address: IpAddr = address.parse().map_err(|_| Errno::Invalid)?;
+    match length {
+        Some(length) => Prefix::new(address, decimal(length)?).map_err(|_| Errno::Invalid),
+        None => Ok(Prefix::host(address)),
+    }
+}

@@ -1,0 +1,231 @@
+//! The interface: its key, its UDP socket, its node and lane, and what a request does to them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use taut_base::{Entropy, PeerId, Prefix, PrivateKey, Time};
+use taut_event::Waker;
+use taut_node::uapi::{self, Answer, Errno, Set};
+use taut_node::{Clocks, Node};
+use taut_tun::Tun;
+use taut_tunnel::Limits;
+use taut_udp::{BindError, UdpSocket};
+
+use super::link::Link;
+use super::{Config, Error, limits};
+use crate::daemon::clocks;
+use crate::entropy::OsEntropy;
+use crate::overlay::{RECEIVE_BUFFER, SEND_BUFFER};
+
+/// A WireGuard interface. Without a private key it has no lane: packets wait in the device, and nothing is sent.
+pub(super) struct Device {
+    config: Config,
+    limits: Limits,
+    tun: Tun,
+    udp: UdpSocket,
+    mtu: u16,
+    fwmark: u32,
+    private_key: Option<PrivateKey>,
+    node: Node<OsEntropy>,
+    link: Option<Link>,
+    waker: Waker,
+    figures: BTreeMap<PeerId, Figures>,
+}
+
+/// What outlives a lane.
+#[derive(Clone, Copy, Default)]
+struct Figures {
+    /// Bytes of data messages that former lanes received and sent.
+    bytes: (u64, u64),
+    /// The last handshake by both clocks, so that it does not wander when the wall clock is set.
+    handshake: Option<(Time, Duration)>,
+}
+
+impl Device {
+    /// An interface without key and peers, on any free port.
+    pub(super) fn new(config: &Config, tun: Tun, mtu: u16, waker: Waker) -> Result<Self, Error> {
+        let udp = open(config, 0, 0).map_err(Error::Udp)?;
+        let node = Node::new(nobody(), limits(config), OsEntropy::new());
+        Ok(Self {
+            config: config.clone(),
+            limits: limits(config),
+            tun,
+            udp,
+            mtu,
+            fwmark: 0,
+            private_key: None,
+            node,
+            link: None,
+            waker,
+            figures: BTreeMap::new(),
+        })
+    }
+
+    /// Carries a change out. What concerns the interface comes first, as it stands first in the request.
+    pub(super) fn set(&mut self, set: Set) -> Result<(), Errno> {
+        // What the kernel may refuse comes before what would have to be taken back.
+        let fwmark = set.fwmark.unwrap_or(self.fwmark);
+        let fresh = match set.listen_port {
+            Some(port) if port == 0 || port != self.udp.port() => {
+                Some(open(&self.config, port, fwmark).map_err(|error| errno(&error))?)
+            }
+            _ => None,
+        };
+        if fwmark != self.fwmark {
+            self.udp.set_mark(fwmark).map_err(|_| Errno::Access)?;
+            self.fwmark = fwmark;
+        }
+        let other_key = self.take_key(set.private_key);
+        let other_port = fresh.is_some();
+        if let Some(udp) = fresh {
+            self.udp = udp;
+        }
+        let configured = self.node.configure(set.replace_peers, set.peers);
+        if other_key || other_port {
+            self.restart()?;
+        }
+        self.carry_out();
+        configured
+    }
+
+    /// Whether there is another key now.
+    fn take_key(&mut self, key: Option<Option<PrivateKey>>) -> bool {
+        let Some(key) = key.filter(|key| *key != self.private_key) else { return false };
+        self.node.set_private_key(key.clone().unwrap_or_else(nobody));
+        self.private_key = key;
+        true
+    }
+
+    /// A lane with sessions of its own, if there is a key to make them with.
+    fn restart(&mut self) -> Result<(), Errno> {
+        self.take_figures(clocks());
+        self.keep_bytes();
+        if let Some(link) = self.link.take() {
+            link.stop();
+        }
+        self.node.start_over();
+        if self.private_key.is_some() {
+            let checker = self.node.checker();
+            let link = Link::start(&self.tun, &self.udp, self.mtu, checker, self.limits, &self.waker);
+            self.link = Some(link.map_err(|_| Errno::Io)?);
+        }
+        Ok(())
+    }
+
+    fn carry_out(&mut self) {
+        match &mut self.link {
+            Some(link) => link.carry_out(&mut self.node),
+            // Everything is told again to a lane when there is one.
+            None => while self.node.poll_command().is_some() {},
+        }
+    }
+
+    /// Everything, with figures.
+    pub(super) fn describe(&mut self, clocks: Clocks) -> Answer {
+        self.take_figures(clocks);
+        let mut allowed: BTreeMap<PeerId, Vec<Prefix>> = BTreeMap::new();
+        for (prefix, peer) in self.node.allowed_ips() {
+            allowed.entry(peer).or_default().push(prefix);
+        }
+        let peers = self.node.native_peers().map(|peer| {
+            let figures = self.figures.get(&peer.id).copied().unwrap_or_default();
+            let now = self.link.as_ref().map_or((0, 0), |link| link.shared().traffic.outer_of(peer.id));
+            uapi::Peer {
+                key: peer.key,
+                preshared: peer.preshared,
+                endpoint: peer.endpoint,
+                last_handshake: figures.handshake.map_or(Duration::ZERO, |(_, wall)| wall),
+                received: figures.bytes.0 + now.0 + peer.handshake_bytes.0,
+                sent: figures.bytes.1 + now.1 + peer.handshake_bytes.1,
+                keepalive: peer.keepalive,
+                allowed: allowed.remove(&peer.id).unwrap_or_default(),
+            }
+        });
+        let peers = peers.collect();
+        let port = self.udp.port();
+        uapi::Device { private_key: self.private_key.as_ref(), listen_port: port, fwmark: self.fwmark, peers }.print()
+    }
+
+    /// Brings `figures` up to the peers that there are.
+    fn take_figures(&mut self, clocks: Clocks) {
+        let mut former = std::mem::take(&mut self.figures);
+        for peer in self.node.native_peers() {
+            let mut figures = former.remove(&peer.id).unwrap_or_default();
+            if let Some(at) = peer.last_handshake.filter(|at| figures.handshake.is_none_or(|(known, _)| known != *at)) {
+                figures.handshake = Some((at, clocks.wall.saturating_sub(clocks.now.since(at))));
+            }
+            self.figures.insert(peer.id, figures);
+        }
+    }
+
+    /// The lane is about to go: its bytes stay.
+    fn keep_bytes(&mut self) {
+        let Some(link) = &self.link else { return };
+        for (peer, figures) in &mut self.figures {
+            let (received, sent) = link.shared().traffic.outer_of(*peer);
+            figures.bytes = (figures.bytes.0 + received, figures.bytes.1 + sent);
+        }
+    }
+
+    /// Takes what the lane said, does what is due.
+    pub(super) fn turn(&mut self, clocks: Clocks) {
+        if let Some(link) = &mut self.link {
+            link.turn(&mut self.node, clocks);
+        }
+    }
+
+    /// The device has another MTU.
+    pub(super) fn set_mtu(&mut self, mtu: u16) {
+        if mtu != self.mtu {
+            self.mtu = mtu;
+            if let Some(link) = &self.link {
+                link.set_mtu(mtu);
+            }
+        }
+    }
+
+    /// When [`Self::turn`] has something to do.
+    pub(super) fn poll_timeout(&self, now: Time) -> Option<Time> {
+        let link = self.link.as_ref()?;
+        self.node.poll_timeout().into_iter().chain(link.poll_timeout(now)).min()
+    }
+
+    /// Whether the lane ended by itself: the device is gone.
+    pub(super) fn has_failed(&self) -> bool {
+        self.link.as_ref().is_some_and(Link::has_failed)
+    }
+}
+
+/// Whom the node takes itself for while it has no key: nobody knows this one.
+fn nobody() -> PrivateKey {
+    let mut bytes = [0; 32];
+    OsEntropy::new().fill(&mut bytes);
+    PrivateKey::from_bytes(bytes)
+}
+
+/// A UDP socket as the kernel's WireGuard has it. Routers may fragment what it sends: the way to a stock peer cannot be measured.
+fn open(config: &Config, port: u16, fwmark: u32) -> Result<UdpSocket, BindError> {
+    let config = taut_udp::Config {
+        port,
+        ipv4_only: false,
+        send_buffer: SEND_BUFFER,
+        receive_buffer: RECEIVE_BUFFER,
+        gso: config.udp_gso,
+        gro: config.udp_gro,
+    };
+    let udp = UdpSocket::bind(&config)?;
+    let refused = |step| move |source| BindError::Kernel { step, source };
+    udp.allow_fragmentation(true).map_err(refused("allow fragmentation on the UDP socket"))?;
+    if fwmark != 0 {
+        udp.set_mark(fwmark).map_err(refused("mark the UDP socket"))?;
+    }
+    Ok(udp)
+}
+
+fn errno(error: &BindError) -> Errno {
+    match error {
+        BindError::PortTaken { .. } => Errno::AddressInUse,
+        BindError::NotPermitted { .. } => Errno::Access,
+        BindError::Kernel { .. } => Errno::Io,
+    }
+}

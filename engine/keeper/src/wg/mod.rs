@@ -1,0 +1,232 @@
+//! `taut wg`: a plain userspace WireGuard interface. The stock `wg` configures it over a unix socket; no coordinator, no map, no state on disk.
+//!
+//! It is the same machinery as a network's: node, lane and queues. The interface has no addresses and no routes of ours: `ip` and `wg-quick`
+//! see to those, and to the MTU. It ends when the device is deleted, the socket's file is removed, or a signal asks for it, and leaves
+//! nothing behind.
+//!
+//! - this file: the loop;
+//! - `device`: the interface with its lane, and what a request does to it;
+//! - `link`: the lane under it;
+//! - `socket`: who asks.
+
+mod device;
+mod link;
+mod socket;
+
+use std::fmt;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use taut_base::{DEFAULT_MTU, Time};
+use taut_event::{Events, Interest, Poller, Signal, Signals, Waker};
+use taut_netlink::{Monitor, Netlink, NetlinkError};
+use taut_node::uapi::{Errno, Request};
+use taut_tun::{Offload, Tun, TunError};
+use taut_tunnel::Limits;
+use taut_udp::BindError;
+
+use crate::daemon::clocks;
+use device::Device;
+use socket::{FIRST_CONNECTION, Socket};
+
+/// Where `wg` looks for the sockets of userspace interfaces.
+const DIRECTORY: &str = "/var/run/wireguard";
+
+const TOKEN_SIGNALS: u64 = 0;
+const TOKEN_WAKER: u64 = 1;
+const TOKEN_MONITOR: u64 = 2;
+const TOKEN_SOCKET: u64 = 3;
+
+/// How often to look whether the socket's file is still there: nothing reports that.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How an interface runs.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Its name.
+    pub interface: String,
+    /// Kill switch of the TUN's offloads.
+    pub tun_offload: bool,
+    /// Kill switch of GSO on the UDP socket.
+    pub udp_gso: bool,
+    /// Kill switch of GRO on the UDP socket.
+    pub udp_gro: bool,
+    /// Tests only: shortens the life of sessions.
+    pub rekey_after: Option<Duration>,
+}
+
+/// Runs the interface until its end.
+///
+/// # Errors
+/// When it could not start, nothing is left then; or when the kernel refused to let it go on.
+pub fn run(config: &Config) -> Result<(), Error> {
+    // Before any thread is started: they inherit the mask.
+    let signals = Signals::new(&[Signal::Terminate, Signal::Interrupt])
+        .map_err(|error| Error::System("take over signals", error))?;
+    // Before the first reading of the link, so that no change falls in between.
+    let monitor = Monitor::open().map_err(Error::Netlink)?;
+    let mut socket = Socket::listen(DIRECTORY.as_ref(), &config.interface)?;
+    let offload = if config.tun_offload { Offload::ALL } else { Offload::NONE };
+    let tun = Tun::create(&taut_tun::Config { name: config.interface.clone(), offload, multi_queue: false })
+        .map_err(Error::Tun)?;
+    let mut host = Host::prepare(tun.name())?;
+    let waker = Waker::new().map_err(|error| Error::System("be woken", error))?;
+    let device = Device::new(config, tun, host.mtu, waker.clone())?;
+
+    let poller = Poller::new().map_err(|error| Error::System("wait for events", error))?;
+    let add =
+        |fd, token| poller.add(fd, token, Interest::READ).map_err(|error| Error::System("wait for events", error));
+    add(signals.as_fd(), TOKEN_SIGNALS)?;
+    add(waker.as_fd(), TOKEN_WAKER)?;
+    add(monitor.as_fd(), TOKEN_MONITOR)?;
+    add(socket.as_fd(), TOKEN_SOCKET)?;
+    let result = Room { device, monitor, host: &mut host, socket: &mut socket, poller: &poller }.run(&signals, &waker);
+    drop(socket);
+    result
+}
+
+/// WireGuard's limits, or a test's shorter ones.
+fn limits(config: &Config) -> Limits {
+    config.rekey_after.map_or(Limits::WIREGUARD, Limits::with_rekey_after)
+}
+
+struct Room<'a> {
+    device: Device,
+    monitor: Monitor,
+    host: &'a mut Host,
+    socket: &'a mut Socket,
+    poller: &'a Poller,
+}
+
+impl Room<'_> {
+    fn run(mut self, signals: &Signals, waker: &Waker) -> Result<(), Error> {
+        let mut events = Events::with_capacity(32);
+        let mut look = clocks().now + LOOK;
+        loop {
+            let now = clocks().now;
+            let due = self.device.poll_timeout(now).into_iter().chain([look]).min();
+            let timeout = due.map(|due: Time| due.since(now));
+            self.poller.wait(&mut events, timeout).map_err(|error| Error::System("wait for events", error))?;
+            for event in events.iter() {
+                match event.token {
+                    // Whichever of the two it was, it asks for the end.
+                    TOKEN_SIGNALS if signals.next().is_some() => return Ok(()),
+                    TOKEN_WAKER => waker.drain(),
+                    TOKEN_MONITOR if self.handle_news() => return Ok(()),
+                    TOKEN_SOCKET => self.socket.accept(self.poller),
+                    token if token >= FIRST_CONNECTION => self.serve(token),
+                    _ => {}
+                }
+            }
+            self.device.turn(clocks());
+            if self.device.has_failed() {
+                return Ok(());
+            }
+            let now = clocks().now;
+            if now >= look {
+                look = now + LOOK;
+                if !self.socket.is_there() {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn serve(&mut self, token: u64) {
+        let device = &mut self.device;
+        self.socket.serve(token, self.poller, |request| match request {
+            Ok(Request::Get) => device.describe(clocks()),
+            Ok(Request::Set(set)) => Errno::print(device.set(*set)),
+            Err(errno) => Errno::print(Err(errno)),
+        });
+    }
+
+    /// Something changed on the host. Whether the device is gone.
+    fn handle_news(&mut self) -> bool {
+        // Lost news counts as a change; an error would come again with the next news.
+        if !self.monitor.drain().is_ok_and(|changes| changes.links) {
+            return false;
+        }
+        match self.host.look() {
+            Ok(None) => true,
+            Ok(Some(mtu)) => {
+                self.device.set_mtu(mtu);
+                false
+            }
+            // An error is not an empty answer (law 6).
+            Err(_) => false,
+        }
+    }
+}
+
+/// The device as the kernel has it.
+struct Host {
+    netlink: Netlink,
+    name: String,
+    index: u32,
+    mtu: u16,
+}
+
+impl Host {
+    /// Gives the new device the MTU that every WireGuard starts with, and no link-local address, as the kernel's WireGuard has none.
+    fn prepare(name: &str) -> Result<Self, Error> {
+        // A kernel without IPv6 has no such file; elsewhere an address of its own does no harm.
+        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/addr_gen_mode"), "1");
+        let mut netlink = Netlink::open().map_err(Error::Netlink)?;
+        let index = netlink.link(name).map_err(Error::Netlink)?.map_or(0, |link| link.index);
+        netlink.set_mtu(index, u32::from(DEFAULT_MTU)).map_err(Error::Netlink)?;
+        Ok(Self { netlink, name: String::from(name), index, mtu: DEFAULT_MTU })
+    }
+
+    /// The MTU now; `None` when the device is gone, though another may have its name.
+    fn look(&mut self) -> Result<Option<u16>, NetlinkError> {
+        let link = self.netlink.link(&self.name)?.filter(|link| link.index == self.index);
+        Ok(link.map(|link| {
+            self.mtu = u16::try_from(link.mtu).unwrap_or(u16::MAX);
+            self.mtu
+        }))
+    }
+}
+
+/// Why an interface could not start or go on.
+#[derive(Debug)]
+pub enum Error {
+    /// Another process answers for an interface of this name.
+    AlreadyRunning(PathBuf),
+    /// The socket for `wg` cannot be made.
+    Socket(PathBuf, io::Error),
+    /// The device cannot be made.
+    Tun(TunError),
+    /// The UDP socket cannot be opened.
+    Udp(BindError),
+    /// The device cannot be configured.
+    Netlink(NetlinkError),
+    /// The lane cannot be started.
+    Lane(taut_lane::StartError),
+    /// The kernel refuses something that every interface needs.
+    System(&'static str, io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AlreadyRunning(path) => {
+                write!(f, "another WireGuard answers on {}; choose another name, or stop it", path.display())
+            }
+            Self::Socket(path, error) => {
+                write!(f, "the socket {} for `wg` cannot be made: {error}; run as root", path.display())
+            }
+            Self::Tun(error) => error.fmt(f),
+            Self::Udp(error) => error.fmt(f),
+            Self::Netlink(error) => error.fmt(f),
+            Self::Lane(error) => error.fmt(f),
+            Self::System(what, error) => {
+                write!(f, "the kernel did not let taut wg {what}: {error}; run it as root on Linux 4.14 or later")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,169 @@
+"""`taut wg`, driven by the stock `wg`."""
+
+import shutil
+
+import pytest
+
+from lab.flow import ping
+from lab.wait import wait_until
+from lab.wireguard import INTERFACE, WireGuard, conf, pair
+
+pytestmark = pytest.mark.skipif(not shutil.which("wg"), reason="needs the program wg: apt-get install wireguard-tools")
+
+
+@pytest.fixture
+def alone(lab):
+    """One interface without peers."""
+    return WireGuard(lab.host("one", lab.switch("sw")), inner=["10.9.0.1/24"]).start()
+
+
+def key(device):
+    return device.wg("pubkey", text=device.wg("genkey")).strip()
+
+
+def test_set_and_show(alone):
+    file = alone.host.state / "key"
+    file.write_text(alone.private)
+    psk = alone.wg("genpsk").strip()
+    (alone.host.state / "psk").write_text(psk)
+    peer, other = key(alone), key(alone)
+    alone.set("private-key", file, "listen-port", 4711, "fwmark", "0x2a")
+    alone.set("peer", peer, "preshared-key", alone.host.state / "psk", "endpoint", "192.0.2.1:5", "allowed-ips", "10.0.0.0/8,::/0")
+    shown = alone.interface()
+    assert (shown["private"], shown["public"], shown["port"], shown["fwmark"]) == (alone.private, alone.public, "4711", "0x2a")
+    seen = alone.peer(peer)
+    assert (seen["psk"], seen["endpoint"], seen["allowed"], seen["keepalive"]) == (psk, "192.0.2.1:5", ["10.0.0.0/8", "::/0"], "off")
+    # What another peer gets, the first one loses.
+    alone.set("peer", other, "allowed-ips", "10.0.0.0/8,10.1.0.0/16", "persistent-keepalive", 25)
+    assert alone.peer(peer)["allowed"] == ["::/0"]
+    assert alone.peer(other)["keepalive"] == "25"
+    alone.set("peer", peer, "remove")
+    assert alone.peers() == [other]
+    alone.set("peer", other, "persistent-keepalive", "off")
+    assert alone.peer(other)["keepalive"] == "off"
+
+
+def test_configuration_files(alone):
+    first, second, third = (key(alone) for _ in range(3))
+    alone.setconf(conf(alone, {"PublicKey": first, "AllowedIPs": "10.1.0.0/16"}, {"PublicKey": second}, port=4711))
+    assert alone.peers() == sorted([first, second])
+    shown = alone.wg("showconf", INTERFACE)
+    alone.setconf(shown)
+    assert alone.wg("showconf", INTERFACE) == shown
+    alone.setconf(conf(alone, {"PublicKey": first, "AllowedIPs": "10.2.0.0/16"}, {"PublicKey": third}, port=4711), "syncconf")
+    assert alone.peers() == sorted([first, third])
+    assert alone.peer(first)["allowed"] == ["10.2.0.0/16"]
+    assert alone.interface()["port"] == "4711"
+
+
+def test_what_cannot_be_is_refused(alone):
+    alone.set("listen-port", 4711)
+    taken = alone.host.start("python3", "-c", TAKE, name="take")
+    taken.wait_for_output("ready")
+    done = alone.wg("set", INTERFACE, "listen-port", "4712", check=False)
+    assert done.returncode != 0 and "Address already in use" in done.stderr
+    assert alone.interface()["port"] == "4711"
+    done = alone.wg("set", INTERFACE, "peer", "A" * 43 + "=", check=False)
+    assert done.returncode != 0 and "Invalid argument" in done.stderr
+    assert alone.peers() == []
+    taken.close_input()
+
+
+TAKE = """
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("0.0.0.0", 4712))
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("end", ["signal", "device", "socket"])
+def test_it_ends_and_leaves_nothing(alone, end):
+    socket = alone.host.state / "wireguard" / f"{INTERFACE}.sock"
+    assert socket.stat().st_mode & 0o777 == 0o600
+    if end == "signal":
+        assert alone.stop() == 0
+    elif end == "device":
+        alone.host.ip(f"link delete {INTERFACE}")
+    else:
+        socket.unlink()
+    assert alone.process.wait() == 0
+    assert not socket.exists()
+    assert alone.host.run("ip", "link", "show", INTERFACE, check=False).returncode != 0
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_two_talk(lab, family):
+    one, two = pair(lab, family=family, psk=True)
+    assert ping(one.host, "10.9.0.2", count=5)["received"] == 5
+    assert ping(two.host, "fd09::1", count=5)["received"] == 5
+    seen = one.peer(two.public)
+    address = two.host.ipv4 if family == 4 else f"[{two.host.ipv6}]"
+    assert seen["endpoint"] == f"{address}:51820" and seen["handshake"] > 0
+    # Both count the same bytes: one initiation, one response, and data messages with what surrounds the packets.
+    assert (seen["sent"], seen["received"]) == (two.peer(one.public)["received"], two.peer(one.public)["sent"])
+    # A preshared key that only one side has: the sessions that are there go on, no new one comes.
+    (one.host.state / "psk").write_text(one.wg("genpsk"))
+    one.set("peer", two.public, "preshared-key", one.host.state / "psk")
+    assert ping(one.host, "10.9.0.2", count=3)["received"] == 3
+    two.restart()
+    assert ping(one.host, "10.9.0.2", count=3)["received"] == 0
+
+
+def test_keepalive_opens_the_way_without_traffic(lab):
+    one, two = pair(lab, keepalive=1)
+    wait_until(lambda: one.peer(two.public)["handshake"] > 0, "a handshake without traffic", story=one.story)
+    before = one.peer(two.public)["received"]
+    wait_until(lambda: one.peer(two.public)["received"] > before, "a keepalive", story=one.story)
+
+
+def test_fault_g2_the_longest_allowed_prefix_decides_both_ways(lab):
+    """10.8.0.0/16 is two's, 10.8.1.0/24 in it is three's."""
+    switch = lab.switch("sw")
+    devices = [WireGuard(lab.host(name, switch), inner=[inner]) for name, inner in (("one", "10.8.0.1/16"), ("two", "10.8.0.2/16"), ("three", "10.8.1.3/16"))]
+    one, two, three = devices
+    for device in (two, three):
+        device.config = conf(device, {"PublicKey": one.public, "AllowedIPs": "10.8.0.1/32", "Endpoint": f"{one.host.ipv4}:51820"})
+    one.config = conf(
+        one,
+        {"PublicKey": two.public, "AllowedIPs": "10.8.0.0/16", "Endpoint": f"{two.host.ipv4}:51820"},
+        {"PublicKey": three.public, "AllowedIPs": "10.8.1.0/24", "Endpoint": f"{three.host.ipv4}:51820"},
+    )
+    for device in devices:
+        device.start()
+    assert one.reaches("10.8.0.2") and one.reaches("10.8.1.3")
+    # An address that is three's by the longer prefix does not come in from two.
+    two.host.ip(f"address add 10.8.1.9/32 dev {INTERFACE}", f"route add 10.8.0.1/32 dev {INTERFACE} src 10.8.1.9")
+    assert ping(two.host, "10.8.0.1", count=3)["received"] == 0
+
+
+def test_roaming_follows_the_last_authentic_packet(lab):
+    one, two = pair(lab, keepalive=1)
+    assert one.reaches("10.9.0.2")
+    network = one.host.ipv4.rpartition(".")[0]
+    two.host.ip("address flush dev eth0", f"address add {network}.77/24 dev eth0")
+    wait_until(lambda: one.peer(two.public)["endpoint"] == f"{network}.77:51820", "one to follow two", story=one.story)
+    assert one.reaches("10.9.0.2")
+    two.set("listen-port", 4711)
+    wait_until(lambda: one.peer(two.public)["endpoint"] == f"{network}.77:4711", "one to follow two's port", story=one.story)
+    assert one.reaches("10.9.0.2")
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
+def test_either_side_restarts(lab, kill):
+    one, two = pair(lab)
+    assert one.reaches("10.9.0.2")
+    two.restart(kill)
+    assert two.reaches("10.9.0.1")
+    one.restart(kill)
+    assert one.reaches("10.9.0.2") and two.reaches("fd09::1")
+
+
+def test_another_private_key_is_another_peer(lab):
+    one, two = pair(lab)
+    assert one.reaches("10.9.0.2")
+    two.setconf(two.config.replace(two.private, two.wg("genkey").strip()))
+    assert ping(one.host, "10.9.0.2", count=3)["received"] == 0
+    two.setconf(two.config.replace(two.interface()["private"], two.private))
+    assert two.reaches("10.9.0.1")
