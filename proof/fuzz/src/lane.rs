@@ -74,9 +74,9 @@ pub(crate) fn lane(data: &[u8]) {
 
 impl End {
     fn new() -> Self {
-        let mac1_key = Identity::new(own_key()).mac1_key();
+        let checker = Identity::new(own_key()).checker([7; 32]);
         let mut heart =
-            Heart::new(Limits::WIREGUARD, DEFAULT_MTU, mac1_key, true, Offloads::ALL, Arc::default(), Arc::default());
+            Heart::new(Limits::WIREGUARD, DEFAULT_MTU, checker, true, Offloads::ALL, Arc::default(), Arc::default());
         let mut out = SendBatch::new();
         let keys = |role, local, remote, sending: u8, receiving: u8| SessionKeys {
             role,
