@@ -25,7 +25,7 @@ fn a_backup_of_a_running_coordinator_is_whole_private_and_never_replaces() {
     assert!(wait(backup(&directory.0, &file)).unwrap_err().to_string().contains("there is no coordinator"));
     let coordinator = Coordinator::start(&directory);
     let writing = std::thread::scope(|scope| {
-        let writer = scope.spawn(|| (0..30).map(|_| coordinator.join("n").id()).count());
+        let writer = scope.spawn(|| (0..30).map(|_| coordinator.join("n").id()).collect::<Vec<_>>().len());
         for number in 0..10 {
             wait(backup(&directory.0, &directory.0.join(format!("{number}.db")))).unwrap();
         }

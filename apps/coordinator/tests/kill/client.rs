@@ -35,16 +35,18 @@ impl Serve {
     }
 
     pub(crate) fn start(directory: &Path) -> Self {
-        let mut child = Self::spawn(directory);
+        let mut serve = Self { child: Self::spawn(directory), address: String::new(), tokens: None };
         let (mut operator, mut join) = (None, None);
-        for line in BufReader::new(child.stdout.as_mut().unwrap()).lines() {
+        for line in BufReader::new(serve.child.stdout.take().unwrap()).lines() {
             let line = line.unwrap();
             if let Some(token) = line.strip_prefix("operator-token: ") {
                 operator = Some(token.to_owned());
             } else if let Some(token) = line.strip_prefix("join-token: ") {
                 join = Some(token.to_owned());
             } else if let Some(address) = line.strip_prefix("listening on ") {
-                return Self { address: address.to_owned(), child, tokens: operator.zip(join) };
+                serve.address = address.to_owned();
+                serve.tokens = operator.zip(join);
+                return serve;
             }
         }
         panic!("serve does not start on {}", directory.display());
@@ -55,9 +57,15 @@ impl Serve {
     }
 
     /// SIGKILL.
-    pub(crate) fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+    pub(crate) fn kill(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Serve {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
