@@ -48,8 +48,10 @@ def hammer(lab, count=COUNT, limit=LIMIT_S, seed=SEED, progress=lambda done: Non
             raise LabError(f"only {strike.counted} of {count} datagrams were counted within {limit} s\n{node.process.tail()}")
         strike.round(min(ROUND, count))
         progress(strike.counted)
-    grown, after = node.process.rss_kib() - memory, node.peer(peer.name)
+    grown = node.process.rss_kib() - memory
     echoes = ping(node.host, peer.ipv4, count=10)["received"], ping(peer.host, node.ipv6, count=10)["received"]
+    # A session that nobody used meanwhile has expired, and its path with it; the echoes made a new one.
+    after = node.peer(peer.name)
     return [
         ("the node lives", node.process.alive and node.status()["pid"] == pid, f"{strike.counted} datagrams counted"),
         ("not a byte came back", strike.answered == 0, f"{strike.answered} bytes"),
