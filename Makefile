@@ -68,7 +68,8 @@ test-rust: ## unit, property, kernel and simulator tests
 
 .PHONY: test-lab
 test-lab: ## end-to-end tests in network namespaces; ARGS='-k join' chooses (needs root)
-	@$(ENV) && say 'building the programs for the lab' && cargo build --locked --profile ci -p taut -p taut-coordinator
+	@$(ENV) && say 'building the programs for the lab' && cargo build --locked --profile ci -p taut -p taut-coordinator \
+	    && cargo build --locked --profile ci -p taut-sim --example hammer
 	@. tools/env && say 'end-to-end tests in the lab' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci "$$(python_for_tests)" -m pytest lab $(ARGS)
 
 .PHONY: chaos
@@ -79,6 +80,12 @@ chaos: ## the coordinator killed 1,000 times in the middle of writing; KILLS=N f
 fuzz: ## searches for inputs that break a parser; TARGET=lane chooses, MINUTES=5 each, KEEP=1 adds what covers more to the corpus
 	@tools/setup fuzz
 	@tools/fuzz "$(TARGET)" "$(or $(MINUTES),1)" "$(KEEP)"
+.PHONY: hammer
+hammer: ## ten million malformed datagrams through a node's real socket; ARGS='--count N' (needs root)
+	@tools/preflight test
+	@$(ENV) && say 'building the programs and the hammer' && cargo build --locked --profile ci -p taut -p taut-coordinator \
+	    && cargo build --locked --profile ci -p taut-sim --example hammer
+	@. tools/env && say 'hammering' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.hammer $(ARGS)
 
 .PHONY: clean
 clean: ## removes what was built, and what crashed labs left behind

@@ -62,6 +62,11 @@ class Process:
 
         wait_until(there, f"{self.name} to write {text!r}", timeout, self.tail)
 
+    def write(self, text):
+        """Writes to the program's standard input."""
+        self._popen.stdin.write(text.encode())
+        self._popen.stdin.flush()
+
     def close_input(self):
         """Ends standard input, the sign for the lab's own programs to finish."""
         if self._popen.stdin and not self._popen.stdin.closed:

@@ -28,6 +28,9 @@ impl Heart {
         out: &mut SendBatch,
         now: Time,
     ) {
+        if data.is_empty() {
+            self.drops.add(Drop::NotWireGuard, 1);
+        }
         let mut last_peer = None;
         for start in (0..data.len()).step_by(segment_size.max(1)) {
             let datagram = start..data.len().min(start + segment_size);

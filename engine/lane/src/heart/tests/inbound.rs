@@ -131,6 +131,13 @@ fn an_empty_packet_is_not_written() {
 }
 
 #[test]
+fn fault_a1_a_datagram_without_a_byte_is_counted() {
+    let (_, mut there) = pair();
+    there.inbound(outer(1), &[], 0, at(1));
+    assert_eq!(there.dropped(Drop::NotWireGuard), 1);
+}
+
+#[test]
 fn fault_a5_garbage_in_a_run_costs_only_itself() {
     let (mut here, mut there) = pair();
     let mut datagrams: Vec<Vec<u8>> = (0..6).map(|_| sealed(&mut here, &packet(1, 2, 100))).collect();

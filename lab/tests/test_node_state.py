@@ -1,0 +1,158 @@
+"""The state directory with the real daemon: two at once, damage, a full disk, crashes in a row, secrets."""
+
+import base64
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from lab.flow import ping
+from lab.namespace import call
+from lab.taut import answering, binary
+from lab.wait import wait_until
+
+CRASHES = 100
+
+
+def start_with(node, commands):
+    """Starts the daemon after shell `commands` in a mount namespace of its own (`ip netns exec` makes one)."""
+    flags = ("daemon", "--state", node.state, "--socket", node.socket)
+    node.process = node.host.start("sh", "-ec", f'{commands}\nexec "$@"', "sh", binary("taut"), *flags, name="daemon")
+    wait_until(lambda: answering(node.socket), "the daemon to answer on its socket", story=node.process.tail)
+
+
+def inside(node):
+    """The state directory as the daemon sees it, mounts included."""
+    return Path(f"/proc/{node.process.pid}/root{node.state}")
+
+
+def daemon_fails(node, *flags):
+    """Runs a daemon that must end by itself with exit code 1; what it said."""
+    done = node.host.run(binary("taut"), "daemon", *flags, check=False)
+    assert done.returncode == 1, done
+    return done.stderr
+
+
+def test_fault_k4_a_second_daemon_on_one_state_or_one_socket_refuses(mesh):
+    one = mesh(nodes=1).nodes[0]
+    other = one.host.state / "other"
+    said = daemon_fails(one, "--state", one.state, "--socket", other)
+    assert "another taut daemon uses the state directory" in said and f"process {one.process.pid}" in said
+    assert not other.exists()
+    said = daemon_fails(one, "--state", other, "--socket", one.socket)
+    assert "another taut daemon answers on" in said
+    assert one.status()["state"] == "running"
+
+
+@pytest.mark.parametrize("damage", ["garbage", "empty", "pipe"])
+def test_fault_k2_a_damaged_identity_is_an_error_and_never_a_new_one(mesh, damage):
+    one = mesh(nodes=1).nodes[0]
+    key = one.status()["self"]["node_key"]
+    one.stop()
+    live, previous = one.state / "identity.json", one.state / "identity.json.prev"
+    whole = live.read_bytes()
+    for path in (live, previous):
+        path.unlink(missing_ok=True)
+        if damage == "pipe":
+            os.mkfifo(path, 0o600)
+        else:
+            path.write_bytes(b"garbage" if damage == "garbage" else b"")
+    said = daemon_fails(one, "--state", one.state, "--socket", one.socket)
+    assert "the identity of this node is damaged" in said and "restore" in said
+    previous.unlink()
+    previous.write_bytes(whole)
+    one.start().up()
+    assert one.status()["self"]["node_key"] == key
+
+
+def test_fault_k2_k7_a_damaged_map_is_fetched_anew(mesh):
+    net = mesh(nodes=2)
+    one = net.nodes[0]
+    one.stop()
+    for name in ("map.json", "map.json.prev"):
+        (one.state / name).write_bytes(b"taut-state 1 damaged\n{}")
+    one.start().up()
+    net.meet()
+    net.connect()
+    wait_until(lambda: b"node2" in (one.state / "map.json").read_bytes(), "the map to be on the disk again")
+
+
+def test_fault_k2_k3_a_full_or_read_only_disk(layout):
+    net = layout(nodes=2)
+    net.coordinator.start()
+    one, two = net.nodes
+    one.state.mkdir()
+    start_with(one, f"mount -t tmpfs -o size=64k,mode=700 none {one.state}")
+    filler = inside(one) / "filler"
+
+    def fill():
+        with filler.open("wb", buffering=0) as file:
+            try:
+                while file.write(bytes(4096)):
+                    pass
+            except OSError:
+                return
+
+    fill()
+    refused = one.up(net.coordinator.join_token, check=False)
+    assert refused.returncode == 1 and "No space left" in refused.stderr, refused
+    filler.unlink()
+    one.up(net.coordinator.join_token)
+    # A node that runs goes on, with the new map in memory only; and saves it when there is room again.
+    fill()
+    net.join(two)
+    net.meet()
+    net.connect()
+    assert ping(one.host, two.ipv4, count=3)["received"] == 3
+    assert one.process.alive
+    filler.unlink()
+    wait_until(lambda: b"node2" in (inside(one) / "map.json").read_bytes(), "the map to be saved by itself", timeout=90)
+    one.stop()
+    readonly = f"mount -t tmpfs -o ro none {one.state}"
+    done = one.host.run("sh", "-ec", f'{readonly}\nexec "$@"', "sh", binary("taut"), "daemon", "--state", one.state, check=False)
+    assert done.returncode == 1 and "Read-only file system" in done.stderr, done
+
+
+def test_fault_j9_p2_a_hundred_crashes_leave_the_host_as_it_was(layout):
+    net = layout(nodes=2)
+    net.coordinator.start()
+    one, two = net.nodes
+    before = one.host.network_state()
+    net.join(one, two)
+    net.meet()
+    net.connect()
+    address, key = one.ipv4, one.status()["self"]["node_key"]
+    files = sorted(path.name for path in one.state.iterdir())
+    for crash in range(CRASHES):
+        one.kill()
+        after = one.host.network_state()
+        assert after == before, f"crash {crash + 1}: {sorted(set(after) ^ set(before))}"
+        one.start()
+        # The restarted node greets its peer: packets flow again without waiting for the peer to notice.
+        assert ping(two.host, address, count=600, first=True)["received"], f"crash {crash + 1}"
+    assert one.status()["self"]["node_key"] == key
+    assert sorted(path.name for path in one.state.iterdir()) == files
+    assert call("ip", "netns", "pids", one.host.namespace).stdout.split() == [str(one.process.pid)]
+
+
+def test_fault_k5_no_key_in_output_arguments_environment_or_answers(layout):
+    net = layout(nodes=2, env={"RUST_LOG": "trace"})
+    net.coordinator.start()
+    net.join(*net.nodes)
+    net.meet()
+    net.connect()
+    one = net.nodes[0]
+    identity = json.loads((one.state / "identity.json").read_bytes().partition(b"\n")[2])
+    proc = Path(f"/proc/{one.process.pid}")
+    seen = [proc.joinpath(name).read_bytes() for name in ("cmdline", "environ", "comm", "status")]
+    seen += [path.read_bytes() for process in (one.process, net.coordinator.process) for path in (process.err, one.process.out)]
+    seen += [json.dumps(one.status()).encode()]
+    seen += [one.taut(verb, check=False).stdout.encode() for verb in ("status", "peers", "hosts", "ip", "version")]
+    # The search finds what is there: the public key is no secret.
+    assert [text for text in seen if one.status()["self"]["node_key"].encode() in text]
+    for name in ("machine_key", "node_key"):
+        key = base64.b64decode(identity[name])
+        for form in (key, key.hex().encode(), base64.b64encode(key), base64.urlsafe_b64encode(key).rstrip(b"=")):
+            assert not [text for text in seen if form in text], name
+    assert not [text for text in seen if net.coordinator.join_token.encode() in text]

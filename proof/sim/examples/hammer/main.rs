@@ -1,0 +1,110 @@
+//! A stranger who sends malformed datagrams to a node's real socket, and counts what comes back.
+//!
+//! `hammer ADDRESS:PORT NODE_KEY_IN_BASE64 SEED [DATAGRAMS_PER_SECOND]`
+//!
+//! It reads numbers from standard input, one per line, sends that many datagrams for each, and answers with one JSON line:
+//! `sent`, `refused` (by our own kernel), `welcome` (those of `sent` that a lane passes on to the keeper instead of dropping them itself)
+//! and `answered` (bytes that came back so far). The same seed sends the same datagrams, except for those that depend on the time: a
+//! handshake with a good mac1 is sent twice a second at most, because more of them may rightly be answered with cookies.
+//! `lab/hammer.py` runs it against a daemon.
+
+mod malformed;
+
+use std::io::{BufRead, Write};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use malformed::Malformed;
+use taut_base::PublicKey;
+use taut_udp::{Config, ReceiveBatch, Transmit, UdpSocket};
+
+/// Datagrams a second without an argument: what a node on one slow core takes without dropping any.
+const RATE: u64 = 60_000;
+/// Bytes of our own socket buffers.
+const BUFFER: usize = 4 << 20;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [target, key, seed, rest @ ..] = words.as_slice() else {
+        return Err("usage: hammer ADDRESS:PORT NODE_KEY_IN_BASE64 SEED [DATAGRAMS_PER_SECOND]".into());
+    };
+    let target: SocketAddr = target.parse()?;
+    let rate = rest.first().map_or(Ok(RATE), |rate| rate.parse())?;
+    let mut malformed = Malformed::new(key.parse::<PublicKey>()?, seed.parse()?);
+    let config =
+        Config { port: 0, ipv4_only: false, send_buffer: BUFFER, receive_buffer: BUFFER, gso: true, gro: false };
+    let socket = UdpSocket::bind(&config)?;
+    socket.allow_fragmentation(true)?;
+    let mut hammer = Hammer { socket, target, rate, answers: ReceiveBatch::new(8)?, answered: 0 };
+    for line in std::io::stdin().lock().lines() {
+        let goal = line?.trim().parse()?;
+        let (sent, refused, welcome) = hammer.round(&mut malformed, goal)?;
+        let answered = hammer.answered;
+        println!(r#"{{"sent":{sent},"refused":{refused},"welcome":{welcome},"answered":{answered}}}"#);
+        std::io::stdout().flush()?;
+    }
+    Ok(())
+}
+
+struct Hammer {
+    socket: UdpSocket,
+    target: SocketAddr,
+    rate: u64,
+    answers: ReceiveBatch,
+    answered: usize,
+}
+
+impl Hammer {
+    /// Sends `goal` datagrams; how many were sent, refused, and welcome.
+    fn round(&mut self, malformed: &mut Malformed, goal: u64) -> std::io::Result<(u64, u64, u64)> {
+        let (start, mut sent, mut refused, mut welcome) = (Instant::now(), 0, 0, 0);
+        while sent < goal {
+            let run = malformed.next_run(goal - sent);
+            if self.send(&run.contents, run.segment_size) {
+                sent += run.datagrams;
+                welcome += run.welcome;
+            } else {
+                refused += run.datagrams;
+            }
+            self.listen()?;
+            let due = Duration::from_micros(sent * 1_000_000 / self.rate);
+            if let Some(early) = due.checked_sub(start.elapsed()).filter(|early| early.as_micros() > 500) {
+                std::thread::sleep(early);
+            }
+        }
+        // What is on its way back gets a moment to arrive.
+        std::thread::sleep(Duration::from_millis(200));
+        self.listen()?;
+        Ok((sent, refused, welcome))
+    }
+
+    /// Whether the kernel took the run.
+    fn send(&self, contents: &[u8], segment_size: usize) -> bool {
+        let mut rest = contents;
+        loop {
+            let report = self.socket.send(&[Transmit { destination: self.target, contents: rest, segment_size }]);
+            if !report.blocked {
+                return report.failed == 0;
+            }
+            rest = &rest[report.partial..];
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+
+    /// Counts what came back.
+    fn listen(&mut self) -> std::io::Result<()> {
+        loop {
+            match self.socket.recv(&mut self.answers) {
+                Ok(_) => {
+                    let bytes: usize = self.answers.iter_mut().map(|received| received.data.len().max(1)).sum();
+                    if bytes == 0 {
+                        return Ok(());
+                    }
+                    self.answered += bytes;
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
