@@ -67,9 +67,9 @@ test-lab: ## end-to-end tests in network namespaces; ARGS='-k join' chooses (nee
 	@. tools/env && say 'end-to-end tests in the lab' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci "$$(python_for_tests)" -m pytest lab $(ARGS)
 
 .PHONY: fuzz
-fuzz: ## searches for inputs that break a parser; TARGET=lane chooses, MINUTES=5 each, KEEP=1 adds what covers more to the corpus
+fuzz: ## searches for inputs that break a parser; TARGET=lane chooses, MINUTES=5 each
 	@tools/setup fuzz
-	@tools/fuzz "$(TARGET)" "$(or $(MINUTES),1)" "$(KEEP)"
+	@tools/fuzz "$(TARGET)" "$(or $(MINUTES),1)"
 
 .PHONY: clean
 clean: ## removes what was built, and what crashed labs left behind
