@@ -1,4 +1,5 @@
 //! Every file of every corpus, and mutations of it that are the same every time.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests may stop at the first surprise")]
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
