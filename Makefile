@@ -77,7 +77,7 @@ chaos: ## the coordinator killed 1,000 times in the middle of writing; KILLS=N f
 	@$(ENV) && say 'killing coordinators' && TAUT_KILLS=$${KILLS:-1000} cargo test --locked --profile ci -p taut-coordinator --test kill -- --nocapture
 
 .PHONY: fuzz
-fuzz: ## searches for inputs that break a parser; TARGET=lane chooses, MINUTES=5 each, KEEP=1 adds what covers more to the corpus
+fuzz: ## searches for inputs that break a parser; TARGET=lane chooses, MINUTES=5 each
 	@tools/setup fuzz
 	@tools/fuzz "$(TARGET)" "$(or $(MINUTES),1)" "$(KEEP)"
 .PHONY: hammer
@@ -86,6 +86,7 @@ hammer: ## ten million malformed datagrams through a node's real socket; ARGS='-
 	@$(ENV) && say 'building the programs and the hammer' && cargo build --locked --profile ci -p taut -p taut-coordinator \
 	    && cargo build --locked --profile ci -p taut-sim --example hammer
 	@. tools/env && say 'hammering' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.hammer $(ARGS)
+	@tools/fuzz "$(TARGET)" "$(or $(MINUTES),1)"
 
 .PHONY: clean
 clean: ## removes what was built, and what crashed labs left behind

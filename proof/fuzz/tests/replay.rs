@@ -1,4 +1,5 @@
 //! Every file of every corpus, and mutations of it that are the same every time.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests may stop at the first surprise")]
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -84,5 +85,5 @@ fn seeds_are_those_of_today_and_corpora_small() {
             assert!(files.iter().any(|(_, input)| *input == seed), "{}: run the example `seeds`", target.name);
         }
     }
-    assert!(count <= 400 && bytes <= 300_000, "{count} files, {bytes} bytes: minimise with `make fuzz`");
+    assert!(count <= 250 && bytes <= 300_000, "{count} files, {bytes} bytes: keep the small ones that reach most");
 }
