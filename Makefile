@@ -66,6 +66,16 @@ test-lab: ## end-to-end tests in network namespaces; ARGS='-k join' chooses (nee
 	@$(ENV) && say 'building the programs for the lab' && cargo build --locked --profile ci -p taut -p taut-coordinator
 	@. tools/env && say 'end-to-end tests in the lab' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci "$$(python_for_tests)" -m pytest lab $(ARGS)
 
+.PHONY: peers
+peers: ## installs the other WireGuard implementations that are compared with, into target/peers
+	@tools/peers
+
+.PHONY: interop
+interop: peers ## our WireGuard beside others', through a real rekey; writes docs/interop.md (three minutes; needs root)
+	@tools/setup test
+	@$(ENV) && say 'building taut' && cargo build --locked --profile ci -p taut
+	@. tools/env && say 'all pairs, through a rekey' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.interop --output docs/interop.md
+
 .PHONY: clean
 clean: ## removes what was built, and what crashed labs left behind
 	@[ "$$(id -u)" != 0 ] || ! command -v ip >/dev/null || python3 -m lab clean
