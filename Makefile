@@ -87,6 +87,15 @@ hammer: ## ten million malformed datagrams through a node's real socket; ARGS='-
 	    && cargo build --locked --profile ci -p taut-sim --example hammer
 	@. tools/env && say 'hammering' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.hammer $(ARGS)
 	@tools/fuzz "$(TARGET)" "$(or $(MINUTES),1)"
+.PHONY: peers
+peers: ## installs the other WireGuard implementations that are compared with, into target/peers
+	@tools/peers
+
+.PHONY: interop
+interop: peers ## our WireGuard beside others', through a real rekey; writes docs/interop.md (three minutes; needs root)
+	@tools/setup test
+	@$(ENV) && say 'building taut' && cargo build --locked --profile ci -p taut
+	@. tools/env && say 'all pairs, through a rekey' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.interop --output docs/interop.md
 
 .PHONY: clean
 clean: ## removes what was built, and what crashed labs left behind

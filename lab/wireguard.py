@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import socket
 from pathlib import Path
 
 from .flow import ping
@@ -129,7 +130,9 @@ class WireGuard:
     def _answers(self):
         if not self.process.alive:
             raise LabError(f"{self.kind} in {self.host.name} ended\n{self.process.tail()}")
-        return self.wg("show", INTERFACE, check=False).returncode == 0
+        # Not by `wg show`: that takes a socket which nobody listens on yet for a leftover, and removes it.
+        with socket.socket(socket.AF_UNIX) as tried:
+            return tried.connect_ex(str(self.host.state / "wireguard" / f"{INTERFACE}.sock")) == 0
 
     def _mounted(self, *words):
         own = self.host.state / "wireguard"

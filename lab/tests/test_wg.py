@@ -135,7 +135,19 @@ def test_fault_g2_the_longest_allowed_prefix_decides_both_ways(lab):
     assert one.reaches("10.8.0.2") and one.reaches("10.8.1.3")
     # An address that is three's by the longer prefix does not come in from two.
     two.host.ip(f"address add 10.8.1.9/32 dev {INTERFACE}", f"route add 10.8.0.1/32 dev {INTERFACE} src 10.8.1.9")
+    before = echoes(one.host)
     assert ping(two.host, "10.8.0.1", count=3)["received"] == 0
+    assert echoes(one.host) == before
+    # From its own address it does.
+    two.host.ip(f"route replace 10.8.0.1/32 dev {INTERFACE} src 10.8.0.2")
+    assert ping(two.host, "10.8.0.1", count=3)["received"] == 3
+    assert echoes(one.host) == before + 3
+
+
+def echoes(host):
+    """Echo requests over IPv4 that have reached this host's kernel."""
+    lines = [line.split() for line in host.run("cat", "/proc/net/snmp").stdout.splitlines() if line.startswith("Icmp:")]
+    return int(dict(zip(*lines))["InEchos"])
 
 
 def test_roaming_follows_the_last_authentic_packet(lab):

@@ -45,13 +45,16 @@ impl Socket {
         }
         let failed = |error| Error::Socket(path.clone(), error);
         std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory).map_err(failed)?;
-        match std::fs::remove_file(&path) {
+        // Made beside its place and moved there when it listens: `wg` removes a socket that refuses it.
+        let new = directory.join(format!("{interface}.new"));
+        match std::fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
         }
-        let listener = UnixListener::bind(&path).map_err(failed)?;
+        let listener = UnixListener::bind(&new).map_err(failed)?;
         // To connect is to write, which no usual umask grants to others in the moment before.
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        std::fs::rename(&new, &path).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let file = identify(&path).map_err(failed)?;
         Ok(Self { listener, path, file, connections: BTreeMap::new(), next: FIRST_CONNECTION })
