@@ -79,14 +79,15 @@ chaos: ## the coordinator killed 1,000 times in the middle of writing; KILLS=N f
 .PHONY: fuzz
 fuzz: ## searches for inputs that break a parser; TARGET=lane chooses, MINUTES=5 each
 	@tools/setup fuzz
-	@tools/fuzz "$(TARGET)" "$(or $(MINUTES),1)" "$(KEEP)"
+	@tools/fuzz "$(TARGET)" "$(or $(MINUTES),1)"
+
 .PHONY: hammer
 hammer: ## ten million malformed datagrams through a node's real socket; ARGS='--count N' (needs root)
 	@tools/preflight test
 	@$(ENV) && say 'building the programs and the hammer' && cargo build --locked --profile ci -p taut -p taut-coordinator \
 	    && cargo build --locked --profile ci -p taut-sim --example hammer
 	@. tools/env && say 'hammering' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.hammer $(ARGS)
-	@tools/fuzz "$(TARGET)" "$(or $(MINUTES),1)"
+
 .PHONY: peers
 peers: ## installs the other WireGuard implementations that are compared with, into target/peers
 	@tools/peers

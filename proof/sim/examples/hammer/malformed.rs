@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use taut_base::{Entropy, PublicKey};
 use taut_noise::{hash, mac16};
 use taut_sim::Seeded;
-use taut_tunnel::handshake::{initiation_mac1_is_ours, response_mac1_is_ours};
 use taut_wire::wireguard::{
     DATA_MIN, Message, TYPE_COOKIE_REPLY, TYPE_DATA, classify, cookie_reply, initiation, response,
 };
@@ -150,11 +149,20 @@ impl Malformed {
         }
     }
 
+    /// Whether its first MAC was made with the node's key; the two MACs stand at the end of both messages.
+    fn has_mac1(&self, message: &[u8], mac1: &[u8; 16]) -> bool {
+        message
+            .len()
+            .checked_sub(32)
+            .and_then(|end| message.get(..end))
+            .is_some_and(|covered| mac16(&self.mac1_key, covered) == *mac1)
+    }
+
     /// Whether a lane passes it on to the keeper.
     fn is_welcome(&self, message: &Message<'_>) -> bool {
         match message {
-            Message::Initiation(initiation) => initiation_mac1_is_ours(&self.mac1_key, initiation.bytes),
-            Message::Response(response) => response_mac1_is_ours(&self.mac1_key, response.bytes),
+            Message::Initiation(initiation) => self.has_mac1(initiation.bytes, initiation.mac1),
+            Message::Response(response) => self.has_mac1(response.bytes, response.mac1),
             Message::CookieReply(_) => true,
             Message::Data(_) => false,
         }
