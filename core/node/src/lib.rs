@@ -17,6 +17,7 @@ mod indices;
 mod node;
 mod peer;
 mod routes;
+mod stamps;
 
 pub use contract::{Clocks, FromLane, HandshakeMessage, ToLane};
 pub use node::Node;
