@@ -20,6 +20,7 @@ mod indices;
 mod node;
 mod peer;
 mod routes;
+mod stamps;
 pub mod uapi;
 
 pub use contract::{Clocks, FromLane, HandshakeMessage, ToLane};

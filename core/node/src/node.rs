@@ -12,7 +12,7 @@ use std::time::Duration;
 use taut_base::{Entropy, PeerId, Prefix, PresharedKey, PrivateKey, PublicKey, ReceiverIndex, SessionId, Time};
 use taut_netmap::NetworkMap;
 use taut_tunnel::cookie::Checker;
-use taut_tunnel::handshake::{Identity, Initiation, Received, Remote, Timestamp};
+use taut_tunnel::handshake::{Identity, Initiation, Received, Remote};
 use taut_tunnel::{Attempt, Bucket, Due, Limits, Rate, SessionKeys};
 use taut_wire::wireguard::{self, Message, classify};
 
@@ -21,6 +21,7 @@ use crate::contract::{Clocks, FromLane, HandshakeMessage, ToLane};
 use crate::indices::Indices;
 use crate::peer::{Peer, PeerView};
 use crate::routes::Routes;
+use crate::stamps::Stamps;
 
 /// After we answered an initiation, the peer's first packet is on its way: for this long there is no need for an initiation of ours.
 const AWAIT_CONFIRMATION: Duration = Duration::from_millis(500);
@@ -51,6 +52,7 @@ pub struct Node<E> {
     commands: VecDeque<ToLane>,
     /// Initiations that may still be computed for.
     work: Bucket,
+    stamps: Stamps,
 }
 
 impl<E: Entropy> Node<E> {
@@ -69,6 +71,7 @@ impl<E: Entropy> Node<E> {
             next_session: 0,
             commands: VecDeque::new(),
             work: Bucket::default(),
+            stamps: Stamps::default(),
         }
     }
 
@@ -77,6 +80,17 @@ impl<E: Entropy> Node<E> {
         let mut seed = zeroize::Zeroizing::new([0; 32]);
         self.entropy.fill(&mut *seed);
         self.identity.checker(*seed)
+    }
+
+    /// Goes on from what [`Self::poll_ceiling`] said in an earlier run: call it before the first handshake.
+    pub fn resume_stamps(&mut self, ceiling: Duration) {
+        self.stamps.resume(ceiling);
+    }
+
+    /// A ceiling of our stamps that is to be kept for the next run (protocol.md 1.9), since the Unix epoch. Comes ahead of its use, so nothing has to
+    /// wait for the disk.
+    pub fn poll_ceiling(&mut self) -> Option<Duration> {
+        self.stamps.poll_ceiling()
     }
 
     /// What the node calls itself.
@@ -240,7 +254,7 @@ impl<E: Entropy> Node<E> {
         let index = self.indices.draw(id, &mut self.entropy);
         let ephemeral = draw_key(&mut self.entropy);
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        peer.stamped = Timestamp::from_wall_clock(clocks.wall).after(peer.stamped);
+        peer.stamped = self.stamps.next(clocks.wall, peer.stamped);
         let Ok((initiation, message)) = Initiation::start(&self.identity, &peer.remote, index, peer.stamped, ephemeral)
         else {
             self.indices.release(index);

@@ -105,6 +105,8 @@ impl Peer {
         (self.attempt, self.message, self.answer, self.unconfirmed) = (None, None, None, None);
         self.waiting.clear();
         self.sessions.clear();
+        // Cookies are bound to the port that we had.
+        self.cookies = Cookies::default();
     }
 
     /// The newest initiation once more, while it is young enough to be answered with the same response. A new one would make another session

@@ -33,6 +33,8 @@ pub enum Command {
     RememberPort(u16),
     /// The peers that have a session now: after a restart they are to be told that it is gone.
     RememberPeers(Vec<PublicKey>),
+    /// No initiation of this run is stamped later than this, since the Unix epoch: the next run begins there (protocol.md 1.9).
+    RememberStamps(Duration),
 }
 
 /// What happened.
@@ -45,6 +47,8 @@ pub enum Event {
     Identity(Box<Identity>),
     /// The peers that had a session when this node last ran; comes once, before the first map.
     Recent(Vec<PublicKey>),
+    /// What [`Command::RememberStamps`] said last in an earlier run; comes once, before the first map.
+    Stamps(Duration),
     /// The map to act upon: the last good one from disk at the start, then each new one that was checked.
     Map(Arc<NetworkMap>),
     /// Who is connected to the coordinator; for the eyes of users.

@@ -1,13 +1,14 @@
-//! The state directory: who may use it, and the two files in it.
+//! The state directory: who may use it, and the three files in it.
 //!
 //! `identity.json` is precious: without a whole copy of it nothing starts. `map.json` is convenient: without it the node waits for the
-//! coordinator. Both may hold secrets or names of hosts, so the directory is 0700 and the files 0600.
+//! coordinator. `stamps.json` is convenient, too: without it a node whose clock went back is not heard for a while. They may hold secrets or names of hosts, so the directory is 0700 and the files 0600.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use taut_base::PublicKey;
@@ -20,6 +21,7 @@ use crate::identity::{Membership, network_id};
 
 const IDENTITY: &str = "identity.json";
 const MAP: &str = "map.json";
+const STAMPS: &str = "stamps.json";
 const LOCK: &str = "lock";
 
 /// An open, locked state directory.
@@ -27,6 +29,7 @@ pub(crate) struct StateDir {
     path: PathBuf,
     identity: StateFile,
     map: StateFile,
+    stamps: StateFile,
     /// Locked for as long as it is open.
     _lock: File,
 }
@@ -37,6 +40,8 @@ pub(crate) struct Found {
     pub(crate) map: Option<NetworkMap>,
     /// The peers that had a session when the map was saved.
     pub(crate) recent: Vec<PublicKey>,
+    /// Where the stamps of initiations begin.
+    pub(crate) ceiling: Option<Duration>,
     /// What the user should know: copies that were damaged.
     pub(crate) notes: Vec<String>,
 }
@@ -58,6 +63,12 @@ pub(crate) struct SavedMap {
     pub(crate) map: NetworkMap,
 }
 
+#[derive(Serialize, Deserialize)]
+struct SavedStamps {
+    /// Seconds since the Unix epoch.
+    ceiling: u64,
+}
+
 impl StateDir {
     /// Makes or opens the directory at `path`, locks it, and reads what is in it.
     pub(crate) fn open(path: &Path) -> Result<(Self, Found), StartError> {
@@ -69,6 +80,7 @@ impl StateDir {
             path: path.to_path_buf(),
             identity: StateFile::new(path.join(IDENTITY)),
             map: StateFile::new(path.join(MAP)),
+            stamps: StateFile::new(path.join(STAMPS)),
             _lock: lock,
         };
         let found = state.load()?;
@@ -86,13 +98,14 @@ impl StateDir {
             if self.has_map() {
                 return Err(damaged(format!("{MAP} is there, but {IDENTITY} is not")));
             }
-            return Ok(Found { membership: None, map: None, recent: Vec::new(), notes });
+            return Ok(Found { membership: None, map: None, recent: Vec::new(), ceiling: None, notes });
         };
         notes.extend(loaded.notes);
         let membership: Membership = serde_json::from_slice(&loaded.body)
             .map_err(|error| damaged(format!("{IDENTITY} does not hold an identity ({error})")))?;
         let (map, recent) = self.load_map(membership.network, &mut notes).unzip();
-        Ok(Found { membership: Some(membership), map, recent: recent.unwrap_or_default(), notes })
+        let ceiling = self.load_ceiling(&mut notes);
+        Ok(Found { membership: Some(membership), map, recent: recent.unwrap_or_default(), ceiling, notes })
     }
 
     fn has_map(&self) -> bool {
@@ -127,6 +140,28 @@ impl StateDir {
                 None
             }
         }
+    }
+
+    fn load_ceiling(&mut self, notes: &mut Vec<String>) -> Option<Duration> {
+        let begin = "initiations are stamped by the clock alone";
+        match self.stamps.load() {
+            Ok(loaded) => {
+                let loaded = loaded?;
+                notes.extend(loaded.notes);
+                match serde_json::from_slice::<SavedStamps>(&loaded.body) {
+                    Ok(saved) => return Some(Duration::from_secs(saved.ceiling)),
+                    Err(error) => notes.push(format!("{STAMPS} does not hold a time ({error}); {begin}")),
+                }
+            }
+            Err(unusable) => notes.push(format!("{unusable}; {begin}")),
+        }
+        None
+    }
+
+    /// Saves where the next run's stamps begin, rounded up to a second.
+    pub(crate) fn save_ceiling(&mut self, ceiling: Duration) -> io::Result<()> {
+        let saved = SavedStamps { ceiling: ceiling.as_secs().saturating_add(1) };
+        self.stamps.save(&serde_json::to_vec(&saved)?)
     }
 
     /// Saves who this node is.
@@ -179,7 +214,7 @@ fn close_to_others(path: &Path) -> io::Result<()> {
 fn is_ours(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     // `lost+found` stands in the root of a file system made for us alone.
-    [IDENTITY, MAP, LOCK, "daemon.log", "lost+found"].iter().any(|ours| name.starts_with(ours))
+    [IDENTITY, MAP, STAMPS, LOCK, "daemon.log", "lost+found"].iter().any(|ours| name.starts_with(ours))
 }
 
 fn lock(directory: &Path) -> Result<File, StartError> {

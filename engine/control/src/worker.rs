@@ -78,7 +78,7 @@ impl Worker {
         poller.add(wake.as_fd(), ORDERS, Interest::READ)?;
         Ok(Self {
             version,
-            store: Store::new(state, found.notes, found.recent),
+            store: Store::new(state, found.notes, found.recent, found.ceiling),
             port: found.membership.as_ref().and_then(|membership| membership.port),
             membership: found.membership,
             map: found.map.map(Arc::new),
@@ -135,6 +135,9 @@ impl Worker {
         let identity = Box::new(membership.announce());
         self.emit(Event::Identity(identity));
         self.emit(Event::Recent(self.store.recent().to_vec()));
+        if let Some(ceiling) = self.store.ceiling() {
+            self.emit(Event::Stamps(ceiling));
+        }
         if let Some(map) = &self.map {
             self.emit(Event::Map(Arc::clone(map)));
         }
@@ -170,6 +173,10 @@ impl Worker {
             }
             Command::RememberPeers(peers) => {
                 self.store.recent_changed(peers, now());
+                self.save_what_is_due(now());
+            }
+            Command::RememberStamps(ceiling) => {
+                self.store.ceiling_changed(ceiling, now());
                 self.save_what_is_due(now());
             }
         }

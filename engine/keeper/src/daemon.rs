@@ -69,6 +69,8 @@ struct Daemon {
     problem: Option<Failure>,
     /// Peers that have, or before a restart had, a session with this node.
     recent: Vec<PublicKey>,
+    /// No initiation was stamped later than this, since the Unix epoch.
+    stamps: Duration,
     /// When to bring the network up again after it could not, or broke.
     retry_overlay: Option<Time>,
     /// When to read the host's addresses again.
@@ -111,6 +113,7 @@ impl Daemon {
             presence: None,
             problem: None,
             recent: Vec::new(),
+            stamps: Duration::ZERO,
             retry_overlay: None,
             settle: None,
             retry_accept: None,
@@ -166,9 +169,14 @@ impl Daemon {
         overlay.turn(clocks);
         let connected: Vec<PublicKey> = overlay.node().connected().take(MAX_RECENT).collect();
         let failed = overlay.has_failed();
+        let ceiling = overlay.poll_ceiling();
         if connected != self.recent && !connected.is_empty() {
             self.recent.clone_from(&connected);
             self.tell(Command::RememberPeers(connected));
+        }
+        if let Some(ceiling) = ceiling {
+            self.stamps = ceiling;
+            self.tell(Command::RememberStamps(ceiling));
         }
         if failed {
             self.stop_overlay();
@@ -211,6 +219,7 @@ impl Daemon {
         }
         match Overlay::start(&self.config, &identity.node_key, identity.port, &map, &self.waker) {
             Ok(mut overlay) => {
+                overlay.resume_stamps(self.stamps);
                 overlay.greet(&self.recent, clocks());
                 self.tell(Command::RememberPort(overlay.port));
                 self.overlay = Some(overlay);

@@ -139,6 +139,16 @@ impl Overlay {
         self.carry_out();
     }
 
+    /// Goes on from the stamps of an earlier run, or an earlier overlay.
+    pub(crate) fn resume_stamps(&mut self, ceiling: Duration) {
+        self.node.resume_stamps(ceiling);
+    }
+
+    /// A ceiling of the stamps that is to be remembered.
+    pub(crate) fn poll_ceiling(&mut self) -> Option<Duration> {
+        self.node.poll_ceiling()
+    }
+
     /// When [`Self::turn`] has something to do.
     pub(crate) fn poll_timeout(&self, now: Time) -> Option<Time> {
         let held = self.held.as_ref().map(|_| now + QUEUE_RETRY);

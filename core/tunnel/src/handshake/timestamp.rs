@@ -20,6 +20,13 @@ impl Timestamp {
         Self::from_parts(seconds, nanoseconds)
     }
 
+    /// The wall clock's reading that this is the stamp of, as time since the Unix epoch.
+    pub fn since_epoch(self) -> Duration {
+        let [s0, s1, s2, s3, s4, s5, s6, s7, nanoseconds @ ..] = self.0;
+        let seconds = u64::from_be_bytes([s0, s1, s2, s3, s4, s5, s6, s7]).saturating_sub(EPOCH);
+        Duration::from_secs(seconds).saturating_add(Duration::from_nanos(u32::from_be_bytes(nanoseconds).into()))
+    }
+
     /// The larger of this and the smallest stamp that is later than `last`: what one side says only ever rises.
     pub fn after(self, last: Self) -> Self {
         if self > last { self } else { last.next() }
@@ -60,5 +67,6 @@ mod tests {
         assert!(Timestamp::from_wall_clock(Duration::ZERO).after(last) > last);
         let later = Timestamp::from_wall_clock(Duration::from_secs(1_800_000_000));
         assert_eq!(later.after(last), later);
+        assert_eq!(later.since_epoch(), Duration::from_secs(1_800_000_000));
     }
 }

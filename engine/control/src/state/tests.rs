@@ -82,6 +82,28 @@ fn filled(of: u8) -> (Scratch, Membership) {
 }
 
 #[test]
+fn stamps_go_on_where_they_were_and_damage_only_costs_them() {
+    let (scratch, _) = filled(1);
+    let (mut state, found) = StateDir::open(&scratch.0).unwrap();
+    assert_eq!(found.ceiling, None);
+    state.save_ceiling(Duration::from_millis(1_700_000_000_500)).unwrap();
+    assert_eq!(scratch.mode(STAMPS), 0o600);
+    drop(state);
+    let (mut state, found) = StateDir::open(&scratch.0).unwrap();
+    assert_eq!(found.ceiling, Some(Duration::from_secs(1_700_000_001)));
+    state.save_ceiling(Duration::from_secs(1_800_000_000)).unwrap();
+    drop(state);
+    fs::write(scratch.file(STAMPS), "no stamps").unwrap();
+    let (state, found) = StateDir::open(&scratch.0).unwrap();
+    assert_eq!(found.ceiling, Some(Duration::from_secs(1_700_000_001)), "the copy before");
+    assert!(found.membership.is_some() && found.notes.len() == 1);
+    drop(state);
+    fs::remove_file(beside(&scratch.file(STAMPS), "prev")).unwrap();
+    let (_state, found) = StateDir::open(&scratch.0).unwrap();
+    assert!(found.ceiling.is_none() && found.membership.is_some() && found.notes.len() == 1);
+}
+
+#[test]
 fn reads_back_the_same_keys_and_map() {
     let (scratch, before) = filled(1);
     let (_state, found) = open(&scratch.0).unwrap();

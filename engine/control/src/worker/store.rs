@@ -31,11 +31,33 @@ pub(super) struct Store {
     map_paid: Time,
     /// The peers that have a session now.
     recent: Vec<PublicKey>,
+    /// Where the next run's stamps begin.
+    ceiling: Option<Duration>,
+    /// When that is to be saved, if it is newer than the disk.
+    ceiling_due: Option<Time>,
 }
 
 impl Store {
-    pub(super) fn new(state: StateDir, notes: Vec<String>, recent: Vec<PublicKey>) -> Self {
-        Self { state, notes, membership_due: None, map_due: None, map_paid: Time::ZERO, recent }
+    pub(super) fn new(state: StateDir, notes: Vec<String>, recent: Vec<PublicKey>, ceiling: Option<Duration>) -> Self {
+        Self {
+            state,
+            notes,
+            membership_due: None,
+            map_due: None,
+            map_paid: Time::ZERO,
+            recent,
+            ceiling,
+            ceiling_due: None,
+        }
+    }
+
+    pub(super) fn ceiling(&self) -> Option<Duration> {
+        self.ceiling
+    }
+
+    pub(super) fn ceiling_changed(&mut self, ceiling: Duration, now: Time) {
+        self.ceiling = Some(ceiling);
+        self.ceiling_due = Some(now);
     }
 
     pub(super) fn recent(&self) -> &[PublicKey] {
@@ -58,7 +80,7 @@ impl Store {
     }
 
     pub(super) fn deadline(&self) -> Option<Time> {
-        [self.membership_due, self.map_due].into_iter().flatten().min()
+        [self.membership_due, self.map_due, self.ceiling_due].into_iter().flatten().min()
     }
 
     pub(super) fn membership_changed(&mut self, now: Time) {
@@ -88,6 +110,13 @@ impl Store {
             self.membership_due = Some(now + RETRY);
             problems.push(self.explain(&error));
         }
+        if self.ceiling_due.is_some_and(|due| due <= now) {
+            self.ceiling_due = None;
+            if let Some(Err(error)) = self.ceiling.map(|ceiling| self.state.save_ceiling(ceiling)) {
+                self.ceiling_due = Some(now + RETRY);
+                problems.push(self.explain(&error));
+            }
+        }
         let Some(map) = map else { return problems };
         if self.map_due.is_some_and(|due| due <= now) {
             match self.state.save_map(membership.network, map, &self.recent) {
@@ -114,6 +143,7 @@ impl Store {
     ) -> Vec<String> {
         self.membership_due = self.membership_due.map(|_| now);
         self.map_due = self.map_due.map(|_| now);
+        self.ceiling_due = self.ceiling_due.map(|_| now);
         self.save_due(membership, map, now)
     }
 

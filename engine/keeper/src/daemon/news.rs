@@ -13,6 +13,7 @@ impl Daemon {
             Event::NeedsJoin => self.identity = None,
             Event::Identity(identity) => self.set_identity(*identity),
             Event::Recent(peers) => self.recent = peers,
+            Event::Stamps(ceiling) => self.stamps = ceiling,
             Event::Map(map) => {
                 self.map = Some(map);
                 self.apply_map();

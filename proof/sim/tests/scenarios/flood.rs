@@ -49,6 +49,9 @@ fn flood(world: &mut TautWorld, message: &[u8], from: From, duration: Duration) 
     }
 }
 
+/// Half the time between two bursts of [`flood`].
+const HALF: Duration = Duration::from_micros(500);
+
 fn stranger_to_b() -> [u8; 148] {
     initiation(&PrivateKey::from_bytes([0x77; 32]), &parties()[1], 5)
 }
@@ -92,8 +95,11 @@ fn fault_b2_a_node_that_nobody_knows_gets_in_through_a_flood() {
     for_seeds(5, |seed| {
         let mut world = taut_world(Link::clean(ms(20)), seed);
         flood(&mut world, &stranger_to_b(), anywhere, secs(1));
+        // Between two of the flood's datagrams, which have taken all that there is for new senders.
+        world.run(HALF);
         let sent = world.now();
         world.send(Side::A);
+        world.run(HALF);
         flood(&mut world, &stranger_to_b(), anywhere, secs(1));
         // The first initiation brings the cookie, the next one 250 ms later shows it.
         let took = took(&world, Side::A, 0, sent);
@@ -118,8 +124,11 @@ fn fault_b5_a_flood_from_behind_the_same_nat_delays_by_one_try() {
     for_seeds(5, |seed| {
         let mut world = taut_world(Link::clean(ms(20)), seed);
         flood(&mut world, &stranger_to_b(), beside_a, secs(1));
+        // Between two of the flood's datagrams, which have taken all that there is for new senders.
+        world.run(HALF);
         let sent = world.now();
         world.send(Side::A);
+        world.run(HALF);
         flood(&mut world, &stranger_to_b(), beside_a, secs(1));
         let took = took(&world, Side::A, 0, sent);
         assert!(took < ms(500), "{took:?}");
@@ -141,6 +150,23 @@ fn keeper(me: &Party, map: &NetworkMap) -> Node<impl taut_base::Entropy + use<>>
 
 fn answered(node: &mut Node<impl taut_base::Entropy>) -> usize {
     std::iter::from_fn(|| node.poll_command()).filter(|command| matches!(command, ToLane::Send { .. })).count()
+}
+
+#[test]
+fn fault_b6_one_initiation_is_answered_four_times_at_most() {
+    let [a, b] = parties();
+    let mut node = keeper(&b, &map_for(&b, &[&a]));
+    answered(&mut node);
+    let message = HandshakeMessage::new(&initiation(&a.key, &b, 1_000_000)).expect("an initiation");
+    let mut answers = Vec::new();
+    for number in 0..10_000 {
+        let clocks = Clocks { now: taut_base::Time(0) + secs(100) + ms(number), wall: secs(1_000_000) };
+        node.handle_lane(FromLane::Handshake { source: one_place(0), message }, clocks);
+        answers.push(answered(&mut node));
+    }
+    assert_eq!(answers.iter().sum::<usize>(), 4);
+    assert_eq!(answers[2_000..].iter().sum::<usize>(), 0);
+    assert!(node.peers().all(|peer| peer.proven.is_none()), "no endpoint moved");
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn a_replay_of_everything_delivers_nothing_answers_nothing_and_moves_nothing() {
 }
 
 #[test]
-fn fault_b6_a_fresh_initiation_is_answered_four_times_at_most() {
+fn a_fresh_initiation_is_answered_four_times_at_most() {
     for_seeds(20, |seed| {
         let mut world = taut_world(Link::clean(ms(20)), seed);
         world.record();
