@@ -37,7 +37,7 @@ impl Drop for Scratch {
 fn open(path: &Path) -> Result<(StateDir, Found), StartError> {
     for _ in 0..200 {
         match StateDir::open(path) {
-            Err(StartError::Locked { .. }) => std::thread::sleep(std::time::Duration::from_millis(10)),
+            Err(StartError::Locked { .. }) => std::thread::sleep(Duration::from_millis(10)),
             other => return other,
         }
     }
