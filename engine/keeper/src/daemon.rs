@@ -37,6 +37,8 @@ const SETTLE: Duration = Duration::from_millis(100);
 const RETRY_OVERLAY: Duration = Duration::from_secs(2);
 /// Peers that are told at once of a restart or a move. The others notice by themselves within 15 s (paper, section 6.5).
 const MAX_RECENT: usize = 64;
+/// Trouble with the disk is said again every half minute; after twice that silence it is over.
+const DISK_SILENCE: Duration = Duration::from_secs(60);
 /// How soon a local user is let in who came while the daemon had no descriptor left.
 const RETRY_ACCEPT: Duration = Duration::from_secs(1);
 
@@ -67,6 +69,8 @@ struct Daemon {
     last_error: Option<String>,
     presence: Option<BTreeMap<NodeId, bool>>,
     problem: Option<Failure>,
+    /// What the state directory's trouble is, and when it was last said.
+    disk: Option<(Failure, Time)>,
     /// Peers that have, or before a restart had, a session with this node.
     recent: Vec<PublicKey>,
     /// No initiation was stamped later than this, since the Unix epoch.
@@ -112,6 +116,7 @@ impl Daemon {
             last_error: None,
             presence: None,
             problem: None,
+            disk: None,
             recent: Vec::new(),
             stamps: Duration::ZERO,
             retry_overlay: None,

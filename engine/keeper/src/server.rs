@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -44,10 +44,7 @@ impl Server {
         if let Some(directory) = path.parent() {
             std::fs::create_dir_all(directory).map_err(failed)?;
         }
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-            _ => {}
-        }
+        remove_leftover(path).map_err(failed)?;
         let listener = UnixListener::bind(path).map_err(failed)?;
         // Everybody may look; the kernel says who asks for a change.
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666)).map_err(failed)?;
@@ -105,6 +102,16 @@ impl Server {
         let interest = if connection.output.is_empty() { Interest::READ } else { Interest::WRITE };
         // Registered and open; if the kernel refused, the user would see a hanging request and ask again.
         let _ = poller.modify(connection.stream.as_fd(), token, interest);
+    }
+}
+
+/// Removes a socket that nobody answers on; whatever else stands there is somebody's, and stays (fault P4).
+fn remove_leftover(path: &Path) -> io::Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path),
+        Ok(_) => Err(io::Error::new(io::ErrorKind::AlreadyExists, "something that is no socket stands there")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

@@ -3,7 +3,7 @@
 use taut_control::{Event, Identity};
 use taut_netmap::{Problem, ProblemCode};
 
-use super::Daemon;
+use super::{Daemon, clocks};
 use crate::api::Failure;
 use crate::error::failure;
 
@@ -36,7 +36,8 @@ impl Daemon {
             }
             Event::Refused(problem) => self.handle_refusal(problem),
             Event::DiskProblem(message) => {
-                self.problem = Some(failure(message, "the node runs on, but would not remember this after a restart"));
+                let problem = failure(message, "the node runs on, but would not remember this after a restart");
+                self.disk = Some((problem, clocks().now));
             }
         }
     }

@@ -2,11 +2,12 @@
 
 use std::rc::Rc;
 
+use taut_base::Time;
 use taut_control::Command;
 use taut_netmap::{JoinToken, name_from_host};
 
-use super::{Daemon, RETRY_ACCEPT, clocks};
-use crate::api::{CoordinatorStatus, Request, Response, SCHEMA, State, Status};
+use super::{DISK_SILENCE, Daemon, RETRY_ACCEPT, clocks};
+use crate::api::{CoordinatorStatus, Failure, Request, Response, SCHEMA, State, Status};
 use crate::error::failure;
 use crate::server::Server;
 use crate::status;
@@ -59,7 +60,7 @@ impl Daemon {
                 return Response::Failed(failure("this node is not a member of any network", hint));
             };
             identity.wanted = true;
-            self.problem = None;
+            (self.problem, self.disk) = (None, None);
             self.tell(Command::Up);
             self.apply_map();
             return Response::Done;
@@ -67,7 +68,7 @@ impl Daemon {
         match join.parse::<JoinToken>() {
             Ok(token) => {
                 let name = name.unwrap_or_else(|| name_from_host(&host_name()));
-                self.problem = None;
+                (self.problem, self.disk) = (None, None);
                 self.tell(Command::Join { token: Box::new(token), name });
                 Response::Done
             }
@@ -92,10 +93,15 @@ impl Daemon {
             network: map.map(|map| map.network.name.clone()),
             me: map.map(|map| status::myself(map, overlay)),
             coordinator,
-            problem: self.problem.clone(),
+            problem: self.problem.clone().or_else(|| self.disk_problem(now)),
             peers: map.map_or_else(Vec::new, |map| status::peers(map, overlay, self.presence.as_ref(), now)),
             drops: status::drops(overlay),
         }
+    }
+
+    fn disk_problem(&self, now: Time) -> Option<Failure> {
+        let (problem, said) = self.disk.as_ref()?;
+        (now.since(*said) < DISK_SILENCE).then(|| problem.clone())
     }
 
     fn state(&self) -> State {

@@ -125,6 +125,19 @@ fn a_second_daemon_is_refused_and_a_leftover_replaced() {
 }
 
 #[test]
+fn fault_p4_what_is_no_socket_is_left_alone() {
+    let rig = Rig::new("file");
+    let file = rig.path.with_file_name("precious");
+    let link = rig.path.with_file_name("link.sock");
+    std::fs::write(&file, "precious").unwrap();
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    for path in [&file, &link] {
+        assert!(matches!(Server::listen(path), Err(RunError::Socket(_, _))), "{path:?}");
+    }
+    assert_eq!(std::fs::read(&file).unwrap(), b"precious");
+}
+
+#[test]
 fn more_users_than_places_wait_for_their_turn() {
     let mut rig = Rig::new("crowd");
     let mut users: Vec<UnixStream> = (0..MAX_CONNECTIONS + 5).map(|_| rig.connect()).collect();
