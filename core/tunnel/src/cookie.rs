@@ -68,7 +68,7 @@ impl Checker {
         mac16(&self.mac1_key, covered).ct_eq(mac1).into()
     }
 
-    /// Whether the sender of an initiation or a response has shown, within the last [two minutes](LIFETIME), that it receives what is sent to `source`.
+    /// Whether the sender of an initiation or a response has shown, within the last two minutes, that it receives what is sent to `source`.
     pub fn proves_address(&mut self, message: &[u8], source: SocketAddr, now: Time) -> bool {
         let Some((_, _, mac2)) = cut(message) else { return false };
         // The common case, and one that no cookie leads to but once in 2^128.
@@ -140,7 +140,7 @@ pub fn mac1(message: &[u8]) -> Option<&[u8; MAC]> {
     cut(message).map(|(_, mac1, _)| mac1)
 }
 
-/// The cookies that one peer gave us, each for the path that it came on (protocol.md 2.3). At most [a few](MAX_KEPT) are kept.
+/// The cookies that one peer gave us, each for the path that it came on (protocol.md 2.3). At most `MAX_KEPT` are kept.
 #[derive(Default)]
 pub struct Cookies {
     /// Oldest first.
