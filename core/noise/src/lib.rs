@@ -10,7 +10,7 @@ mod symmetric;
 mod transport;
 mod xchacha;
 
-pub use primitives::{AeadKey, NoAgreement, TAG, dh, hash, hmac, keyed_mac, mac16, public_key};
+pub use primitives::{AeadKey, NoAgreement, TAG, dh, hash, hmac, keyed_mac, public_key};
 pub use symmetric::{DecryptError, Symmetric};
 pub use transport::{MAX_MESSAGE, Transport, TransportError};
 pub use xchacha::{xopen, xseal};

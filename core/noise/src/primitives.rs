@@ -91,11 +91,6 @@ pub fn keyed_mac(key: &[u8], message: &[u8]) -> [u8; 16] {
     }
 }
 
-/// [`keyed_mac`] with a key of 32 bytes.
-pub fn mac16(key: &[u8; 32], message: &[u8]) -> [u8; 16] {
-    keyed_mac(key, message)
-}
-
 /// A ChaCha20-Poly1305 key. The nonce is four zero bytes and the counter in little endian, as Noise and WireGuard have it.
 pub struct AeadKey(LessSafeKey);
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use subtle::ConstantTimeEq;
 use taut_base::{MAX_CANDIDATES, PublicKey, Time};
-use taut_noise::{hash, hmac, keyed_mac, mac16, xopen, xseal};
+use taut_noise::{hash, hmac, keyed_mac, xopen, xseal};
 use taut_wire::wireguard::{self, CookieReply, cookie_reply};
 use zeroize::Zeroizing;
 
@@ -65,7 +65,7 @@ impl Checker {
     /// Whether an initiation or a response was made by somebody who knows our public key.
     pub fn is_for_us(&self, message: &[u8]) -> bool {
         let Some((covered, mac1, _)) = cut(message) else { return false };
-        mac16(&self.mac1_key, covered).ct_eq(mac1).into()
+        keyed_mac(&self.mac1_key, covered).ct_eq(mac1).into()
     }
 
     /// Whether the sender of an initiation or a response has shown, within the last two minutes, that it receives what is sent to `source`.
@@ -115,7 +115,7 @@ impl Checker {
             IpAddr::V6(v6) => place[..16].copy_from_slice(&v6.octets()),
         }
         place[16..].copy_from_slice(&source.port().to_be_bytes());
-        mac16(&self.secret, &place)
+        keyed_mac(&*self.secret, &place)
     }
 
     /// The seed is secret and each number comes once, so this is as good as drawn at random.

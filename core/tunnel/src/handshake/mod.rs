@@ -17,7 +17,7 @@ use std::error::Error;
 use std::fmt;
 
 use taut_base::{PresharedKey, PrivateKey, PublicKey};
-use taut_noise::{NoAgreement, dh, hash, mac16, public_key};
+use taut_noise::{NoAgreement, dh, hash, keyed_mac, public_key};
 use zeroize::Zeroizing;
 
 use crate::cookie::{Checker, cookie_key};
@@ -103,7 +103,7 @@ fn mac1_key(public: &PublicKey) -> [u8; 32] {
 }
 
 fn write_mac1(mac1_key: &[u8; 32], message: &mut [u8], field: std::ops::Range<usize>) {
-    let mac = mac16(mac1_key, &message[..field.start]);
+    let mac = keyed_mac(mac1_key, &message[..field.start]);
     message[field].copy_from_slice(&mac);
 }
 

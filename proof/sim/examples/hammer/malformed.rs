@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use taut_base::{Entropy, PublicKey};
-use taut_noise::{hash, mac16};
+use taut_noise::{hash, keyed_mac};
 use taut_sim::Seeded;
 use taut_wire::wireguard::{
     DATA_MIN, Message, TYPE_COOKIE_REPLY, TYPE_DATA, classify, cookie_reply, initiation, response,
@@ -144,7 +144,7 @@ impl Malformed {
             _ => return,
         };
         if let Some(covered) = bytes.get(..field.start) {
-            let mac = mac16(&self.mac1_key, covered);
+            let mac = keyed_mac(&self.mac1_key, covered);
             put(bytes, field.start, &mac);
         }
     }
@@ -155,7 +155,7 @@ impl Malformed {
             .len()
             .checked_sub(32)
             .and_then(|end| message.get(..end))
-            .is_some_and(|covered| mac16(&self.mac1_key, covered) == *mac1)
+            .is_some_and(|covered| keyed_mac(&self.mac1_key, covered) == *mac1)
     }
 
     /// Whether a lane passes it on to the keeper.
