@@ -20,6 +20,7 @@ mod entropy;
 mod error;
 pub mod fuzzing;
 mod host;
+mod link;
 mod overlay;
 mod server;
 mod status;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use taut_base::{DEFAULT_PORT, Prefix, PrivateKey, PublicKey, Time};
 use taut_event::Waker;
-use taut_lane::{KeeperEnd, Lane, Shared, queues};
+use taut_lane::Shared;
 use taut_netlink::Netlink;
 use taut_netmap::NetworkMap;
-use taut_node::{Clocks, Node, ToLane};
+use taut_node::{Clocks, Node};
 use taut_tun::{Offload, Tun};
 use taut_tunnel::Limits;
 use taut_udp::{Config as UdpConfig, UdpSocket};
@@ -19,6 +19,7 @@ use crate::config::Config;
 use crate::entropy::OsEntropy;
 use crate::error::failure;
 use crate::host::Host;
+use crate::link::Link;
 
 /// Receive buffer: what 10 Gbit/s bring while a lane is not scheduled for 10 ms (12.5 MB), as a power of two.
 pub(crate) const RECEIVE_BUFFER: usize = buffer(10);
@@ -30,16 +31,10 @@ const fn buffer(milliseconds: usize) -> usize {
     (BYTES_PER_MILLISECOND * milliseconds).next_power_of_two()
 }
 
-/// How soon a command that found the lane's queue full is tried again.
-const QUEUE_RETRY: Duration = Duration::from_millis(5);
-
 /// A network that is up.
 pub(crate) struct Overlay {
     node: Node<OsEntropy>,
-    lane: Lane,
-    queue: KeeperEnd,
-    /// A command that the lane's queue had no room for.
-    held: Option<ToLane>,
+    link: Link,
     host: Host,
     prefixes: Vec<Prefix>,
     addresses: Vec<IpAddr>,
@@ -70,23 +65,11 @@ impl Overlay {
         let limits = config.rekey_after.map_or(Limits::WIREGUARD, Limits::with_rekey_after);
         let mut node = Node::new(node_key.clone(), limits, OsEntropy::new());
         let (port, tun_status, udp_status) = (udp.port(), describe_tun(&tun, config.mtu), describe_udp(&udp));
-        let lane_waker = Waker::new().map_err(|error| failure(error, "raise the limit of open files"))?;
-        let (queue, lane_end) = queues(waker.clone(), lane_waker.clone());
-        let lane = Lane::start(taut_lane::Config {
-            tun,
-            mtu: config.mtu,
-            udp,
-            checker: node.checker(),
-            limits,
-            queues: lane_end,
-            waker: lane_waker,
-        })
-        .map_err(|error| failure(error, "try again when the host has more room"))?;
+        let link = Link::start(tun, udp, config.mtu, node.checker(), limits, waker)
+            .map_err(|error| failure(error, "try again when the host has more room"))?;
         let mut overlay = Self {
             node,
-            lane,
-            queue,
-            held: None,
+            link,
             host,
             prefixes: Vec::new(),
             addresses: map.me.addresses.clone(),
@@ -108,7 +91,7 @@ impl Overlay {
     pub(crate) fn set_map(&mut self, map: &NetworkMap) -> Result<(), Failure> {
         self.prefixes = vec![map.network.ipv4, map.network.ipv6];
         self.node.set_map(map);
-        self.carry_out();
+        self.link.carry_out(&mut self.node);
         let routed: BTreeSet<IpAddr> = map.peers.values().flat_map(|peer| peer.addresses.iter().copied()).collect();
         self.host
             .set_routes(routed)
@@ -126,17 +109,13 @@ impl Overlay {
 
     /// Takes what the lane said, does what is due, hands the resulting commands to the lane.
     pub(crate) fn turn(&mut self, clocks: Clocks) {
-        while let Some(said) = self.queue.receive() {
-            self.node.handle_lane(said, clocks);
-        }
-        self.node.handle_timeout(clocks);
-        self.carry_out();
+        self.link.turn(&mut self.node, clocks);
     }
 
     /// Starts handshakes with these peers: they may still send to a session, or a place, that is gone.
     pub(crate) fn greet(&mut self, peers: &[PublicKey], clocks: Clocks) {
         self.node.greet(peers, clocks);
-        self.carry_out();
+        self.link.carry_out(&mut self.node);
     }
 
     /// Goes on from the stamps of an earlier run, or an earlier overlay.
@@ -151,13 +130,12 @@ impl Overlay {
 
     /// When [`Self::turn`] has something to do.
     pub(crate) fn poll_timeout(&self, now: Time) -> Option<Time> {
-        let held = self.held.as_ref().map(|_| now + QUEUE_RETRY);
-        self.node.poll_timeout().into_iter().chain(held).min()
+        [self.node.poll_timeout(), self.link.poll_timeout(now)].into_iter().flatten().min()
     }
 
     /// Whether the lane ended by itself.
     pub(crate) fn has_failed(&self) -> bool {
-        self.lane.has_failed()
+        self.link.has_failed()
     }
 
     pub(crate) fn node(&self) -> &Node<OsEntropy> {
@@ -165,26 +143,12 @@ impl Overlay {
     }
 
     pub(crate) fn shared(&self) -> &Shared {
-        self.lane.shared()
+        self.link.shared()
     }
 
     /// Closes TUN and socket; the kernel takes addresses and routes away with the device.
     pub(crate) fn stop(self) {
-        self.lane.stop();
-    }
-
-    fn carry_out(&mut self) {
-        let mut any = false;
-        while let Some(command) = self.held.take().or_else(|| self.node.poll_command()) {
-            if let Err(command) = self.queue.send(command) {
-                self.held = Some(command);
-                break;
-            }
-            any = true;
-        }
-        if any {
-            self.queue.wake();
-        }
+        self.link.stop();
     }
 }
 

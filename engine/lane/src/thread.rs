@@ -149,6 +149,12 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
+impl From<io::Error> for StartError {
+    fn from(error: io::Error) -> Self {
+        Self(error)
+    }
+}
+
 struct Worker {
     heart: Heart,
     out: SendBatch,

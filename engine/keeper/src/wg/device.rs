@@ -11,10 +11,10 @@ use taut_tun::Tun;
 use taut_tunnel::Limits;
 use taut_udp::{BindError, UdpSocket};
 
-use super::link::Link;
 use super::{Config, Error, limits};
 use crate::daemon::clocks;
 use crate::entropy::OsEntropy;
+use crate::link::Link;
 use crate::overlay::{RECEIVE_BUFFER, SEND_BUFFER};
 
 /// A WireGuard interface. Without a private key it has no lane: packets wait in the device, and nothing is sent.
@@ -106,7 +106,9 @@ impl Device {
         self.node.start_over();
         if self.private_key.is_some() {
             let checker = self.node.checker();
-            let link = Link::start(&self.tun, &self.udp, self.mtu, checker, self.limits, &self.waker);
+            // Device and socket stay when the lane is started again: it works on handles of its own.
+            let (Ok(tun), Ok(udp)) = (self.tun.try_clone(), self.udp.try_clone()) else { return Err(Errno::Io) };
+            let link = Link::start(tun, udp, self.mtu, checker, self.limits, &self.waker);
             self.link = Some(link.map_err(|_| Errno::Io)?);
         }
         Ok(())

@@ -10,7 +10,6 @@
 //! - `socket`: who asks.
 
 mod device;
-mod link;
 mod socket;
 
 use std::fmt;
