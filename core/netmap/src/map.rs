@@ -65,6 +65,9 @@ pub struct Peer {
     /// Where it may be reached, best first; candidates until proven.
     #[serde(default)]
     pub endpoints: Vec<SocketAddr>,
+    /// Stock WireGuard, no Taut node: nothing but WireGuard is said to it (law 1).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub native: bool,
 }
 
 /// What changed between two versions.

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use taut_base::{PeerId, ReceiverIndex, SessionId, Time};
-use taut_tunnel::SessionKeys;
+use taut_base::{PeerId, SessionId, Time};
+use taut_tunnel::{SessionIndices, SessionKeys};
+use taut_wire::control::{Control, Suite};
 use taut_wire::wireguard::{cookie_reply, initiation, response};
 
 use crate::routes::Routes;
@@ -103,6 +104,33 @@ pub enum ToLane {
         /// What.
         message: HandshakeMessage,
     },
+    /// Send a control message on a session's control pair, if the lane still has the session.
+    Control {
+        /// Whose.
+        peer: PeerId,
+        /// Which session.
+        session: SessionId,
+        /// Where to; `None` for where data goes.
+        destination: Option<SocketAddr>,
+        /// What.
+        message: Control,
+    },
+    /// The peer is ready for data under this suite: seal with it from now on.
+    UseSuite {
+        /// Whose.
+        peer: PeerId,
+        /// Which session.
+        session: SessionId,
+        /// Which suite.
+        suite: Suite,
+    },
+    /// How long a packet takes to the peer and back.
+    SetRoundTrip {
+        /// Whose.
+        peer: PeerId,
+        /// As measured by a probe.
+        round_trip: Duration,
+    },
     /// Nobody answered for a long time: drop what waits for this peer.
     GiveUp(PeerId),
 }
@@ -133,13 +161,24 @@ pub enum FromLane {
         /// Where to.
         endpoint: SocketAddr,
     },
-    /// A session is gone; its index is free.
+    /// An authentic control message that is the keeper's to act on: offer, accept or answer. Probes and receipts end in the lane.
+    Control {
+        /// Whose.
+        peer: PeerId,
+        /// On which session.
+        session: SessionId,
+        /// Where it came from.
+        source: SocketAddr,
+        /// What.
+        message: Control,
+    },
+    /// A session is gone; its indices are free.
     Retired {
         /// Whose.
         peer: PeerId,
         /// Which.
         id: SessionId,
-        /// The index that it had.
-        index: ReceiverIndex,
+        /// The indices that it had.
+        indices: SessionIndices,
     },
 }

@@ -22,6 +22,16 @@ impl Indices {
         }
     }
 
+    /// Takes these for `peer`, all or none; false when one is in use already, or stands twice among them.
+    pub(crate) fn claim(&mut self, peer: PeerId, wanted: &[ReceiverIndex]) -> bool {
+        let free = |(place, index)| !self.owners.contains_key(index) && !wanted[..place].contains(index);
+        let all_free = wanted.iter().enumerate().all(free);
+        if all_free {
+            self.owners.extend(wanted.iter().map(|index| (*index, peer)));
+        }
+        all_free
+    }
+
     /// How many are in use.
     pub(crate) fn len(&self) -> usize {
         self.owners.len()
@@ -55,6 +65,11 @@ mod tests {
         assert_eq!(indices.draw(PeerId(1), &mut scripted), ReceiverIndex(7 << 4));
         assert_eq!(indices.draw(PeerId(2), &mut scripted), ReceiverIndex(9 << 4));
         assert_eq!(indices.owner(ReceiverIndex(7 << 4)), Some(PeerId(1)));
+        let (taken, free) = (ReceiverIndex(9 << 4), ReceiverIndex(8 << 4));
+        assert!(!indices.claim(PeerId(1), &[free, taken]));
+        assert!(!indices.claim(PeerId(1), &[free, free]));
+        assert_eq!(indices.owner(free), None, "all or none");
+        assert!(indices.claim(PeerId(1), &[free]));
         indices.release_all(PeerId(1));
         assert_eq!(indices.owner(ReceiverIndex(7 << 4)), None);
     }

@@ -6,6 +6,7 @@
 //! set_map(map)            ─▶ ┌──────┐ ─▶ ToLane::{AddPeer, RemovePeer, Routes}
 //!   or configure(changes)    │      │    ToLane::{SetEndpoint, SetKeepalive}
 //! handle_lane(FromLane)   ─▶ │ Node │ ─▶ ToLane::{Send, AddSession, GiveUp}
+//!                            │      │    ToLane::{Control, UseSuite, SetRoundTrip}
 //! handle_timeout()        ─▶ └──────┘      until poll_command() is empty
 //!                                          then wait until poll_timeout()
 //! ```
@@ -21,6 +22,7 @@ mod node;
 mod peer;
 mod routes;
 mod stamps;
+mod talk;
 pub mod uapi;
 
 pub use contract::{Clocks, FromLane, HandshakeMessage, ToLane};

@@ -1,5 +1,7 @@
-//! The node: peers, their handshakes, and the commands that follow. `native`: peers that somebody configures by hand.
+//! The node: peers, their handshakes, and the commands that follow. `native`: peers that somebody configures by hand; `control`: what Taut nodes
+//! say to each other inside a session.
 
+mod control;
 mod native;
 
 pub use native::NativePeer;
@@ -13,7 +15,8 @@ use taut_base::{Entropy, PeerId, Prefix, PresharedKey, PrivateKey, PublicKey, Re
 use taut_netmap::NetworkMap;
 use taut_tunnel::cookie::Checker;
 use taut_tunnel::handshake::{Identity, Initiation, Received, Remote};
-use taut_tunnel::{Attempt, Bucket, Due, Limits, Rate, SessionKeys};
+use taut_tunnel::{Attempt, Bucket, Due, Limits, Rate, Role, SessionIndices, SessionKeys};
+use taut_wire::control::Suites;
 use taut_wire::wireguard::{self, Message, classify};
 
 use crate::answer::Answer;
@@ -53,6 +56,8 @@ pub struct Node<E> {
     /// Initiations that may still be computed for.
     work: Bucket,
     stamps: Stamps,
+    /// What we are ready to receive data with.
+    suites: Suites,
 }
 
 impl<E: Entropy> Node<E> {
@@ -72,6 +77,7 @@ impl<E: Entropy> Node<E> {
             commands: VecDeque::new(),
             work: Bucket::default(),
             stamps: Stamps::default(),
+            suites: Suites::STOCK,
         }
     }
 
@@ -152,6 +158,7 @@ impl<E: Entropy> Node<E> {
         };
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.node = listed.id;
+        peer.native = listed.native;
         peer.name.clone_from(&listed.name);
         peer.addresses.clone_from(&listed.addresses);
         peer.candidates.set_listed(&listed.endpoints, &self.overlay);
@@ -179,13 +186,16 @@ impl<E: Entropy> Node<E> {
         match said {
             FromLane::Handshake { source, message } => self.handle_handshake(source, &message, clocks),
             FromLane::WantsHandshake(peer) => self.want_handshake(peer, clocks),
-            FromLane::Confirmed { peer, id } => self.confirm(peer, id),
+            FromLane::Confirmed { peer, id } => self.confirm(peer, id, clocks),
             FromLane::Moved { peer, endpoint } => {
                 if let Some(peer) = self.peers.get_mut(&peer) {
                     peer.candidates.set_proven(endpoint);
                 }
             }
-            FromLane::Retired { peer, id, index } => self.retire(peer, id, index),
+            FromLane::Control { peer, session, source, message } => {
+                self.handle_control(peer, session, source, message, clocks);
+            }
+            FromLane::Retired { peer, id, indices } => self.retire(peer, id, &indices),
         }
     }
 
@@ -214,6 +224,7 @@ impl<E: Entropy> Node<E> {
             .collect();
         for id in due {
             self.continue_attempt(id, clocks);
+            self.continue_talk(id, clocks);
             let Some(peer) = self.peers.get_mut(&id) else { continue };
             for index in peer.expire_waiting(&self.limits, clocks.now) {
                 self.indices.release(index);
@@ -346,26 +357,41 @@ impl<E: Entropy> Node<E> {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.begin(session, clocks.now);
         }
+        self.start_talk(id, session, Role::Initiator, clocks);
     }
 
-    fn add_session(&mut self, peer: PeerId, keys: SessionKeys, proven: Option<SocketAddr>, now: Time) -> SessionId {
+    fn add_session(
+        &mut self,
+        peer: PeerId,
+        mut keys: SessionKeys,
+        proven: Option<SocketAddr>,
+        now: Time,
+    ) -> SessionId {
+        keys.suites = self.suites;
+        let native = self.peers.get(&peer).is_none_or(|peer| peer.native);
+        // Derived indices cannot be drawn again. Once in 2^28 one is in use already: then the session stays a stock one, until the next.
+        if native || !self.indices.claim(peer, &keys.indices().derived()) {
+            keys.extension = None;
+        }
         let id = SessionId(self.next_session);
         self.next_session += 1;
         self.commands.push_back(ToLane::AddSession { peer, id, keys: Box::new(keys), born: now, proven });
         id
     }
 
-    fn confirm(&mut self, peer: PeerId, id: SessionId) {
+    fn confirm(&mut self, peer: PeerId, id: SessionId, clocks: Clocks) {
         let Some(peer) = self.peers.get_mut(&peer) else { return };
         if let Some(confirmed) = peer.unconfirmed.take_if(|(unconfirmed, _)| *unconfirmed == id) {
             peer.begin(confirmed.0, confirmed.1);
             peer.attempt = None;
             peer.answer = None;
+            let peer = peer.id;
+            self.start_talk(peer, id, Role::Responder, clocks);
         }
     }
 
-    fn retire(&mut self, peer: PeerId, id: SessionId, index: ReceiverIndex) {
-        if self.indices.owner(index) == Some(peer) {
+    fn retire(&mut self, peer: PeerId, id: SessionId, indices: &SessionIndices) {
+        for index in indices.iter().filter(|index| self.indices.owner(*index) == Some(peer)).collect::<Vec<_>>() {
             self.indices.release(index);
         }
         if let Some(peer) = self.peers.get_mut(&peer) {

@@ -9,10 +9,12 @@ use taut_path::Candidates;
 use taut_tunnel::cookie::{Cookies, mac1};
 use taut_tunnel::handshake::{Initiation, Remote, Timestamp};
 use taut_tunnel::{Attempt, Bucket, Limits, Retry};
+use taut_wire::control::Suite;
 use taut_wire::wireguard::CookieReply;
 
 use crate::answer::{Answer, REPEAT};
 use crate::contract::HandshakeMessage;
+use crate::talk::Talk;
 
 /// Initiations of one peer whose response may still come. Later ones do not spoil earlier ones: on a round trip of seconds the response to the
 /// first is on its way when the second leaves.
@@ -54,6 +56,12 @@ pub(crate) struct Peer {
     pub(crate) keepalive: Option<Duration>,
     /// Bytes of handshake messages received from it and sent to it.
     pub(crate) handshake_bytes: (u64, u64),
+    /// What is asked on the control pair of the newest session.
+    pub(crate) talk: Option<Talk>,
+    /// The suite that both ends of this session use for data, where that is not the stock one.
+    pub(crate) agreed: Option<(SessionId, Suite)>,
+    /// How long the last answered probe took to it and back.
+    pub(crate) round_trip: Option<Duration>,
 }
 
 impl Peer {
@@ -82,6 +90,9 @@ impl Peer {
             native: false,
             keepalive: None,
             handshake_bytes: (0, 0),
+            talk: None,
+            agreed: None,
+            round_trip: None,
         }
     }
 
@@ -103,6 +114,7 @@ impl Peer {
     /// Forgets its sessions and the handshakes under way. What it said last stays, so that nothing old is taken for new.
     pub(crate) fn start_over(&mut self) {
         (self.attempt, self.message, self.answer, self.unconfirmed) = (None, None, None, None);
+        (self.talk, self.agreed) = (None, None);
         self.waiting.clear();
         self.sessions.clear();
         // Cookies are bound to the port that we had.
@@ -183,10 +195,12 @@ impl Peer {
 
     /// When something is due for this peer.
     pub(crate) fn poll_timeout(&self, limits: &Limits) -> Option<Time> {
-        match &self.attempt {
+        let handshake = match &self.attempt {
             Some(attempt) => Some(attempt.poll_timeout()),
             None => self.waiting.front().map(|(sent, _)| *sent + limits.retry),
-        }
+        };
+        let talk = self.talk.as_ref().and_then(Talk::poll_timeout);
+        [handshake, talk].into_iter().flatten().min()
     }
 
     /// Since when the newest session is there.
@@ -205,6 +219,14 @@ impl Peer {
     pub(crate) fn end(&mut self, id: SessionId) {
         self.sessions.retain(|(session, _)| *session != id);
         self.unconfirmed.take_if(|(session, _)| *session == id);
+        self.talk.take_if(|talk| talk.session() == id);
+        self.agreed.take_if(|(session, _)| *session == id);
+    }
+
+    /// What data is sealed with in the newest session, if there is one.
+    fn suite(&self) -> Option<Suite> {
+        let (newest, _) = self.sessions.last()?;
+        Some(self.agreed.filter(|(session, _)| session == newest).map_or(Suite::ChaCha20Poly1305, |(_, suite)| suite))
     }
 
     pub(crate) fn view(&self) -> PeerView<'_> {
@@ -219,6 +241,8 @@ impl Peer {
             session: self.since(),
             established: self.established,
             trying: self.attempt.is_some(),
+            round_trip: self.round_trip,
+            suite: self.suite(),
         }
     }
 }
@@ -246,4 +270,8 @@ pub struct PeerView<'a> {
     pub established: u64,
     /// Whether a handshake is being tried.
     pub trying: bool,
+    /// How long the last probe took to it and back; never known of a native peer.
+    pub round_trip: Option<Duration>,
+    /// What data to it is sealed with in the session in use.
+    pub suite: Option<Suite>,
 }

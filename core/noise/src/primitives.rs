@@ -6,7 +6,7 @@ use std::fmt;
 use blake2::digest::consts::U16;
 use blake2::digest::{KeyInit, Mac};
 use blake2::{Blake2s256, Blake2sMac, Digest};
-use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use ring::aead::{AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use taut_base::{PrivateKey, PublicKey};
 use x25519_dalek::StaticSecret;
 use zeroize::{Zeroize, Zeroizing};
@@ -91,16 +91,25 @@ pub fn keyed_mac(key: &[u8], message: &[u8]) -> [u8; 16] {
     }
 }
 
-/// A ChaCha20-Poly1305 key. The nonce is four zero bytes and the counter in little endian, as Noise and WireGuard have it.
+/// A key that seals. The nonce is four zero bytes and the counter in little endian, as Noise and WireGuard have it.
 pub struct AeadKey(LessSafeKey);
 
 impl AeadKey {
-    /// Takes 32 bytes as a key.
+    /// Takes 32 bytes as a key of ChaCha20-Poly1305 (RFC 8439).
     pub fn new(key: &[u8; 32]) -> Self {
-        match UnboundKey::new(&CHACHA20_POLY1305, key) {
+        Self::of(&CHACHA20_POLY1305, key)
+    }
+
+    /// Takes 32 bytes as a key of AES-256-GCM (NIST SP 800-38D), with nonces as above.
+    pub fn aes_256_gcm(key: &[u8; 32]) -> Self {
+        Self::of(&AES_256_GCM, key)
+    }
+
+    fn of(algorithm: &'static Algorithm, key: &[u8; 32]) -> Self {
+        match UnboundKey::new(algorithm, key) {
             Ok(key) => Self(LessSafeKey::new(key)),
             // ring refuses a key only for its length, which the type fixes.
-            Err(_) => unreachable!("32 bytes are the length of a ChaCha20-Poly1305 key"),
+            Err(_) => unreachable!("32 bytes are the length of a key of both algorithms"),
         }
     }
 
@@ -112,8 +121,8 @@ impl AeadKey {
                 bytes.copy_from_slice(tag.as_ref());
                 bytes
             }
-            // ring refuses only what is longer than 256 GiB.
-            Err(_) => unreachable!("a message fits in ChaCha20's counter"),
+            // ring refuses only what is longer than the cipher's block counter reaches: 64 GiB and more.
+            Err(_) => unreachable!("a message fits in the cipher's counter"),
         }
     }
 

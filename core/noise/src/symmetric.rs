@@ -79,6 +79,12 @@ impl Symmetric {
         Ok(())
     }
 
+    /// A secret for keys of another purpose than the transport, by HKDF-Extract (RFC 5869) with the chaining key as salt. Whoever knows it, or keys
+    /// made of it, learns nothing of [`Self::split`]'s, and the other way round: those come of the empty input.
+    pub fn export(&self, label: &[u8]) -> Zeroizing<[u8; 32]> {
+        hmac(&self.chaining_key, &[label])
+    }
+
     /// The two transport keys, the initiator's sending key first: `KDF2(C, "")`.
     pub fn split(&self) -> (Zeroizing<[u8; 32]>, Zeroizing<[u8; 32]>) {
         let [first, second, _] = kdf(&self.chaining_key, &[]);

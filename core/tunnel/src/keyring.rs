@@ -14,12 +14,17 @@ use std::fmt;
 use std::time::Duration;
 
 use taut_base::{ReceiverIndex, SessionId, Time};
+use taut_wire::control::Control;
 
 use crate::limits::Limits;
-use crate::session::{Role, Session};
+use crate::pair::Pair;
+use crate::session::{Role, Session, SessionIndices};
 
 /// While a wish for a handshake stands, it is not repeated more often than this; the keeper keeps its own schedule of tries.
 const REPEAT_WISH: Duration = Duration::from_secs(1);
+
+/// Data is acknowledged by a receipt this long after it came, or after half a round trip where that is more (protocol.md 5.3).
+const RECEIPT_AFTER: Duration = Duration::from_millis(20);
 
 /// The sessions of one peer on one lane.
 #[derive(Default)]
@@ -29,12 +34,15 @@ pub struct Keyring {
     next: Option<Session>,
     /// `previous` was answered for by us while we made `current` ourselves: the handshakes crossed, and each side would go on with its own session.
     crossed: bool,
-    retired: Vec<(SessionId, ReceiverIndex)>,
+    retired: Vec<(SessionId, SessionIndices)>,
     wished: Option<Time>,
     /// Data was sent and nothing came back since: at this time it has been too long.
     no_answer: Option<Time>,
     /// Data was received and nothing sent since: at this time the peer wants to hear from us.
     keepalive: Option<Time>,
+    /// Data came in a session with a control pair, and was not acknowledged yet.
+    receipt: Option<Time>,
+    round_trip: Duration,
     persistent: Option<Duration>,
     /// When the next packet is due whatever happens.
     persistent_due: Option<Time>,
@@ -47,6 +55,8 @@ pub enum Wish {
     Keepalive,
     /// Make a new session.
     Handshake,
+    /// Send what [`Keyring::receipt`] yields.
+    Receipt,
 }
 
 /// There is no session to send with.
@@ -99,7 +109,7 @@ impl Keyring {
     pub fn remove(&mut self, id: SessionId) {
         for slot in [&mut self.previous, &mut self.current, &mut self.next] {
             if let Some(session) = slot.take_if(|session| session.id == id) {
-                self.retired.push((session.id, session.local));
+                self.retired.push((session.id, session.indices()));
             }
         }
     }
@@ -110,10 +120,11 @@ impl Keyring {
             self.retire(slot);
         }
         (self.wished, self.no_answer, self.keepalive, self.persistent_due) = (None, None, None, None);
+        self.receipt = None;
     }
 
     /// Sessions that are gone since the last call: their indices are free.
-    pub fn take_retired(&mut self) -> Vec<(SessionId, ReceiverIndex)> {
+    pub fn take_retired(&mut self) -> Vec<(SessionId, SessionIndices)> {
         std::mem::take(&mut self.retired)
     }
 
@@ -130,25 +141,41 @@ impl Keyring {
         self.current.as_ref()
     }
 
-    /// The session that the peer names `index`, if it may still open.
-    pub fn receiving(&mut self, index: ReceiverIndex, limits: &Limits, now: Time) -> Option<&mut Session> {
+    /// The data pair that the peer names `index`, with its session, if it may still open.
+    pub fn receiving(&mut self, index: ReceiverIndex, limits: &Limits, now: Time) -> Option<(SessionId, &mut Pair)> {
         [&mut self.current, &mut self.next, &mut self.previous]
             .into_iter()
             .flatten()
-            .find(|session| session.local == index)
             .filter(|session| usable(session, limits, now))
+            .find_map(|session| Some((session.id, session.data_pair(index)?)))
     }
 
-    /// A packet was opened with the session `index`; `data` tells it from a keepalive. Returns whether this confirmed a session that we
-    /// had answered for, so that packets may be sent with it from now on.
-    pub fn received(&mut self, index: ReceiverIndex, data: bool, limits: &Limits, now: Time) -> bool {
+    /// The control pair that the peer names `index`, with its session, if it may still open.
+    pub fn control(&mut self, index: ReceiverIndex, limits: &Limits, now: Time) -> Option<(SessionId, &mut Pair)> {
+        [&mut self.current, &mut self.next, &mut self.previous]
+            .into_iter()
+            .flatten()
+            .filter(|session| usable(session, limits, now))
+            .find_map(|session| Some((session.id, session.control_pair()?)))
+            .filter(|(_, pair)| pair.local() == index)
+    }
+
+    /// The session of that name.
+    pub fn session(&mut self, id: SessionId) -> Option<&mut Session> {
+        [&mut self.current, &mut self.next, &mut self.previous].into_iter().flatten().find(|session| session.id == id)
+    }
+
+    /// A packet was opened with a pair of the session `id`; `data` tells it from a keepalive or a control message. Returns whether this confirmed a
+    /// session that we had answered for, so that packets may be sent with it from now on.
+    pub fn received(&mut self, id: SessionId, data: bool, limits: &Limits, now: Time) -> bool {
         self.no_answer = None;
         self.persistent_due = self.persistent.map(|interval| now + interval);
         if data {
             self.keepalive.get_or_insert(now + limits.keepalive);
+            self.arm_receipt(id, now);
         }
-        self.uncross(index);
-        if self.next.as_ref().is_none_or(|session| session.local != index) {
+        self.uncross(id);
+        if self.next.as_ref().is_none_or(|session| session.id != id) {
             return false;
         }
         self.crossed = false;
@@ -160,11 +187,28 @@ impl Keyring {
         true
     }
 
+    fn arm_receipt(&mut self, id: SessionId, now: Time) {
+        if self.receipt.is_none() && self.session(id).is_some_and(|session| session.control_pair().is_some()) {
+            self.receipt = Some(now + RECEIPT_AFTER.max(self.round_trip / 2));
+        }
+    }
+
+    /// How long a packet takes to the peer and back, as far as it was measured: receipts need not come more often.
+    pub fn set_round_trip(&mut self, round_trip: Duration) {
+        self.round_trip = round_trip;
+    }
+
+    /// What acknowledges the data that came last, with the control pair to seal it with.
+    pub fn receipt(&mut self) -> Option<(Control, &mut Pair)> {
+        let sessions = [&mut self.current, &mut self.next, &mut self.previous].into_iter().flatten();
+        sessions.into_iter().find_map(|session| Some((session.take_receipt()?, session.control_pair()?)))
+    }
+
     /// Of two sessions whose handshakes crossed, both sides use the one with the smaller name. Otherwise both stay initiators, their renewals cross
     /// again, and each time the packets that are on their way under the pushed out sessions are lost.
-    fn uncross(&mut self, index: ReceiverIndex) {
+    fn uncross(&mut self, id: SessionId) {
         let (Some(current), Some(previous)) = (&self.current, &self.previous) else { return };
-        if self.crossed && previous.local == index && previous.name() < current.name() {
+        if self.crossed && previous.id == id && previous.name() < current.name() {
             std::mem::swap(&mut self.current, &mut self.previous);
             self.crossed = false;
         }
@@ -213,7 +257,7 @@ impl Keyring {
     pub fn handle_timeout(&mut self, limits: &Limits, now: Time, mut wish: impl FnMut(Wish)) {
         for slot in [&mut self.previous, &mut self.current, &mut self.next] {
             if let Some(session) = slot.take_if(|session| now >= session.born + limits.reject_after) {
-                self.retired.push((session.id, session.local));
+                self.retired.push((session.id, session.indices()));
             }
         }
         if self.no_answer.take_if(|due| now >= *due).is_some() && self.wish(now) {
@@ -221,6 +265,9 @@ impl Keyring {
         }
         if self.keepalive.take_if(|due| now >= *due).is_some() && self.current.is_some() {
             wish(Wish::Keepalive);
+        }
+        if self.receipt.take_if(|due| now >= *due).is_some() {
+            wish(Wish::Receipt);
         }
         if self.persistent_due.take_if(|due| now >= *due).is_some() {
             self.persistent_due = self.persistent.map(|interval| now + interval);
@@ -234,12 +281,12 @@ impl Keyring {
             .into_iter()
             .flatten()
             .map(|session| session.born + limits.reject_after);
-        [self.no_answer, self.keepalive, self.persistent_due].into_iter().flatten().chain(rejects).min()
+        [self.no_answer, self.keepalive, self.receipt, self.persistent_due].into_iter().flatten().chain(rejects).min()
     }
 
     fn retire(&mut self, session: Option<Session>) {
         if let Some(session) = session {
-            self.retired.push((session.id, session.local));
+            self.retired.push((session.id, session.indices()));
         }
     }
 }

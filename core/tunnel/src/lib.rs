@@ -6,7 +6,8 @@
 //!    [`finish`](handshake::Initiation::finish), and on the other side [`Received::read`](handshake::Received::read) →
 //!    [`authenticate`](handshake::Received::authenticate) → [`respond`](handshake::Authentic::respond). Both ends yield [`SessionKeys`].
 //! 2. [`Attempt`]: when to send an initiation again, and when to give up. The keeper's part.
-//! 3. [`Session`]: one pair of keys with its counter and replay [`Window`]; seals and opens packets in place.
+//! 3. [`Session`]: what a handshake made: WireGuard's own [`Pair`] of keys with its counter and replay [`Window`], and between Taut nodes the pairs that
+//!    an [`Exporter`] derives beside it: one for control messages, one for data under another suite. Pairs seal and open in place.
 //! 4. [`Keyring`]: the sessions of one peer (previous, current, next) and WireGuard's data timers. The lane's part: it lives where the
 //!    packets are, and asks the keeper only for handshakes (protocol.md 1.7).
 //!
@@ -16,16 +17,20 @@
 
 mod attempt;
 pub mod cookie;
+mod exporter;
 pub mod handshake;
 mod keyring;
 mod limits;
+mod pair;
 mod rate;
 mod session;
 mod window;
 
 pub use attempt::{Attempt, Due, Retry};
+pub use exporter::Exporter;
 pub use keyring::{Keyring, NoSession, Wish};
 pub use limits::{Limits, REJECT_AFTER_MESSAGES, REKEY_AFTER_MESSAGES};
 pub use rate::{Bucket, Rate};
-pub use session::{Exhausted, OpenError, Role, Session, SessionKeys};
+pub use pair::{Exhausted, OpenError, Pair, PairKeys};
+pub use session::{Role, Session, SessionIndices, SessionKeys};
 pub use window::Window;

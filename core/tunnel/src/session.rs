@@ -1,14 +1,14 @@
-//! A session: the keys of one handshake, with the counter and the replay window that belong to them.
+//! A session: the key pairs of one handshake. A stock session has WireGuard's own pair; between Taut nodes there is a control pair beside it
+//! (protocol.md 1.3), and where both ends can, a data pair of another suite.
 
-use std::fmt;
-
-use taut_base::{ReceiverIndex, SessionId, Time};
-use taut_noise::{AeadKey, TAG};
-use taut_wire::wireguard::{self, DATA_HEADER, DATA_OVERHEAD, padded_len};
+use taut_base::{LaneId, ReceiverIndex, SessionId, Time};
+use taut_wire::control::{Control, Suite, Suites};
+use taut_wire::wireguard::{DATA_OVERHEAD, padded_len};
 use zeroize::Zeroizing;
 
-use crate::limits::{REJECT_AFTER_MESSAGES, REKEY_AFTER_MESSAGES};
-use crate::window::Window;
+use crate::exporter::Exporter;
+use crate::limits::REKEY_AFTER_MESSAGES;
+use crate::pair::{Exhausted, Pair, PairKeys};
 
 /// Which side of the handshake we were; only the initiator starts the next one by age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,46 +23,101 @@ pub enum Role {
 pub struct SessionKeys {
     /// Which side we were.
     pub role: Role,
-    /// By which the peer names this session to us.
-    pub local: ReceiverIndex,
-    /// By which we name this session to the peer.
-    pub remote: ReceiverIndex,
-    /// Key of what we send.
-    pub sending: Zeroizing<[u8; 32]>,
-    /// Key of what we receive.
-    pub receiving: Zeroizing<[u8; 32]>,
+    /// WireGuard's own pair.
+    pub stock: PairKeys,
+    /// Where further pairs come from; `None` for a native peer (law 1).
+    pub extension: Option<Exporter>,
+    /// What we are ready to receive data with.
+    pub suites: Suites,
 }
 
-/// Session keys in use. Counter and window live only here.
+impl SessionKeys {
+    /// Keys of a session that has WireGuard's own pair and nothing else.
+    pub fn stock(
+        role: Role,
+        local: ReceiverIndex,
+        remote: ReceiverIndex,
+        sending: Zeroizing<[u8; 32]>,
+        receiving: Zeroizing<[u8; 32]>,
+    ) -> Self {
+        let stock = PairKeys { suite: Suite::ChaCha20Poly1305, local, remote, sending, receiving };
+        Self { role, stock, extension: None, suites: Suites::STOCK }
+    }
+
+    /// All indices by which the peer may name the session's pairs.
+    pub fn indices(&self) -> SessionIndices {
+        SessionIndices {
+            stock: self.stock.local,
+            control: self.control().map(|keys| keys.local),
+            fast: self.fast().map(|keys| keys.local),
+        }
+    }
+
+    fn control(&self) -> Option<PairKeys> {
+        self.extension.as_ref().map(|exporter| exporter.control(LaneId::FIRST))
+    }
+
+    fn fast(&self) -> Option<PairKeys> {
+        let exporter = self.extension.as_ref().filter(|_| self.suites.has(Suite::Aes256Gcm))?;
+        Some(exporter.data(Suite::Aes256Gcm, LaneId::FIRST))
+    }
+}
+
+/// By which a peer names a session's pairs to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionIndices {
+    /// WireGuard's own pair.
+    pub stock: ReceiverIndex,
+    /// The control pair.
+    pub control: Option<ReceiverIndex>,
+    /// The data pair of a suite that is faster than the stock one.
+    pub fast: Option<ReceiverIndex>,
+}
+
+impl SessionIndices {
+    /// Those that were not drawn, but derived from the handshake.
+    pub fn derived(&self) -> Vec<ReceiverIndex> {
+        self.control.into_iter().chain(self.fast).collect()
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = ReceiverIndex> {
+        [Some(self.stock), self.control, self.fast].into_iter().flatten()
+    }
+}
+
+/// A session in use.
 pub struct Session {
     /// Our name for it.
     pub id: SessionId,
     /// Which side we were.
     pub role: Role,
-    /// By which the peer names it.
-    pub local: ReceiverIndex,
     /// When the handshake ended.
     pub born: Time,
-    remote: ReceiverIndex,
-    sending: AeadKey,
-    receiving: AeadKey,
-    sent: u64,
-    window: Window,
+    stock: Pair,
+    control: Option<Box<Pair>>,
+    fast: Option<Box<Pair>>,
+    /// Data goes by the fast pair: the peer is ready for it.
+    uses_fast: bool,
+    /// What our last receipt said.
+    receipted: Option<(Suite, u64)>,
+    /// What the peer's last receipt said.
+    acknowledged: Option<(Suite, u64)>,
 }
 
 impl Session {
     /// Puts the keys of a handshake that ended at `born` to use.
-    pub fn new(id: SessionId, keys: &SessionKeys, born: Time) -> Self {
+    pub fn new(id: SessionId, keys: SessionKeys, born: Time) -> Self {
         Self {
             id,
             role: keys.role,
-            local: keys.local,
             born,
-            remote: keys.remote,
-            sending: AeadKey::new(&keys.sending),
-            receiving: AeadKey::new(&keys.receiving),
-            sent: 0,
-            window: Window::new(),
+            control: keys.control().map(|keys| Box::new(Pair::new(keys))),
+            fast: keys.fast().map(|keys| Box::new(Pair::new(keys))),
+            stock: Pair::new(keys.stock),
+            uses_fast: false,
+            receipted: None,
+            acknowledged: None,
         }
     }
 
@@ -71,142 +126,108 @@ impl Session {
         DATA_OVERHEAD + padded_len(packet, mtu)
     }
 
-    /// Turns `datagram` into a data message. Its packet stands from [`DATA_HEADER`] on, `packet` bytes long; the slice is
-    /// [`Self::sealed_len`] long, and everything around the packet is written here: header, zeros, tag.
+    /// By which the peer names WireGuard's own pair, and the session as a whole.
+    pub fn local(&self) -> ReceiverIndex {
+        self.stock.local()
+    }
+
+    /// By which the peer names all of its pairs.
+    pub fn indices(&self) -> SessionIndices {
+        SessionIndices {
+            stock: self.stock.local(),
+            control: self.control.as_ref().map(|pair| pair.local()),
+            fast: self.fast.as_ref().map(|pair| pair.local()),
+        }
+    }
+
+    /// The suite that data is sealed with.
+    pub fn suite(&self) -> Suite {
+        self.sending().suite()
+    }
+
+    /// Seals data with this suite from now on: the peer said that it is ready. Of a suite that the session has no pair of nothing comes.
+    pub fn use_suite(&mut self, suite: Suite) {
+        self.uses_fast = self.fast.as_ref().is_some_and(|pair| pair.suite() == suite);
+    }
+
+    /// Turns `datagram` into a data message, see [`Pair::seal`].
     ///
     /// # Errors
     /// [`Exhausted`] when the key has sealed all it may; nothing was written then.
     pub fn seal(&mut self, datagram: &mut [u8], packet: usize) -> Result<(), Exhausted> {
-        if self.sent >= REJECT_AFTER_MESSAGES {
-            return Err(Exhausted);
-        }
-        let Some((header, body)) = datagram.split_first_chunk_mut::<DATA_HEADER>() else { return Err(Exhausted) };
-        let Some((plain, tag)) = body.split_last_chunk_mut::<TAG>() else { return Err(Exhausted) };
-        let counter = self.sent;
-        self.sent += 1;
-        plain[packet..].fill(0);
-        *tag = self.sending.seal(counter, &[], plain);
-        wireguard::write_data_header(header, self.remote.0, counter);
-        Ok(())
+        self.sending_mut().seal(datagram, packet)
     }
 
-    /// Opens a data message in place and yields the padded packet: empty for a keepalive. The window moves only for what is authentic.
-    ///
-    /// # Errors
-    /// When it was seen before, is too old, or was not sealed for this session.
-    pub fn open<'a>(&mut self, counter: u64, ciphertext: &'a mut [u8]) -> Result<&'a mut [u8], OpenError> {
-        if counter >= REJECT_AFTER_MESSAGES {
-            return Err(OpenError::CounterAtLimit);
+    /// The data pair that the peer names `index`.
+    pub fn data_pair(&mut self, index: ReceiverIndex) -> Option<&mut Pair> {
+        if self.stock.local() == index {
+            return Some(&mut self.stock);
         }
-        if !self.window.fresh(counter) {
-            return Err(OpenError::Replayed);
+        self.fast.as_deref_mut().filter(|pair| pair.local() == index)
+    }
+
+    /// The control pair, if the peer is a Taut node.
+    pub fn control_pair(&mut self) -> Option<&mut Pair> {
+        self.control.as_deref_mut()
+    }
+
+    /// A receipt for the data that came last, if there was none for it yet.
+    pub(crate) fn take_receipt(&mut self) -> Option<Control> {
+        let pair = self.fast.as_deref().filter(|pair| pair.highest().is_some()).unwrap_or(&self.stock);
+        let newest = (pair.suite(), pair.highest()?);
+        if self.receipted == Some(newest) {
+            return None;
         }
-        let plain = self.receiving.open(counter, &[], ciphertext).ok_or(OpenError::NotAuthentic)?;
-        if !self.window.mark(counter) {
-            return Err(OpenError::Replayed);
+        self.receipted = Some(newest);
+        Some(Control::Receipt { suite: newest.0, counter: newest.1 })
+    }
+
+    /// The peer says what of our data arrived. False when we never sealed that: nothing is believed then.
+    pub fn acknowledge(&mut self, suite: Suite, counter: u64) -> bool {
+        let pair = if self.stock.suite() == suite { Some(&self.stock) } else { self.fast.as_deref() };
+        let sealed = pair.is_some_and(|pair| pair.suite() == suite && counter < pair.sent());
+        // Receipts overtake each other; the later suite of a session never goes back to the former.
+        if sealed && self.acknowledged.is_none_or(|known| known < (suite, counter)) {
+            self.acknowledged = Some((suite, counter));
         }
-        Ok(plain)
+        sealed
+    }
+
+    /// The highest counter that the peer acknowledged, and of which pair.
+    pub fn acknowledged(&self) -> Option<(Suite, u64)> {
+        self.acknowledged
     }
 
     /// A name of the session that is the same on both sides: its two indices, the smaller one first.
     pub(crate) fn name(&self) -> (ReceiverIndex, ReceiverIndex) {
-        (self.local.min(self.remote), self.local.max(self.remote))
+        let (local, remote) = (self.stock.local(), self.stock.remote());
+        (local.min(remote), local.max(remote))
     }
 
     /// Whether so much was sealed that the initiator should make a new session.
     pub(crate) fn wants_rekey_by_messages(&self) -> bool {
-        self.sent >= REKEY_AFTER_MESSAGES
+        self.sending().sent() >= REKEY_AFTER_MESSAGES
     }
 
     /// Whether nothing may be sealed any more.
     pub(crate) fn exhausted(&self) -> bool {
-        self.sent >= REJECT_AFTER_MESSAGES
+        self.sending().exhausted()
     }
-}
 
-/// The key has sealed all the messages it may.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exhausted;
-
-impl fmt::Display for Exhausted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the session has sent all the messages that its key may seal; a new handshake is needed")
+    fn sending(&self) -> &Pair {
+        match &self.fast {
+            Some(fast) if self.uses_fast => fast,
+            _ => &self.stock,
+        }
     }
-}
 
-impl std::error::Error for Exhausted {}
-
-/// Why a data message did not open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OpenError {
-    /// Its counter was seen before, or is too old to say.
-    Replayed,
-    /// Its counter is beyond what a key may be used for (fault A12).
-    CounterAtLimit,
-    /// It was not sealed for this session, or altered on the way.
-    NotAuthentic,
+    fn sending_mut(&mut self) -> &mut Pair {
+        match &mut self.fast {
+            Some(fast) if self.uses_fast => fast,
+            _ => &mut self.stock,
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    pub(crate) fn pair() -> (Session, Session) {
-        let keys = |role, local, remote, sending, receiving| SessionKeys {
-            role,
-            local: ReceiverIndex(local),
-            remote: ReceiverIndex(remote),
-            sending: Zeroizing::new([sending; 32]),
-            receiving: Zeroizing::new([receiving; 32]),
-        };
-        let here = Session::new(SessionId(1), &keys(Role::Initiator, 16, 32, 1, 2), Time::ZERO);
-        let there = Session::new(SessionId(1), &keys(Role::Responder, 32, 16, 2, 1), Time::ZERO);
-        (here, there)
-    }
-
-    fn sealed(session: &mut Session, packet: &[u8]) -> Vec<u8> {
-        let mut datagram = vec![0xee; Session::sealed_len(packet.len(), 1420)];
-        datagram[DATA_HEADER..DATA_HEADER + packet.len()].copy_from_slice(packet);
-        session.seal(&mut datagram, packet.len()).unwrap();
-        datagram
-    }
-
-    fn open<'a>(session: &mut Session, datagram: &'a mut [u8]) -> Result<&'a mut [u8], OpenError> {
-        let wireguard::Message::Data(data) = wireguard::classify(datagram).unwrap() else { unreachable!() };
-        assert_eq!(data.receiver, session.local.0);
-        let counter = data.counter;
-        session.open(counter, &mut datagram[DATA_HEADER..])
-    }
-
-    #[test]
-    fn what_one_seals_the_other_opens_once() {
-        let (mut here, mut there) = pair();
-        let datagram = sealed(&mut here, b"twenty bytes of it..");
-        assert_eq!(datagram.len(), 16 + 32 + 16);
-        assert_eq!(open(&mut there, &mut datagram.clone()).unwrap(), b"twenty bytes of it..\0\0\0\0\0\0\0\0\0\0\0\0");
-        assert_eq!(open(&mut there, &mut datagram.clone()), Err(OpenError::Replayed));
-        assert!(open(&mut there, &mut sealed(&mut here, b"")).unwrap().is_empty());
-    }
-
-    #[test]
-    fn fault_c4_a_forged_counter_does_not_move_the_window() {
-        let (mut here, mut there) = pair();
-        let good = sealed(&mut here, b"good");
-        let mut forged = sealed(&mut here, b"bad");
-        forged[wireguard::data::COUNTER].copy_from_slice(&(1_u64 << 40).to_le_bytes());
-        assert_eq!(open(&mut there, &mut forged), Err(OpenError::NotAuthentic));
-        assert!(open(&mut there, &mut good.clone()).is_ok());
-    }
-
-    #[test]
-    fn fault_a12_the_last_counters_are_never_used() {
-        let (mut here, mut there) = pair();
-        here.sent = REJECT_AFTER_MESSAGES - 1;
-        let datagram = sealed(&mut here, b"last");
-        assert!(open(&mut there, &mut datagram.clone()).is_ok());
-        assert_eq!(here.seal(&mut [0; 32], 0), Err(Exhausted));
-        assert!(here.exhausted());
-        let ciphertext = &mut [0; 16];
-        assert_eq!(there.open(REJECT_AFTER_MESSAGES, ciphertext), Err(OpenError::CounterAtLimit));
-    }
-}
+mod tests;

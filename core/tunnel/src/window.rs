@@ -31,6 +31,11 @@ impl Window {
         self.seen[place(counter)] & bit(counter) == 0
     }
 
+    /// The highest counter that was seen.
+    pub fn highest(&self) -> Option<u64> {
+        self.next.checked_sub(1)
+    }
+
     /// Remembers `counter`, whose packet was authentic. `false` when it was seen before or is too old.
     pub fn mark(&mut self, counter: u64) -> bool {
         if !self.fresh(counter) {

@@ -1,6 +1,7 @@
 //! Bytes: what stands in a packet, and how one packet becomes many and many become one.
 //!
 //! - [`wireguard`]: WireGuard's four messages, as views and as writers. No cryptography.
+//! - [`control`]: what Taut nodes say to each other inside a session, beside the data.
 //! - [`ip`], [`tcp`], [`udp`], [`icmp`]: checked views of inner packets; echo requests and replies.
 //! - [`checksum`]: the Internet checksum, written so that the compiler vectorises it.
 //! - [`vnet`]: the ten bytes in front of every packet of a TUN with offloads.
@@ -14,6 +15,7 @@
 
 mod bytes;
 pub mod checksum;
+pub mod control;
 pub mod icmp;
 pub mod ip;
 pub mod merge;

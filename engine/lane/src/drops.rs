@@ -31,6 +31,10 @@ pub enum Drop {
     Replayed,
     /// In: not sealed by the peer whose session it names.
     NotAuthentic,
+    /// In: an authentic control message that this version does not know, or that cannot be true.
+    BadControl,
+    /// In: more control messages of one peer than anybody needs.
+    ControlRate,
     /// In: what the peer sealed is no IP packet.
     BadOuter,
     /// In: the peer may not send from this address.
@@ -40,7 +44,7 @@ pub enum Drop {
 }
 
 impl Drop {
-    const ALL: [(Self, &'static str); 16] = [
+    const ALL: [(Self, &'static str); 18] = [
         (Self::BadInner, "out-bad-packet"),
         (Self::NoRoute, "out-no-route"),
         (Self::NoHandshake, "out-no-handshake"),
@@ -54,6 +58,8 @@ impl Drop {
         (Self::UnknownIndex, "in-unknown-index"),
         (Self::Replayed, "in-replayed"),
         (Self::NotAuthentic, "in-not-authentic"),
+        (Self::BadControl, "in-bad-control"),
+        (Self::ControlRate, "in-control-rate"),
         (Self::BadOuter, "in-bad-packet"),
         (Self::SourceNotAllowed, "in-source-not-allowed"),
         (Self::TunWrite, "in-tun-write"),

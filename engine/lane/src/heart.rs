@@ -7,7 +7,7 @@ use std::sync::Arc;
 use taut_base::{PeerId, ReceiverIndex, Time};
 use taut_node::{FromLane, Routes, ToLane};
 use taut_tunnel::cookie::Checker;
-use taut_tunnel::{Limits, Role, Session, Wish};
+use taut_tunnel::{Bucket, Limits, Role, Session, Wish};
 use taut_wire::merge::{Merger, Offloads};
 
 use crate::batch::SendBatch;
@@ -101,6 +101,7 @@ impl Heart {
                     traffic,
                     scheduled: None,
                     last_source: None,
+                    control: Bucket::default(),
                 };
                 self.peers.insert(peer, new);
             }
@@ -119,7 +120,7 @@ impl Heart {
             ToLane::SetMtu(mtu) => self.mtu = usize::from(mtu),
             ToLane::RemovePeer(peer) => self.remove_peer(peer),
             ToLane::AddSession { peer, id, keys, born, proven } => {
-                self.add_session(peer, Session::new(id, &keys, born), proven, out, now);
+                self.add_session(peer, Session::new(id, *keys, born), proven, out, now);
             }
             ToLane::Send { destination, message } => {
                 let bytes = message.as_bytes();
@@ -130,6 +131,20 @@ impl Heart {
                 });
                 if appended.is_none() {
                     self.drops.add(Drop::SendFailed, 1);
+                }
+            }
+            ToLane::Control { peer, session, destination, message } => {
+                self.send_control(peer, session, destination, message, out);
+            }
+            ToLane::UseSuite { peer, session, suite } => {
+                let known = self.peers.get_mut(&peer);
+                if let Some(session) = known.and_then(|peer| peer.keyring.session(session)) {
+                    session.use_suite(suite);
+                }
+            }
+            ToLane::SetRoundTrip { peer, round_trip } => {
+                if let Some(peer) = self.peers.get_mut(&peer) {
+                    peer.keyring.set_round_trip(round_trip);
                 }
             }
             ToLane::GiveUp(peer) => {
@@ -148,10 +163,11 @@ impl Heart {
             if peer.scheduled.take_if(|scheduled| *scheduled == due).is_none() {
                 continue;
             }
-            let (mut keepalive, mut handshake) = (false, false);
+            let (mut keepalive, mut handshake, mut receipt) = (false, false, false);
             peer.keyring.handle_timeout(&self.limits, now, |wish| match wish {
                 Wish::Keepalive => keepalive = true,
                 Wish::Handshake => handshake = true,
+                Wish::Receipt => receipt = true,
             });
             self.collect_retired(id);
             if keepalive {
@@ -160,13 +176,19 @@ impl Heart {
             if handshake {
                 self.say(FromLane::WantsHandshake(id));
             }
+            if receipt {
+                self.send_receipt(id, out);
+            }
             self.schedule(id);
         }
     }
 
     /// Tells the keeper something. While very much waits for it, what will be said again goes first.
     pub(crate) fn say(&mut self, message: FromLane) {
-        let repeated = matches!(message, FromLane::WantsHandshake(_) | FromLane::Moved { .. });
+        let repeated = matches!(
+            message,
+            FromLane::WantsHandshake(_) | FromLane::Moved { .. } | FromLane::Control { .. }
+        );
         if repeated && self.messages.len() >= MAX_EVENTS {
             self.drops.add(Drop::KeeperBusy, 1);
         } else {
@@ -188,9 +210,11 @@ impl Heart {
     /// Frees the indices of sessions that are gone.
     pub(crate) fn collect_retired(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        for (session, index) in peer.keyring.take_retired() {
-            self.by_index.remove(&index);
-            self.messages.push_back(FromLane::Retired { peer: id, id: session, index });
+        for (session, indices) in peer.keyring.take_retired() {
+            for index in indices.iter() {
+                self.by_index.remove(&index);
+            }
+            self.messages.push_back(FromLane::Retired { peer: id, id: session, indices });
         }
     }
 
@@ -211,7 +235,7 @@ impl Heart {
     ) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let started_by_us = session.role == Role::Initiator;
-        self.by_index.insert(session.local, id);
+        self.by_index.extend(session.indices().iter().map(|index| (index, id)));
         peer.keyring.add(session);
         if let Some(endpoint) = proven {
             self.ingress.peer_moved(id, peer.endpoint, Some(endpoint));
@@ -228,7 +252,7 @@ impl Heart {
     fn remove_peer(&mut self, id: PeerId) {
         if let Some(mut peer) = self.peers.remove(&id) {
             peer.keyring.clear();
-            for (_, index) in peer.keyring.take_retired() {
+            for index in peer.keyring.take_retired().iter().flat_map(|(_, indices)| indices.iter()) {
                 self.by_index.remove(&index);
             }
             self.ingress.peer_moved(id, peer.endpoint, None);

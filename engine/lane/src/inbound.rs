@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::ops::Range;
 
-use taut_base::{PeerId, ReceiverIndex, Time};
+use taut_base::{PeerId, ReceiverIndex, SessionId, Time};
 use taut_node::FromLane;
 use taut_tunnel::OpenError;
 use taut_wire::ip;
@@ -93,14 +93,13 @@ impl Heart {
             }
         };
         let Some(peer) = self.peers.get_mut(&id) else { return self.refuse(Drop::UnknownIndex) };
-        let Some(session) = peer.keyring.receiving(index, &self.limits, now) else {
-            return self.refuse(Drop::UnknownIndex);
+        let sealed = datagram.start + DATA_HEADER..datagram.end;
+        let Some((session, pair)) = peer.keyring.receiving(index, &self.limits, now) else {
+            return self.control(source, id, &mut data[sealed], index, counter, out, now);
         };
-        let session_id = session.id;
 
         // Is it authentic, and new?
-        let sealed = datagram.start + DATA_HEADER..datagram.end;
-        let length = match session.open(counter, &mut data[sealed.clone()]) {
+        let length = match pair.open(counter, &mut data[sealed.clone()]) {
             Ok(plain) => plain.len(),
             Err(OpenError::Replayed) => return self.refuse(Drop::Replayed),
             Err(OpenError::NotAuthentic | OpenError::CounterAtLimit) => return self.refuse(Drop::NotAuthentic),
@@ -109,7 +108,7 @@ impl Heart {
         peer.traffic.add_outer_received(datagram.len());
 
         // The session's timers, and where the peer is now.
-        let confirmed = peer.keyring.received(index, length > 0, &self.limits, now);
+        let confirmed = peer.keyring.received(session, length > 0, &self.limits, now);
         let wishes_handshake = peer.keyring.wishes_handshake_to_receive(&self.limits, now);
         let moved = peer.endpoint != Some(source);
         if moved {
@@ -137,9 +136,7 @@ impl Heart {
         }
 
         if confirmed {
-            self.say(FromLane::Confirmed { peer: id, id: session_id });
-            self.collect_retired(id);
-            self.send_staged(id, out, now);
+            self.confirmed(id, session, out, now);
         }
         if moved {
             self.say(FromLane::Moved { peer: id, endpoint: source });
@@ -148,6 +145,13 @@ impl Heart {
             self.say(FromLane::WantsHandshake(id));
         }
         Some(id)
+    }
+
+    /// The peer used a session that we had answered for: what waited may go.
+    pub(crate) fn confirmed(&mut self, id: PeerId, session: SessionId, out: &mut SendBatch, now: Time) {
+        self.say(FromLane::Confirmed { peer: id, id: session });
+        self.collect_retired(id);
+        self.send_staged(id, out, now);
     }
 
     /// A handshake message goes to the keeper, if its sender may ask so much (protocol.md 2.4).
@@ -170,7 +174,7 @@ impl Heart {
         }
     }
 
-    fn refuse(&self, reason: Drop) -> Option<PeerId> {
+    pub(crate) fn refuse(&self, reason: Drop) -> Option<PeerId> {
         self.drops.add(reason, 1);
         None
     }

@@ -11,6 +11,7 @@
 //! What a lane cannot do itself (handshakes, choosing endpoints of new peers) it asks of the keeper through a bounded queue, and never waits.
 
 mod batch;
+mod control;
 mod drops;
 mod heart;
 mod inbound;

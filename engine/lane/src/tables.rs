@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use taut_base::{PeerId, Time};
-use taut_tunnel::Keyring;
+use taut_tunnel::{Bucket, Keyring};
 
 use crate::staged::Staged;
 
@@ -22,6 +22,8 @@ pub(crate) struct LanePeer {
     pub(crate) scheduled: Option<Time>,
     /// The inner source that was found to be the peer's last time: most packets need no look-up.
     pub(crate) last_source: Option<IpAddr>,
+    /// Control messages that may still go up to the keeper.
+    pub(crate) control: Bucket,
 }
 
 /// Bytes to and from one peer: of inner packets, and of the data messages around them. Written by the lane, read by anybody.

@@ -78,12 +78,9 @@ impl End {
         let mut heart =
             Heart::new(Limits::WIREGUARD, DEFAULT_MTU, checker, true, Offloads::ALL, Arc::default(), Arc::default());
         let mut out = SendBatch::new();
-        let keys = |role, local, remote, sending: u8, receiving: u8| SessionKeys {
-            role,
-            local: ReceiverIndex(local),
-            remote: ReceiverIndex(remote),
-            sending: Zeroizing::new([sending; 32]),
-            receiving: Zeroizing::new([receiving; 32]),
+        let keys = |role, local, remote, sending: u8, receiving: u8| {
+            let (local, remote) = (ReceiverIndex(local), ReceiverIndex(remote));
+            SessionKeys::stock(role, local, remote, Zeroizing::new([sending; 32]), Zeroizing::new([receiving; 32]))
         };
         let routes = Routes::new([(Prefix::host(IpAddr::from(PEER_ADDRESS)), PEER)]);
         let session = Box::new(keys(Role::Responder, 0x10, 0x20, 3, 4));
@@ -94,7 +91,7 @@ impl End {
         ] {
             heart.command(command, &mut out, START);
         }
-        let theirs = Session::new(SessionId(1), &keys(Role::Initiator, 0x20, 0x10, 4, 3), START);
+        let theirs = Session::new(SessionId(1), keys(Role::Initiator, 0x20, 0x10, 4, 3), START);
         Self { heart, out, ports: Ports::default(), theirs, history: Vec::new(), now: START }
     }
 

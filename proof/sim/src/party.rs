@@ -64,6 +64,7 @@ pub fn map_for(me: &Party, peers: &[&Party]) -> NetworkMap {
             key: peer.public(),
             addresses: vec![peer.overlay()],
             endpoints: vec![peer.endpoint],
+            native: false,
         };
         (peer.id, peer)
     };

@@ -11,6 +11,7 @@ use taut_netmap::NetworkMap;
 use taut_node::{Clocks, FromLane, Node, ToLane};
 use taut_tunnel::Limits;
 use taut_udp::Transmit;
+use taut_wire::control::Suites;
 use taut_wire::merge::{Offloads, Run};
 
 use crate::chance::Seeded;
@@ -22,6 +23,8 @@ const WALL_AT_START: Duration = Duration::from_secs(1_780_000_000);
 
 /// Sessions of one peer at most: previous, current, next.
 const MAX_SESSIONS: usize = 3;
+/// Indices of one session: those of its stock, its control and its fast pair.
+const MAX_INDICES: usize = 3;
 /// Initiations of one peer that may wait for their responses.
 const MAX_WAITING: usize = 3;
 /// What the daemon's queues hold.
@@ -36,11 +39,18 @@ pub struct Settings {
     pub keeper_delay: Duration,
     /// How long a command waits until the lane wakes up for it. The lane may drain it earlier.
     pub lane_delay: Duration,
+    /// What it is ready to receive data with.
+    pub suites: Suites,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { limits: Limits::WIREGUARD, keeper_delay: Duration::ZERO, lane_delay: Duration::ZERO }
+        Self {
+            limits: Limits::WIREGUARD,
+            keeper_delay: Duration::ZERO,
+            lane_delay: Duration::ZERO,
+            suites: Suites::STOCK,
+        }
     }
 }
 
@@ -67,6 +77,7 @@ impl TautHost {
     pub fn new(me: &Party, map: NetworkMap, settings: Settings, seed: u64) -> Self {
         let mut entropy = Seeded::new(seed);
         let mut node = Node::new(me.key.clone(), settings.limits, Seeded::new(entropy.next_u64()));
+        node.set_suites(settings.suites);
         let drops = Arc::new(DropCounts::default());
         let heart = start_heart(&mut node, &settings, &drops);
         let mut host = Self {
@@ -92,6 +103,7 @@ impl TautHost {
     /// The daemon ends and starts again: same key and map, nothing else is left. Counters of drops go on.
     pub fn restart(&mut self, now: Time) {
         self.node = Node::new(self.me.key.clone(), self.settings.limits, Seeded::new(self.entropy.next_u64()));
+        self.node.set_suites(self.settings.suites);
         self.heart = start_heart(&mut self.node, &self.settings, &self.drops);
         self.messages.clear();
         self.commands.clear();
@@ -122,6 +134,11 @@ impl TautHost {
     /// The lane's drop counters.
     pub fn drops(&self) -> &DropCounts {
         &self.drops
+    }
+
+    /// The highest counter of its data that a peer acknowledged in the session in use.
+    pub fn acknowledged(&self) -> Option<u64> {
+        self.node.peers().find_map(|peer| self.heart.acknowledged(peer.id))
     }
 
     /// Sessions that the lane holds now, of all peers.
@@ -242,7 +259,7 @@ impl Host for TautHost {
         // An index whose retirement is still on its way to the keeper is counted there, too.
         let indices = self.node.indices_in_use();
         assert!(
-            indices <= peers * (MAX_SESSIONS + MAX_WAITING) + queued,
+            indices <= peers * (MAX_SESSIONS * MAX_INDICES + MAX_WAITING) + queued * MAX_INDICES,
             "{indices} indices are in use for {peers} peers"
         );
     }

@@ -60,7 +60,7 @@ fn me_of(row: &NodeRow) -> Me {
 
 fn peer(row: &NodeRow) -> Peer {
     let (name, endpoints) = (row.name.clone(), row.endpoints.clone());
-    Peer { id: row.id, name, key: row.node_key, addresses: addresses(row), endpoints }
+    Peer { id: row.id, name, key: row.node_key, addresses: addresses(row), endpoints, native: false }
 }
 
 fn addresses(row: &NodeRow) -> Vec<IpAddr> {

@@ -7,6 +7,7 @@ fn peer(number: u8) -> Peer {
         key: PublicKey([number; 32]),
         addresses: vec![IpAddr::from([100, 64, 0, number])],
         endpoints: vec![SocketAddr::from(([10, 0, 0, number], 8288))],
+        native: false,
     }
 }
 

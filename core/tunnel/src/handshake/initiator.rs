@@ -5,6 +5,7 @@ use taut_noise::{Symmetric, dh, public_key};
 use taut_wire::wireguard::{self, Response, initiation};
 
 use super::{CONSTRUCTION, HandshakeError, IDENTIFIER, Identity, Remote, Timestamp, write_mac1};
+use crate::exporter::Exporter;
 use crate::session::{Role, SessionKeys};
 
 /// An initiation that was sent and waits for its response.
@@ -75,12 +76,9 @@ impl Initiation {
         let key = state.mix_preshared(remote.preshared.expose());
         state.decrypt(&key, response.sealed_empty, &mut [])?;
         let (sending, receiving) = state.split();
-        Ok(SessionKeys {
-            role: Role::Initiator,
-            local: self.local,
-            remote: ReceiverIndex(response.sender),
-            sending,
-            receiving,
-        })
+        let remote = ReceiverIndex(response.sender);
+        let extension = Exporter::new(&state, Role::Initiator, self.local, remote);
+        let keys = SessionKeys::stock(Role::Initiator, self.local, remote, sending, receiving);
+        Ok(SessionKeys { extension: Some(extension), ..keys })
     }
 }

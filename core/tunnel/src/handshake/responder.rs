@@ -5,6 +5,7 @@ use taut_noise::{Symmetric, dh, public_key};
 use taut_wire::wireguard::{self, response};
 
 use super::{CONSTRUCTION, HandshakeError, IDENTIFIER, Identity, Remote, Timestamp, write_mac1};
+use crate::exporter::Exporter;
 use crate::session::{Role, SessionKeys};
 
 /// An initiation whose sender's name is known, not yet proven. It has cost one DH (fault A6).
@@ -94,6 +95,8 @@ impl Authentic {
         wireguard::write_response(&mut message, local.0, self.sender.0, ephemeral_public.as_bytes(), &sealed_empty);
         write_mac1(&remote.mac1_key, &mut message, response::MAC1);
         let (receiving, sending) = self.state.split();
-        Ok((SessionKeys { role: Role::Responder, local, remote: self.sender, sending, receiving }, message))
+        let extension = Exporter::new(&self.state, Role::Responder, local, self.sender);
+        let keys = SessionKeys::stock(Role::Responder, local, self.sender, sending, receiving);
+        Ok((SessionKeys { extension: Some(extension), ..keys }, message))
     }
 }

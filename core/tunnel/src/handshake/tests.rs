@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use taut_base::ReceiverIndex;
+use taut_base::{LaneId, ReceiverIndex};
 use taut_wire::wireguard::{Message, classify};
 
 use super::*;
@@ -44,10 +44,14 @@ fn both_ends_get_the_same_keys() {
     let (sent, initiation) = start(&here);
     let (theirs, response) = answer(&there, &initiation).unwrap();
     let ours = finish(&here, &sent, &response).unwrap();
+    let (extension, same) = (ours.extension.unwrap(), theirs.extension.unwrap());
+    let (ours, theirs) = (ours.stock, theirs.stock);
     assert_eq!(ours.sending, theirs.receiving);
     assert_eq!(ours.receiving, theirs.sending);
     assert_ne!(ours.sending, ours.receiving);
     assert_eq!((ours.local, ours.remote), (theirs.remote, theirs.local));
+    assert_eq!(extension.control(LaneId::FIRST).sending, same.control(LaneId::FIRST).receiving);
+    assert_ne!(extension.control(LaneId::FIRST).sending, ours.sending);
 }
 
 #[test]

@@ -6,14 +6,9 @@ use crate::session::SessionKeys;
 const LIMITS: Limits = Limits::WIREGUARD;
 
 fn session(number: u32, role: Role, born: Time) -> Session {
-    let keys = SessionKeys {
-        role,
-        local: ReceiverIndex(number << 4),
-        remote: ReceiverIndex(number << 4),
-        sending: Zeroizing::new([1; 32]),
-        receiving: Zeroizing::new([2; 32]),
-    };
-    Session::new(SessionId(u64::from(number)), &keys, born)
+    let index = ReceiverIndex(number << 4);
+    let keys = SessionKeys::stock(role, index, index, Zeroizing::new([1; 32]), Zeroizing::new([2; 32]));
+    Session::new(SessionId(u64::from(number)), keys, born)
 }
 
 fn at(seconds: u64) -> Time {
@@ -47,8 +42,8 @@ fn a_session_we_answered_for_waits_for_the_peer() {
     ring.add(session(1, Role::Initiator, at(0)));
     ring.add(session(2, Role::Responder, at(10)));
     assert_eq!(sends_with(&mut ring, at(10)), Some(1));
-    assert!(!ring.received(ReceiverIndex(1 << 4), true, &LIMITS, at(11)));
-    assert!(ring.received(ReceiverIndex(2 << 4), true, &LIMITS, at(12)));
+    assert!(!ring.received(SessionId(1), true, &LIMITS, at(11)));
+    assert!(ring.received(SessionId(2), true, &LIMITS, at(12)));
     assert_eq!(sends_with(&mut ring, at(12)), Some(2));
     assert!(ring.receiving(ReceiverIndex(1 << 4), &LIMITS, at(12)).is_some());
 }
@@ -60,14 +55,14 @@ fn of_two_sessions_that_crossed_the_one_with_the_smaller_name_is_used() {
         ring.add(session(answered, Role::Responder, at(0)));
         ring.add(session(started, Role::Initiator, at(0)));
         assert_eq!(sends_with(&mut ring, at(0)), Some(u64::from(started)));
-        assert!(!ring.received(ReceiverIndex(answered << 4), true, &LIMITS, at(1)));
+        assert!(!ring.received(SessionId(u64::from(answered)), true, &LIMITS, at(1)));
         assert_eq!(sends_with(&mut ring, at(1)), Some(1));
     }
 
     let mut ring = Keyring::new(None);
     ring.add(session(1, Role::Initiator, at(0)));
     ring.add(session(2, Role::Initiator, at(120)));
-    ring.received(ReceiverIndex(1 << 4), true, &LIMITS, at(120));
+    ring.received(SessionId(1), true, &LIMITS, at(120));
     assert_eq!(sends_with(&mut ring, at(120)), Some(2), "a late packet of the former session changes nothing");
 }
 
@@ -79,7 +74,7 @@ fn at_most_three_are_held_and_each_other_one_is_retired() {
         let role = if number % 3 == 0 { Role::Initiator } else { Role::Responder };
         ring.add(session(number, role, at(0)));
         if number % 5 == 0 {
-            ring.received(ReceiverIndex(number << 4), true, &LIMITS, at(0));
+            ring.received(SessionId(u64::from(number)), true, &LIMITS, at(0));
         }
         retired.extend(ring.take_retired());
         let held =
@@ -100,7 +95,7 @@ fn only_the_initiator_renews_by_age_and_only_when_it_sends() {
 
     let mut ring = Keyring::new(None);
     ring.add(session(1, Role::Responder, at(0)));
-    ring.received(ReceiverIndex(16), true, &LIMITS, at(0));
+    ring.received(SessionId(1), true, &LIMITS, at(0));
     assert!(!ring.wishes_handshake_to_send(&LIMITS, at(179)));
     assert!(ring.wishes_handshake_to_send(&LIMITS, at(180)), "too old to seal at all");
 }
@@ -122,7 +117,8 @@ fn nothing_is_sealed_or_opened_after_180_seconds() {
     assert_eq!(sends_with(&mut ring, at(180)), None);
     assert_eq!(ring.poll_timeout(&LIMITS), Some(at(180)));
     assert!(wishes(&mut ring, at(180)).is_empty());
-    assert_eq!(ring.take_retired(), [(SessionId(1), ReceiverIndex(16))]);
+    let indices = SessionIndices { stock: ReceiverIndex(16), control: None, fast: None };
+    assert_eq!(ring.take_retired(), [(SessionId(1), indices)]);
     assert_eq!(ring.poll_timeout(&LIMITS), None);
 }
 
@@ -130,14 +126,14 @@ fn nothing_is_sealed_or_opened_after_180_seconds() {
 fn received_data_is_answered_after_ten_silent_seconds() {
     let mut ring = Keyring::new(None);
     ring.add(session(1, Role::Initiator, at(0)));
-    ring.received(ReceiverIndex(16), true, &LIMITS, at(1));
-    ring.received(ReceiverIndex(16), true, &LIMITS, at(5));
+    ring.received(SessionId(1), true, &LIMITS, at(1));
+    ring.received(SessionId(1), true, &LIMITS, at(5));
     assert_eq!(ring.poll_timeout(&LIMITS), Some(at(11)));
     assert!(wishes(&mut ring, at(10)).is_empty());
     assert_eq!(wishes(&mut ring, at(11)), [Wish::Keepalive]);
     assert!(wishes(&mut ring, at(60)).is_empty());
 
-    ring.received(ReceiverIndex(16), true, &LIMITS, at(61));
+    ring.received(SessionId(1), true, &LIMITS, at(61));
     ring.sent(true, &LIMITS, at(62));
     assert!(!wishes(&mut ring, at(75)).contains(&Wish::Keepalive), "data is an answer, too");
 }
@@ -146,7 +142,7 @@ fn received_data_is_answered_after_ten_silent_seconds() {
 fn keepalives_are_not_answered() {
     let mut ring = Keyring::new(None);
     ring.add(session(1, Role::Initiator, at(0)));
-    ring.received(ReceiverIndex(16), false, &LIMITS, at(1));
+    ring.received(SessionId(1), false, &LIMITS, at(1));
     assert!(wishes(&mut ring, at(100)).is_empty());
 }
 
@@ -161,7 +157,7 @@ fn data_without_answer_for_fifteen_seconds_wants_a_new_session() {
 
     ring.add(session(2, Role::Initiator, at(20)));
     ring.sent(true, &LIMITS, at(20));
-    ring.received(ReceiverIndex(32), false, &LIMITS, at(30));
+    ring.received(SessionId(2), false, &LIMITS, at(30));
     assert!(wishes(&mut ring, at(60)).is_empty(), "a keepalive is an answer");
 }
 

@@ -155,5 +155,6 @@ pub(crate) fn peer(id: u8) -> Peer {
         key: PublicKey([id; 32]),
         addresses: vec![format!("100.64.0.{id}").parse().unwrap()],
         endpoints: vec![],
+        native: false,
     }
 }

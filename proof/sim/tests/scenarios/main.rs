@@ -2,6 +2,7 @@
 //! moves, replays, and another implementation on the other side. The world checks every packet and every bound; the scenarios check that
 //! traffic goes on.
 
+mod control;
 mod crossing;
 mod first_packet;
 mod flood;

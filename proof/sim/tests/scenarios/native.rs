@@ -10,7 +10,7 @@ use boringtun::noise::{Tunn, TunnResult};
 use boringtun::x25519::{PublicKey, StaticSecret};
 use mock_instant::MockClock;
 use taut_base::Time;
-use taut_sim::{Host, Link, MAX_PACKET, Party, Probability, Settings, Side, TautHost, World};
+use taut_sim::{Host, Link, MAX_PACKET, Party, Probability, Settings, Side, TautHost, World, map_for};
 
 use crate::{assert_complete, for_seeds, minutes, ms, parties, secs, taut_host, took};
 
@@ -104,8 +104,23 @@ impl Host for BoringHost {
 /// Taut is A, boringtun is B.
 fn world(link: Link, seed: u64) -> World<TautHost, BoringHost> {
     let [a, b] = parties();
-    let hosts = (taut_host(&a, &b, Settings::default(), seed), BoringHost::new(&b, &a));
+    let mut map = map_for(&a, &[&b]);
+    map.peers.values_mut().for_each(|peer| peer.native = true);
+    let hosts = (TautHost::new(&a, map, Settings::default(), seed), BoringHost::new(&b, &a));
     World::new((&a, hosts.0), (&b, hosts.1), link, seed)
+}
+
+#[test]
+fn a_native_peer_never_hears_anything_but_wireguard() {
+    let mut world = world(Link::clean(ms(20)), 1);
+    world.send(Side::A);
+    world.run(secs(1));
+    world.send(Side::B);
+    world.run(secs(60));
+    for side in Side::BOTH {
+        let counts = world.counts(side);
+        assert_eq!(counts.data, 1, "one packet was sent, and no probe, offer or receipt: {counts:?}");
+    }
 }
 
 #[test]

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use taut_base::Entropy;
-use taut_sim::{Link, Probability, Seeded, Side};
+use taut_sim::{Link, Probability, Seeded, Settings, Side};
+use taut_wire::control::Suites;
 
-use crate::{TautWorld, for_seeds, minutes, ms, secs, taut_world};
+use crate::control::{AES, nonces_used_once};
+use crate::{TautWorld, for_seeds, minutes, ms, secs, taut_world, taut_world_with};
 
 fn some_link(chance: &mut Seeded) -> Link {
     let percent = |chance: &mut Seeded, most| Probability::percent(chance.below(most));
@@ -69,4 +71,27 @@ fn the_same_seed_gives_the_same_world() {
     };
     assert!(story(7) == story(7), "datagram for datagram");
     assert!(story(7) != story(8));
+}
+
+/// Publication to a lane that wakes late, renewals, restarts of either end, handshakes that cross, both suites: each key seals with each counter once.
+#[test]
+fn whatever_happens_no_key_seals_twice_with_one_nonce() {
+    let sealed = std::cell::Cell::new(0);
+    for_seeds(25, |seed| {
+        let mut chance = Seeded::new(seed ^ 0x5a5a);
+        let late = |chance: &mut Seeded| if chance.below(2) == 0 { Duration::ZERO } else { chance.up_to(ms(700)) };
+        let settings = Settings {
+            keeper_delay: late(&mut chance),
+            lane_delay: late(&mut chance),
+            suites: if chance.below(2) == 0 { AES } else { Suites::STOCK },
+            ..Settings::default()
+        };
+        let mut world = taut_world_with(settings, Link::clean(ms(20)), seed);
+        world.record();
+        for _ in 0..30 {
+            something(&mut world, &mut chance);
+        }
+        sealed.set(sealed.get() + nonces_used_once(&world.take_history()));
+    });
+    assert!(sealed.get() > 10_000, "only {} messages were sealed", sealed.get());
 }

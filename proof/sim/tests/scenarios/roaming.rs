@@ -28,7 +28,8 @@ fn a_peer_that_moves_is_followed_with_its_next_packet() {
             assert_eq!(world.ledger(Side::B).missing(known, world.ago(secs(1))), 0);
         }
         assert!(world.a().established() <= 5, "moving makes no handshakes");
-        assert!(world.counts(Side::B).astray <= 19 * 3, "{} datagrams went astray", world.counts(Side::B).astray);
+        // Two packets or three, and a receipt: what leaves within one way and the interval of the flow.
+        assert!(world.counts(Side::B).astray <= 19 * 4, "{} datagrams went astray", world.counts(Side::B).astray);
     });
 }
 

@@ -59,8 +59,9 @@ fn one_packet_is_answered_by_one_empty_packet_and_then_it_is_quiet() {
     assert_eq!(world.counts(Side::B).keepalives, 1);
     world.run(minutes(60));
     let (a, b) = (world.counts(Side::A), world.counts(Side::B));
-    assert_eq!((a.initiations, a.data, a.keepalives), (1, 1, 0));
-    assert_eq!((b.responses, b.data, b.keepalives), (1, 0, 1));
+    // Each asks once how far the other is, on the control pair, and is answered; the packet gets a receipt.
+    assert_eq!((a.initiations, a.data, a.keepalives), (1, 1 + 2, 0));
+    assert_eq!((b.responses, b.data, b.keepalives), (1, 2 + 1, 1));
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn a_source_that_is_not_the_peers_is_dropped() {
 #[test]
 fn what_is_sealed_but_no_packet_is_dropped() {
     let (_, mut there) = pair();
-    let mut session = Session::new(SessionId(1), &keys(1).0, at(0));
+    let mut session = Session::new(SessionId(1), keys(1).0, at(0));
     for content in [&[0x75; 40][..], &packet(1, 2, 100)[..60]] {
         let mut datagram = vec![0; Session::sealed_len(content.len(), 1420)];
         datagram[DATA_HEADER..][..content.len()].copy_from_slice(content);

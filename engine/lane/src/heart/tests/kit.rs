@@ -143,12 +143,9 @@ impl End {
 
 /// The keys of session `number` for its two sides: the one that started and the one that answered.
 pub(super) fn keys(number: u32) -> (SessionKeys, SessionKeys) {
-    let side = |role, local: u32, remote: u32, sending: u8, receiving: u8| SessionKeys {
-        role,
-        local: ReceiverIndex(local << 4),
-        remote: ReceiverIndex(remote << 4),
-        sending: [sending; 32].into(),
-        receiving: [receiving; 32].into(),
+    let side = |role, local: u32, remote: u32, sending: u8, receiving: u8| {
+        let (local, remote) = (ReceiverIndex(local << 4), ReceiverIndex(remote << 4));
+        SessionKeys::stock(role, local, remote, [sending; 32].into(), [receiving; 32].into())
     };
     let (here, there) = (2 * number, 2 * number + 1);
     let [first, second] = [here, there].map(|number| number.to_le_bytes()[0]);

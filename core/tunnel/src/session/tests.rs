@@ -1,0 +1,148 @@
+use taut_noise::Symmetric;
+use taut_wire::wireguard::{self, DATA_HEADER};
+
+use super::*;
+use crate::limits::REJECT_AFTER_MESSAGES;
+use crate::pair::OpenError;
+
+fn keys(role: Role, local: u32, remote: u32, sending: u8, receiving: u8) -> SessionKeys {
+    SessionKeys::stock(
+        role,
+        ReceiverIndex(local),
+        ReceiverIndex(remote),
+        Zeroizing::new([sending; 32]),
+        Zeroizing::new([receiving; 32]),
+    )
+}
+
+fn pair() -> (Session, Session) {
+    let here = Session::new(SessionId(1), keys(Role::Initiator, 16, 32, 1, 2), Time::ZERO);
+    let there = Session::new(SessionId(1), keys(Role::Responder, 32, 16, 2, 1), Time::ZERO);
+    (here, there)
+}
+
+/// A session between Taut nodes that are ready for these suites.
+fn taut_pair(ours: Suites, theirs: Suites) -> (Session, Session) {
+    let state = Symmetric::new("a protocol", b"");
+    let side = |role, local, remote, sending, receiving, suites| {
+        let extension = Some(Exporter::new(&state, role, ReceiverIndex(local), ReceiverIndex(remote)));
+        let keys = SessionKeys { extension, suites, ..keys(role, local, remote, sending, receiving) };
+        Session::new(SessionId(1), keys, Time::ZERO)
+    };
+    (side(Role::Initiator, 16, 32, 1, 2, ours), side(Role::Responder, 32, 16, 2, 1, theirs))
+}
+
+fn sealed(session: &mut Session, packet: &[u8]) -> Vec<u8> {
+    let mut datagram = vec![0xee; Session::sealed_len(packet.len(), 1420)];
+    datagram[DATA_HEADER..DATA_HEADER + packet.len()].copy_from_slice(packet);
+    session.seal(&mut datagram, packet.len()).unwrap();
+    datagram
+}
+
+fn header(datagram: &[u8]) -> (ReceiverIndex, u64) {
+    let wireguard::Message::Data(data) = wireguard::classify(datagram).unwrap() else { unreachable!() };
+    (ReceiverIndex(data.receiver), data.counter)
+}
+
+fn open<'a>(session: &mut Session, datagram: &'a mut [u8]) -> Result<&'a mut [u8], OpenError> {
+    let (index, counter) = header(datagram);
+    session.data_pair(index).unwrap().open(counter, &mut datagram[DATA_HEADER..])
+}
+
+#[test]
+fn what_one_seals_the_other_opens_once() {
+    let (mut here, mut there) = pair();
+    let datagram = sealed(&mut here, b"twenty bytes of it..");
+    assert_eq!(datagram.len(), 16 + 32 + 16);
+    assert_eq!(open(&mut there, &mut datagram.clone()).unwrap(), b"twenty bytes of it..\0\0\0\0\0\0\0\0\0\0\0\0");
+    assert_eq!(open(&mut there, &mut datagram.clone()), Err(OpenError::Replayed));
+    assert!(open(&mut there, &mut sealed(&mut here, b"")).unwrap().is_empty());
+}
+
+#[test]
+fn fault_c4_a_forged_counter_does_not_move_the_window() {
+    let (mut here, mut there) = pair();
+    let good = sealed(&mut here, b"good");
+    let mut forged = sealed(&mut here, b"bad");
+    forged[wireguard::data::COUNTER].copy_from_slice(&(1_u64 << 40).to_le_bytes());
+    assert_eq!(open(&mut there, &mut forged), Err(OpenError::NotAuthentic));
+    assert!(open(&mut there, &mut good.clone()).is_ok());
+}
+
+#[test]
+fn fault_a12_the_last_counters_are_never_used() {
+    let (mut here, mut there) = pair();
+    here.stock.skip_to(REJECT_AFTER_MESSAGES - 1);
+    let datagram = sealed(&mut here, b"last");
+    assert!(open(&mut there, &mut datagram.clone()).is_ok());
+    assert_eq!(here.seal(&mut [0; 32], 0), Err(Exhausted));
+    assert!(here.exhausted());
+    let ciphertext = &mut [0; 16];
+    assert_eq!(there.stock.open(REJECT_AFTER_MESSAGES, ciphertext), Err(OpenError::CounterAtLimit));
+}
+
+#[test]
+fn a_stock_session_has_no_pair_but_wireguards() {
+    let (mut here, _) = pair();
+    assert!(here.control_pair().is_none());
+    assert_eq!(here.indices().iter().collect::<Vec<_>>(), [ReceiverIndex(16)]);
+    here.use_suite(Suite::Aes256Gcm);
+    assert_eq!(here.suite(), Suite::ChaCha20Poly1305);
+}
+
+#[test]
+fn control_messages_have_keys_counter_window_and_index_of_their_own() {
+    let (mut here, mut there) = taut_pair(Suites::STOCK, Suites::STOCK);
+    for _ in 0..5 {
+        sealed(&mut here, b"data");
+    }
+    let mut message = [0; 64];
+    here.control_pair().unwrap().seal(&mut message, 32).unwrap();
+    let (index, counter) = header(&message);
+    assert_eq!(counter, 0, "data does not count here");
+    assert!(there.data_pair(index).is_none());
+    let control = there.control_pair().unwrap();
+    assert_eq!(control.local(), index);
+    let copy = message;
+    assert!(control.open(counter, &mut message[DATA_HEADER..]).is_ok());
+    assert_eq!(control.open(counter, &mut copy.clone()[DATA_HEADER..]), Err(OpenError::Replayed));
+    assert_eq!(there.stock.open(counter, &mut copy.clone()[DATA_HEADER..]), Err(OpenError::NotAuthentic));
+}
+
+#[test]
+fn another_suite_has_its_own_keys_and_is_used_when_both_are_ready() {
+    let both = Suites::STOCK.with(Suite::Aes256Gcm);
+    let (mut here, mut there) = taut_pair(both, both);
+    let before = sealed(&mut here, b"before");
+    here.use_suite(Suite::Aes256Gcm);
+    assert_eq!(here.suite(), Suite::Aes256Gcm);
+    let after = sealed(&mut here, b"after");
+    assert_ne!(header(&before).0, header(&after).0);
+    assert_eq!(header(&after).1, 0);
+    // In either order, because both pairs are there from the beginning.
+    assert!(open(&mut there, &mut after.clone()).unwrap().starts_with(b"after"));
+    assert!(open(&mut there, &mut before.clone()).unwrap().starts_with(b"before"));
+    assert_eq!(there.suite(), Suite::ChaCha20Poly1305, "what it receives does not change what it sends");
+
+    let (mut here, _) = taut_pair(Suites::STOCK, both);
+    here.use_suite(Suite::Aes256Gcm);
+    assert_eq!(here.suite(), Suite::ChaCha20Poly1305, "not what it was not made for");
+}
+
+#[test]
+fn receipts_tell_the_highest_counter_once() {
+    let (mut here, mut there) = taut_pair(Suites::STOCK, Suites::STOCK);
+    assert_eq!(there.take_receipt(), None);
+    for packet in [b"one", b"two"] {
+        open(&mut there, &mut sealed(&mut here, packet)).unwrap();
+    }
+    let suite = Suite::ChaCha20Poly1305;
+    assert_eq!(there.take_receipt(), Some(Control::Receipt { suite, counter: 1 }));
+    assert_eq!(there.take_receipt(), None);
+    assert!(here.acknowledge(suite, 1));
+    assert!(here.acknowledge(suite, 0), "an overtaken one is no lie");
+    assert_eq!(here.acknowledged(), Some((suite, 1)));
+    assert!(!here.acknowledge(suite, 2), "nothing was sealed with that counter");
+    assert!(!here.acknowledge(Suite::Aes256Gcm, 0), "nor with that suite");
+    assert_eq!(here.acknowledged(), Some((suite, 1)));
+}

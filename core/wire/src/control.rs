@@ -1,0 +1,271 @@
+//! Control messages: what Taut nodes say to each other on a session's control pair (protocol.md 1.3, 5.1).
+//!
+//! On the wire a control message is a data message under keys, counter and index of its own; this is what its packet holds. Integers are
+//! little-endian, bytes that are not named are zero when sent and ignored when read, and so is whatever follows: a later version may say more.
+//!
+//! ```text
+//! offer    1  lanes  suites                          16 bytes
+//! accept   2  lanes  suite                           16
+//! probe    3  0 × 7  id (8)  0 × 16                  32: as long as its answer, so that nobody is sent more than was asked for
+//! answer   4  0  port (2)  0 × 4  id (8)  address    32: where the probe came from; IPv4 as ::ffff:a.b.c.d
+//! receipt  5  suite  0 × 6  counter (8)              16
+//! ```
+
+use core::fmt;
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use crate::bytes::array;
+
+/// Bytes of the longest control message.
+pub const MAX: usize = 32;
+
+const OFFER: u8 = 1;
+const ACCEPT: u8 = 2;
+const PROBE: u8 = 3;
+const ANSWER: u8 = 4;
+const RECEIPT: u8 = 5;
+
+/// The shorter messages; both lengths are multiples of 16, as everything sealed is.
+const SHORT: usize = 16;
+
+/// An AEAD that data may be sealed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Suite {
+    /// WireGuard's own (RFC 8439); every session has it.
+    ChaCha20Poly1305,
+    /// AES-256-GCM (NIST SP 800-38D), where both ends have it in hardware (protocol.md 1.10).
+    Aes256Gcm,
+}
+
+impl Suite {
+    /// Its number, in messages and in the derivation of keys.
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::ChaCha20Poly1305 => 1,
+            Self::Aes256Gcm => 2,
+        }
+    }
+
+    /// The suite of that number.
+    pub const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Self::ChaCha20Poly1305),
+            2 => Some(Self::Aes256Gcm),
+            _ => None,
+        }
+    }
+
+    /// Its name, for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ChaCha20Poly1305 => "ChaCha20-Poly1305",
+            Self::Aes256Gcm => "AES-256-GCM",
+        }
+    }
+}
+
+/// A set of suites: bit *n* − 1 for suite number *n*. Bits that have no suite yet are kept, and match nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Suites(pub u8);
+
+impl Suites {
+    /// What every node can.
+    pub const STOCK: Self = Self(1);
+
+    /// The set with `suite` in it.
+    #[must_use]
+    pub const fn with(self, suite: Suite) -> Self {
+        Self(self.0 | 1 << (suite.number() - 1))
+    }
+
+    /// Whether `suite` is in it.
+    pub const fn has(self, suite: Suite) -> bool {
+        self.0 & 1 << (suite.number() - 1) != 0
+    }
+
+    /// The best suite that is in both sets, if that is not the one that every session begins with.
+    pub fn better_than_stock(self, other: Self) -> Option<Suite> {
+        Some(Suite::Aes256Gcm).filter(|suite| self.has(*suite) && other.has(*suite))
+    }
+}
+
+/// One control message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// What the sender is ready to receive in this session.
+    Offer {
+        /// Its lanes, 1 to 16.
+        lanes: u8,
+        /// Its suites.
+        suites: Suites,
+    },
+    /// What of an offer its receiver uses from now on.
+    Accept {
+        /// Its own lanes, 1 to 16.
+        lanes: u8,
+        /// The suite that it seals data with.
+        suite: Suite,
+    },
+    /// Asks for an [`Self::Answer`] on the same path.
+    Probe {
+        /// Drawn at random for this probe; whoever repeats it in an answer has read the probe.
+        id: u64,
+    },
+    /// Answers a probe.
+    Answer {
+        /// The probe's.
+        id: u64,
+        /// Where the probe came from, as its receiver saw it.
+        seen: SocketAddr,
+    },
+    /// Data arrived.
+    Receipt {
+        /// Of which key pair of the session.
+        suite: Suite,
+        /// The highest counter that was authentic.
+        counter: u64,
+    },
+}
+
+impl Control {
+    /// Writes the message and returns its length, a multiple of 16.
+    pub fn write(&self, out: &mut [u8; MAX]) -> usize {
+        out.fill(0);
+        match *self {
+            Self::Offer { lanes, suites } => {
+                out[..3].copy_from_slice(&[OFFER, lanes, suites.0]);
+                SHORT
+            }
+            Self::Accept { lanes, suite } => {
+                out[..3].copy_from_slice(&[ACCEPT, lanes, suite.number()]);
+                SHORT
+            }
+            Self::Probe { id } => {
+                out[0] = PROBE;
+                out[8..16].copy_from_slice(&id.to_le_bytes());
+                MAX
+            }
+            Self::Answer { id, seen } => {
+                let address = match seen.ip() {
+                    IpAddr::V4(address) => address.to_ipv6_mapped(),
+                    IpAddr::V6(address) => address,
+                };
+                out[0] = ANSWER;
+                out[2..4].copy_from_slice(&seen.port().to_le_bytes());
+                out[8..16].copy_from_slice(&id.to_le_bytes());
+                out[16..32].copy_from_slice(&address.octets());
+                MAX
+            }
+            Self::Receipt { suite, counter } => {
+                out[..2].copy_from_slice(&[RECEIPT, suite.number()]);
+                out[8..16].copy_from_slice(&counter.to_le_bytes());
+                SHORT
+            }
+        }
+    }
+
+    /// Reads a message that was authentic; bytes behind it are ignored.
+    ///
+    /// # Errors
+    /// [`BadControl`] when it is none that this version knows. A newer peer may send such; it is counted and ignored.
+    pub fn parse(bytes: &[u8]) -> Result<Self, BadControl> {
+        let (kind, first, second) = match bytes {
+            [kind, first, second, ..] if bytes.len() >= SHORT => (*kind, *first, *second),
+            _ => return Err(BadControl),
+        };
+        match kind {
+            OFFER => Ok(Self::Offer { lanes: lanes(first)?, suites: Suites(second) }),
+            ACCEPT => Ok(Self::Accept { lanes: lanes(first)?, suite: suite(second)? }),
+            PROBE if bytes.len() >= MAX => Ok(Self::Probe { id: number(bytes)? }),
+            ANSWER => {
+                let address = Ipv6Addr::from(*array::<16>(bytes, 16).ok_or(BadControl)?);
+                let port = u16::from_le_bytes(*array(bytes, 2).ok_or(BadControl)?);
+                let seen = SocketAddr::new(address.to_canonical(), port);
+                Ok(Self::Answer { id: number(bytes)?, seen })
+            }
+            RECEIPT => Ok(Self::Receipt { suite: suite(first)?, counter: number(bytes)? }),
+            _ => Err(BadControl),
+        }
+    }
+}
+
+/// The 64-bit field at offset 8.
+fn number(bytes: &[u8]) -> Result<u64, BadControl> {
+    array(bytes, 8).map(|field| u64::from_le_bytes(*field)).ok_or(BadControl)
+}
+
+fn lanes(number: u8) -> Result<u8, BadControl> {
+    if (1..=16).contains(&number) { Ok(number) } else { Err(BadControl) }
+}
+
+fn suite(number: u8) -> Result<Suite, BadControl> {
+    Suite::from_number(number).ok_or(BadControl)
+}
+
+/// No control message of this version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadControl;
+
+impl fmt::Display for BadControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a control message that this version of taut does not know; it is ignored")
+    }
+}
+
+impl core::error::Error for BadControl {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> [Control; 6] {
+        let suite = Suite::Aes256Gcm;
+        [
+            Control::Offer { lanes: 16, suites: Suites::STOCK.with(suite) },
+            Control::Accept { lanes: 1, suite },
+            Control::Probe { id: u64::MAX },
+            Control::Answer { id: 1, seen: SocketAddr::from(([192, 0, 2, 1], 8288)) },
+            Control::Answer { id: 1 << 63, seen: SocketAddr::from(([0xfd00, 0, 0, 0, 0, 0, 0, 1], 65535)) },
+            Control::Receipt { suite: Suite::ChaCha20Poly1305, counter: u64::MAX - 8192 },
+        ]
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for message in all() {
+            let mut bytes = [0xee; MAX];
+            let length = message.write(&mut bytes);
+            assert_eq!(length % 16, 0);
+            assert_eq!(Control::parse(&bytes[..length]), Ok(message));
+            let longer = [&bytes[..length], &[0xab; 64]].concat();
+            assert_eq!(Control::parse(&longer), Ok(message), "what a later version adds is ignored");
+        }
+    }
+
+    #[test]
+    fn fault_a14_cut_or_unknown_messages_are_refused() {
+        for message in all() {
+            let mut bytes = [0; MAX];
+            let length = message.write(&mut bytes);
+            for cut in 0..length {
+                assert_eq!(Control::parse(&bytes[..cut]), Err(BadControl), "{message:?} cut to {cut}");
+            }
+        }
+        for kind in (0..=255).filter(|kind| !(1..=5).contains(kind)) {
+            let mut bytes = [0; 64];
+            bytes[0] = kind;
+            assert_eq!(Control::parse(&bytes), Err(BadControl));
+        }
+        assert_eq!(Control::parse(&[OFFER, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), Err(BadControl), "no lane");
+        assert_eq!(Control::parse(&[OFFER, 17, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), Err(BadControl), "too many");
+        assert_eq!(Control::parse(&[ACCEPT, 1, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), Err(BadControl), "no suite");
+    }
+
+    #[test]
+    fn the_better_suite_needs_both() {
+        let both = Suites::STOCK.with(Suite::Aes256Gcm);
+        assert_eq!(both.better_than_stock(both), Some(Suite::Aes256Gcm));
+        assert_eq!(both.better_than_stock(Suites::STOCK), None);
+        assert_eq!(Suites(0xfd).better_than_stock(both), None, "unknown bits match nothing");
+    }
+}

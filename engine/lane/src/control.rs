@@ -1,0 +1,123 @@
+//! Control messages on the lane: opened and sealed here, because counters and windows live here (protocol.md 1.7). A probe is answered and a receipt
+//! noted on the spot; the rest goes up to the keeper.
+
+use std::net::SocketAddr;
+
+use taut_base::{PeerId, ReceiverIndex, SessionId, Time};
+use taut_node::FromLane;
+use taut_tunnel::{OpenError, Pair, Rate};
+use taut_wire::control::{self, Control};
+use taut_wire::wireguard::{DATA_HEADER, DATA_OVERHEAD};
+
+use crate::batch::SendBatch;
+use crate::drops::Drop;
+use crate::heart::Heart;
+
+/// Control messages of one peer that go up: some for each of its sessions and paths. A peer that sends more is broken or hostile, and must not keep the
+/// keeper from the others.
+pub(crate) const CONTROL: Rate = Rate::new(50, 100);
+
+impl Heart {
+    /// A message under an index that is no data pair's: opened in place, and acted on. Returns whose it was, if it was authentic.
+    #[expect(clippy::too_many_arguments, reason = "one message with where it came from and what its header says")]
+    pub(crate) fn control(
+        &mut self,
+        source: SocketAddr,
+        id: PeerId,
+        sealed: &mut [u8],
+        index: ReceiverIndex,
+        counter: u64,
+        out: &mut SendBatch,
+        now: Time,
+    ) -> Option<PeerId> {
+        let Some(peer) = self.peers.get_mut(&id) else { return self.refuse(Drop::UnknownIndex) };
+        let Some((session, pair)) = peer.keyring.control(index, &self.limits, now) else {
+            return self.refuse(Drop::UnknownIndex);
+        };
+        let size = DATA_HEADER + sealed.len();
+        let message = match pair.open(counter, sealed) {
+            Ok(plain) => Control::parse(plain),
+            Err(OpenError::Replayed) => return self.refuse(Drop::Replayed),
+            Err(OpenError::NotAuthentic | OpenError::CounterAtLimit) => return self.refuse(Drop::NotAuthentic),
+        };
+        peer.traffic.add_outer_received(size);
+
+        // Its sender has the session (protocol.md 1.8). It moves no endpoint: data does, or later a probe.
+        let confirmed = peer.keyring.received(session, false, &self.limits, now);
+        if peer.endpoint.is_none() {
+            self.ingress.peer_moved(id, None, Some(source));
+            peer.endpoint = Some(source);
+            self.say(FromLane::Moved { peer: id, endpoint: source });
+        }
+        if confirmed {
+            self.confirmed(id, session, out, now);
+        }
+
+        match message {
+            Ok(Control::Probe { id: probe }) => {
+                let answer = Control::Answer { id: probe, seen: source };
+                self.send_control(id, session, Some(source), answer, out);
+            }
+            Ok(Control::Receipt { suite, counter }) => {
+                let session = self.peers.get_mut(&id).and_then(|peer| peer.keyring.session(session));
+                if !session.is_some_and(|session| session.acknowledge(suite, counter)) {
+                    self.drops.add(Drop::BadControl, 1);
+                }
+            }
+            Ok(message) => self.pass_up(id, session, source, message, now),
+            Err(_) => self.drops.add(Drop::BadControl, 1),
+        }
+        Some(id)
+    }
+
+    fn pass_up(&mut self, id: PeerId, session: SessionId, source: SocketAddr, message: Control, now: Time) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        if peer.control.take(&CONTROL, now) {
+            self.say(FromLane::Control { peer: id, session, source, message });
+        } else {
+            self.drops.add(Drop::ControlRate, 1);
+        }
+    }
+
+    /// Seals a message on the session's control pair; to where data goes if no destination is named. Nothing happens without session or place.
+    pub(crate) fn send_control(
+        &mut self,
+        id: PeerId,
+        session: SessionId,
+        destination: Option<SocketAddr>,
+        message: Control,
+        out: &mut SendBatch,
+    ) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let Some(destination) = destination.or(peer.endpoint) else { return };
+        let Some(pair) = peer.keyring.session(session).and_then(|session| session.control_pair()) else { return };
+        let size = append(pair, destination, message, out);
+        peer.traffic.add_sent(0, size);
+    }
+
+    /// The highest counter of our data that the peer acknowledged in the session in use.
+    pub fn acknowledged(&self, id: PeerId) -> Option<u64> {
+        Some(self.peers.get(&id)?.keyring.current()?.acknowledged()?.1)
+    }
+
+    /// Acknowledges the data that came.
+    pub(crate) fn send_receipt(&mut self, id: PeerId, out: &mut SendBatch) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let Some(destination) = peer.endpoint else { return };
+        let Some((receipt, pair)) = peer.keyring.receipt() else { return };
+        let size = append(pair, destination, receipt, out);
+        peer.traffic.add_sent(0, size);
+    }
+}
+
+/// Appends one sealed message and returns its size; 0 when there was no room for it or the key is used up. It is asked or said again, then.
+fn append(pair: &mut Pair, destination: SocketAddr, message: Control, out: &mut SendBatch) -> usize {
+    let mut plain = [0; control::MAX];
+    let length = message.write(&mut plain);
+    let size = DATA_OVERHEAD + length;
+    let sealed = out.append(destination, size, |datagram| {
+        datagram[DATA_HEADER..DATA_HEADER + length].copy_from_slice(&plain[..length]);
+        pair.seal(datagram, length)
+    });
+    if matches!(sealed, Some(Ok(()))) { size } else { 0 }
+}
