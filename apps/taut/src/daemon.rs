@@ -48,6 +48,7 @@ fn config(flags: DaemonFlags, ephemeral: bool) -> Config {
         tun_offload: flags.tun_offload,
         udp_gso: flags.udp_gso,
         udp_gro: flags.udp_gro,
+        aes: flags.aes,
         exit_when_down: ephemeral,
         rekey_after: std::env::var(TEST_REKEY).ok().and_then(|text| text.parse().ok()).map(Duration::from_secs),
         version: String::from(VERSION),

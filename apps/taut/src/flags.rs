@@ -115,6 +115,7 @@ pub(crate) struct DaemonFlags {
     pub(crate) tun_offload: bool,
     pub(crate) udp_gso: bool,
     pub(crate) udp_gro: bool,
+    pub(crate) aes: bool,
 }
 
 /// Help for the flags of [`DaemonFlags`]: a macro, because `concat!` takes no constants.
@@ -128,7 +129,8 @@ macro_rules! daemon_details {
 --mtu N            MTU of the TUN device, 1280 to 65440 (default 1420)
 --no-tun-offload   do without checksum and segmentation offload of the TUN device
 --no-udp-gso       do without segmentation offload of the UDP socket
---no-udp-gro       do without receive offload of the UDP socket"
+--no-udp-gro       do without receive offload of the UDP socket
+--no-aes           seal with ChaCha20-Poly1305 even where both ends have AES in hardware"
     };
 }
 pub(crate) use daemon_details;
@@ -149,6 +151,7 @@ impl DaemonFlags {
             tun_offload: true,
             udp_gso: true,
             udp_gro: true,
+            aes: true,
         }
     }
 
@@ -163,6 +166,7 @@ impl DaemonFlags {
             "--no-tun-offload" => self.tun_offload = false,
             "--no-udp-gso" => self.udp_gso = false,
             "--no-udp-gro" => self.udp_gro = false,
+            "--no-aes" => self.aes = false,
             _ => return Ok(false),
         }
         Ok(true)
@@ -178,9 +182,13 @@ impl DaemonFlags {
         if let Some(port) = self.port {
             words.extend(["--port".into(), port.to_string().into()]);
         }
-        for (switch, on) in
-            [("--no-tun-offload", self.tun_offload), ("--no-udp-gso", self.udp_gso), ("--no-udp-gro", self.udp_gro)]
-        {
+        let switches = [
+            ("--no-tun-offload", self.tun_offload),
+            ("--no-udp-gso", self.udp_gso),
+            ("--no-udp-gro", self.udp_gro),
+            ("--no-aes", self.aes),
+        ];
+        for (switch, on) in switches {
             words.extend((!on).then(|| switch.into()));
         }
         words

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::net::IpAddr;
 
-use taut_keeper::api::{PeerStatus, State, Status};
+use taut_keeper::api::{PathKind, PeerStatus, State, Status};
 
 use crate::fault::Fault;
 use crate::flags::{Word, Words, default_socket, unexpected};
@@ -80,7 +80,7 @@ fn surroundings(status: &Status) -> String {
 }
 
 fn peer_rows(peers: &[PeerStatus]) -> Vec<Vec<String>> {
-    let head = ["NAME", "ADDRESSES", "PATH", "ONLINE", "RECEIVED", "SENT"];
+    let head = ["NAME", "ADDRESSES", "PATH", "SUITE", "ONLINE", "RECEIVED", "SENT"];
     let mut rows = vec![head.map(String::from).to_vec()];
     rows.extend(peers.iter().map(|peer| {
         let online = match peer.online {
@@ -91,13 +91,22 @@ fn peer_rows(peers: &[PeerStatus]) -> Vec<Vec<String>> {
         vec![
             peer.name.clone(),
             join(&peer.addresses),
-            peer.path.to_string(),
+            path(peer),
+            peer.session.as_ref().map_or_else(String::new, |session| session.suite.clone()),
             String::from(online),
             table::bytes(peer.rx_bytes),
             table::bytes(peer.tx_bytes),
         ]
     }));
     rows
+}
+
+/// By which way packets go, and how long they take there and back.
+fn path(peer: &PeerStatus) -> String {
+    match peer.round_trip_ms.filter(|_| peer.path.kind == PathKind::Direct) {
+        Some(milliseconds) => format!("{}, {milliseconds:.1} ms", peer.path),
+        None => peer.path.to_string(),
+    }
 }
 
 /// Addresses in a row.

@@ -360,13 +360,7 @@ impl<E: Entropy> Node<E> {
         self.start_talk(id, session, Role::Initiator, clocks);
     }
 
-    fn add_session(
-        &mut self,
-        peer: PeerId,
-        mut keys: SessionKeys,
-        proven: Option<SocketAddr>,
-        now: Time,
-    ) -> SessionId {
+    fn add_session(&mut self, peer: PeerId, mut keys: SessionKeys, proven: Option<SocketAddr>, now: Time) -> SessionId {
         keys.suites = self.suites;
         let native = self.peers.get(&peer).is_none_or(|peer| peer.native);
         // Derived indices cannot be drawn again. Once in 2^28 one is in use already: then the session stays a stock one, until the next.

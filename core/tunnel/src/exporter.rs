@@ -39,12 +39,18 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    pub(crate) fn new(state: &Symmetric, role: Role, local: ReceiverIndex, remote: ReceiverIndex) -> Self {
+    /// For a handshake that is finished, with the indices of its session.
+    pub(crate) fn of(state: &Symmetric, role: Role, local: ReceiverIndex, remote: ReceiverIndex) -> Self {
+        Self::new(state.export(LABEL), role, local, remote)
+    }
+
+    /// With `S` from outside, as tests have it.
+    pub fn new(secret: Zeroizing<[u8; 32]>, role: Role, local: ReceiverIndex, remote: ReceiverIndex) -> Self {
         let indices = match role {
             Role::Initiator => (local, remote),
             Role::Responder => (remote, local),
         };
-        Self { secret: state.export(LABEL), role, indices }
+        Self { secret, role, indices }
     }
 
     /// The control pair of a lane.
@@ -92,7 +98,7 @@ mod tests {
     fn both() -> (Exporter, Exporter) {
         let state = Symmetric::new("a protocol", b"a prologue");
         let (one, two) = (ReceiverIndex(16), ReceiverIndex(32));
-        (Exporter::new(&state, Role::Initiator, one, two), Exporter::new(&state, Role::Responder, two, one))
+        (Exporter::of(&state, Role::Initiator, one, two), Exporter::of(&state, Role::Responder, two, one))
     }
 
     #[test]
@@ -117,11 +123,8 @@ mod tests {
         let mut keys = std::collections::BTreeSet::new();
         let mut indices = std::collections::BTreeSet::new();
         for lane in (0..16).map(LaneId) {
-            let pairs = [
-                here.control(lane),
-                here.data(Suite::Aes256Gcm, lane),
-                here.data(Suite::ChaCha20Poly1305, lane),
-            ];
+            let pairs =
+                [here.control(lane), here.data(Suite::Aes256Gcm, lane), here.data(Suite::ChaCha20Poly1305, lane)];
             for pair in pairs {
                 assert!(keys.insert(*pair.sending) && keys.insert(*pair.receiving));
                 assert!(indices.insert(pair.local) && indices.insert(pair.remote));
@@ -132,7 +135,7 @@ mod tests {
     #[test]
     fn other_indices_make_other_keys() {
         let state = Symmetric::new("a protocol", b"a prologue");
-        let pair = |index| Exporter::new(&state, Role::Initiator, ReceiverIndex(16), index).control(LaneId(0));
+        let pair = |index| Exporter::of(&state, Role::Initiator, ReceiverIndex(16), index).control(LaneId(0));
         assert_ne!(pair(ReceiverIndex(32)).sending, pair(ReceiverIndex(48)).sending);
     }
 

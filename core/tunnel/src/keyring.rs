@@ -223,13 +223,13 @@ impl Keyring {
         }
     }
 
-    /// Whether to ask for a handshake now, because a packet is to be sent: there is no session, or we started the current one and it is
-    /// old or much used (paper, section 6.2). Says yes once per second at most while the wish stands.
+    /// Whether to ask for a handshake now, because a packet is to be sent: there is no session, we started the current one and it is
+    /// old, or it is much used (paper, section 6.2). Says yes once per second at most while the wish stands.
     pub fn wishes_handshake_to_send(&mut self, limits: &Limits, now: Time) -> bool {
         let needed = match &self.current {
             Some(session) if usable(session, limits, now) => {
-                let old = now.since(session.born) >= limits.rekey_after || session.wants_rekey_by_messages();
-                session.role == Role::Initiator && old
+                let old = session.role == Role::Initiator && now.since(session.born) >= limits.rekey_after;
+                old || session.wants_rekey_by_use()
             }
             _ => true,
         };

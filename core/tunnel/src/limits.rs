@@ -8,6 +8,13 @@ pub const REKEY_AFTER_MESSAGES: u64 = 1 << 60;
 /// Messages under one key after which it is not used at all (paper, section 6.1): the replay window needs room above.
 pub const REJECT_AFTER_MESSAGES: u64 = u64::MAX - (1 << 13);
 
+/// Blocks of 16 bytes under one AES-256-GCM key after which its user makes a new session (protocol.md 1.6): 128 GiB, a minute at 19 Gbit/s.
+pub const REKEY_AFTER_BLOCKS: u64 = 1 << 33;
+
+/// Blocks under one AES-256-GCM key after which it seals nothing more (protocol.md 1.6). What an attacker can tell grows with the
+/// square of the blocks, over 2^129: to 2^-59 here.
+pub const REJECT_AFTER_BLOCKS: u64 = 1 << 35;
+
 /// The time limits of sessions and handshakes. An argument, so that a test can pass hours in seconds (law 10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {

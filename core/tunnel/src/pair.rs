@@ -8,7 +8,7 @@ use taut_wire::control::Suite;
 use taut_wire::wireguard::{self, DATA_HEADER};
 use zeroize::Zeroizing;
 
-use crate::limits::REJECT_AFTER_MESSAGES;
+use crate::limits::{REJECT_AFTER_BLOCKS, REJECT_AFTER_MESSAGES, REKEY_AFTER_BLOCKS, REKEY_AFTER_MESSAGES};
 use crate::window::Window;
 
 /// What a [`Pair`] is made of.
@@ -33,23 +33,27 @@ pub struct Pair {
     sending: AeadKey,
     receiving: AeadKey,
     sent: u64,
+    /// Blocks of the cipher that were used, where they are what limits a key.
+    blocks: u64,
     window: Window,
 }
 
 impl Pair {
     /// Puts keys to use, once: they are consumed.
     pub(crate) fn new(keys: PairKeys) -> Self {
-        let key = match keys.suite {
+        let PairKeys { suite, local, remote, sending, receiving } = keys;
+        let key = match suite {
             Suite::ChaCha20Poly1305 => AeadKey::new,
             Suite::Aes256Gcm => AeadKey::aes_256_gcm,
         };
         Self {
-            suite: keys.suite,
-            local: keys.local,
-            remote: keys.remote,
-            sending: key(&keys.sending),
-            receiving: key(&keys.receiving),
+            suite,
+            local,
+            remote,
+            sending: key(&sending),
+            receiving: key(&receiving),
             sent: 0,
+            blocks: 0,
             window: Window::new(),
         }
     }
@@ -92,6 +96,8 @@ impl Pair {
         let Some((plain, tag)) = body.split_last_chunk_mut::<TAG>() else { return Err(Exhausted) };
         let counter = self.sent;
         self.sent += 1;
+        // One more makes the tag; padded packets are whole blocks.
+        self.blocks += plain.len().div_ceil(16) as u64 + 1;
         plain[packet..].fill(0);
         *tag = self.sending.seal(counter, &[], plain);
         wireguard::write_data_header(header, self.remote.0, counter);
@@ -116,9 +122,25 @@ impl Pair {
         Ok(plain)
     }
 
+    /// Whether so much was sealed that there should be a new session.
+    pub(crate) fn wants_rekey(&self) -> bool {
+        self.sent >= REKEY_AFTER_MESSAGES || self.blocks_reach(REKEY_AFTER_BLOCKS)
+    }
+
     /// Whether nothing may be sealed any more.
     pub(crate) fn exhausted(&self) -> bool {
-        self.sent >= REJECT_AFTER_MESSAGES
+        self.sent >= REJECT_AFTER_MESSAGES || self.blocks_reach(REJECT_AFTER_BLOCKS)
+    }
+
+    /// ChaCha20-Poly1305 has no such limit that a session could reach.
+    fn blocks_reach(&self, limit: u64) -> bool {
+        self.suite == Suite::Aes256Gcm && self.blocks >= limit
+    }
+
+    /// As if so many blocks had been used already.
+    #[cfg(test)]
+    pub(crate) fn skip_to_block(&mut self, blocks: u64) {
+        self.blocks = blocks;
     }
 
     /// As if so many messages had been sealed already.

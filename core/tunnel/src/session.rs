@@ -7,7 +7,6 @@ use taut_wire::wireguard::{DATA_OVERHEAD, padded_len};
 use zeroize::Zeroizing;
 
 use crate::exporter::Exporter;
-use crate::limits::REKEY_AFTER_MESSAGES;
 use crate::pair::{Exhausted, Pair, PairKeys};
 
 /// Which side of the handshake we were; only the initiator starts the next one by age.
@@ -204,9 +203,9 @@ impl Session {
         (local.min(remote), local.max(remote))
     }
 
-    /// Whether so much was sealed that the initiator should make a new session.
-    pub(crate) fn wants_rekey_by_messages(&self) -> bool {
-        self.sending().sent() >= REKEY_AFTER_MESSAGES
+    /// Whether so much was sealed that there should be a new session.
+    pub(crate) fn wants_rekey_by_use(&self) -> bool {
+        self.sending().wants_rekey()
     }
 
     /// Whether nothing may be sealed any more.

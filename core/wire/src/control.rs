@@ -58,8 +58,8 @@ impl Suite {
     /// Its name, for people.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::ChaCha20Poly1305 => "ChaCha20-Poly1305",
-            Self::Aes256Gcm => "AES-256-GCM",
+            Self::ChaCha20Poly1305 => "ChaCha20Poly1305",
+            Self::Aes256Gcm => "AES256GCM",
         }
     }
 }

@@ -188,6 +188,9 @@ pub struct PeerStatus {
     pub tx_bytes: u64,
     /// Seconds since the last finished handshake.
     pub last_handshake_s: Option<f64>,
+    /// Milliseconds to it and back, as measured when the session began.
+    #[serde(default)]
+    pub round_trip_ms: Option<f64>,
     /// Where it says that it may be reached.
     pub candidates: Vec<SocketAddr>,
 }
@@ -226,7 +229,7 @@ impl fmt::Display for PathStatus {
 pub struct SessionStatus {
     /// Seconds since its handshake.
     pub age_s: f64,
-    /// Its AEAD, by ARCHITECTURE.md's name.
+    /// Its AEAD: `ChaCha20Poly1305` or `AES256GCM`.
     pub suite: String,
     /// Sessions finished with this peer since the daemon started, this one included.
     pub established: u64,

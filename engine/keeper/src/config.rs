@@ -22,6 +22,8 @@ pub struct Config {
     pub udp_gso: bool,
     /// Kill switch of GRO on the UDP socket.
     pub udp_gro: bool,
+    /// Kill switch of AES-256-GCM between nodes that both have it in hardware.
+    pub aes: bool,
     /// End the daemon when a user says `down`: for a daemon that a user's `up` started.
     pub exit_when_down: bool,
     /// Tests only: shortens the life of sessions.

@@ -13,6 +13,7 @@ use taut_node::{Clocks, Node};
 use taut_tun::{Offload, Tun};
 use taut_tunnel::Limits;
 use taut_udp::{Config as UdpConfig, UdpSocket};
+use taut_wire::control::{Suite, Suites};
 
 use crate::api::{Failure, TunStatus, UdpStatus};
 use crate::config::Config;
@@ -64,6 +65,7 @@ impl Overlay {
 
         let limits = config.rekey_after.map_or(Limits::WIREGUARD, Limits::with_rekey_after);
         let mut node = Node::new(node_key.clone(), limits, OsEntropy::new());
+        node.set_suites(suites(config.aes));
         let (port, tun_status, udp_status) = (udp.port(), describe_tun(&tun, config.mtu), describe_udp(&udp));
         let link = Link::start(tun, udp, config.mtu, node.checker(), limits, waker)
             .map_err(|error| failure(error, "try again when the host has more room"))?;
@@ -150,6 +152,17 @@ impl Overlay {
     pub(crate) fn stop(self) {
         self.link.stop();
     }
+}
+
+/// What this processor seals fast and in constant time (protocol.md 1.10): AES needs its own instructions, and carry-less multiplication for GCM.
+fn suites(aes: bool) -> Suites {
+    #[cfg(target_arch = "x86_64")]
+    let hardware = std::arch::is_x86_feature_detected!("aes") && std::arch::is_x86_feature_detected!("pclmulqdq");
+    #[cfg(target_arch = "aarch64")]
+    let hardware = std::arch::is_aarch64_feature_detected!("aes") && std::arch::is_aarch64_feature_detected!("pmull");
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let hardware = false;
+    if aes && hardware { Suites::STOCK.with(Suite::Aes256Gcm) } else { Suites::STOCK }
 }
 
 /// The port that was asked for; otherwise that of the last run, or the usual one, or any.

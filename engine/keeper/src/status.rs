@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use taut_base::{NodeId, Time};
 use taut_netmap::NetworkMap;
 use taut_node::PeerView;
+use taut_wire::control::Suite;
 
 use crate::api::{PathKind, PathStatus, PeerStatus, SelfStatus, SessionStatus};
 use crate::overlay::Overlay;
@@ -66,12 +67,13 @@ fn connected(peer: &PeerView<'_>, (received, sent): (u64, u64), online: Option<b
         path: PathStatus { kind, endpoint: peer.proven.filter(|_| kind == PathKind::Direct) },
         session: age.map(|age_s| SessionStatus {
             age_s,
-            suite: String::from("ChaCha20Poly1305"),
+            suite: String::from(peer.suite.map_or("", Suite::name)),
             established: peer.established,
         }),
         rx_bytes: received,
         tx_bytes: sent,
         last_handshake_s: age,
+        round_trip_ms: peer.round_trip.map(|time| time.as_secs_f64() * 1e3),
         candidates: peer.candidates.to_vec(),
     }
 }
@@ -88,6 +90,7 @@ fn listed(peer: &taut_netmap::Peer, online: Option<bool>) -> PeerStatus {
         rx_bytes: 0,
         tx_bytes: 0,
         last_handshake_s: None,
+        round_trip_ms: None,
         candidates: peer.endpoints.clone(),
     }
 }

@@ -185,10 +185,8 @@ impl Heart {
 
     /// Tells the keeper something. While very much waits for it, what will be said again goes first.
     pub(crate) fn say(&mut self, message: FromLane) {
-        let repeated = matches!(
-            message,
-            FromLane::WantsHandshake(_) | FromLane::Moved { .. } | FromLane::Control { .. }
-        );
+        let repeated =
+            matches!(message, FromLane::WantsHandshake(_) | FromLane::Moved { .. } | FromLane::Control { .. });
         if repeated && self.messages.len() >= MAX_EVENTS {
             self.drops.add(Drop::KeeperBusy, 1);
         } else {

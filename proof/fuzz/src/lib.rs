@@ -45,8 +45,9 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 19] = [
     Target { name: "wireguard", run: packets::wireguard, mutations: 4_000 },
+    Target { name: "control", run: packets::control, mutations: 4_000 },
     Target { name: "packet", run: packets::packet, mutations: 4_000 },
     Target { name: "checksum", run: packets::checksum, mutations: 4_000 },
     Target { name: "split", run: superpackets::split, mutations: 4_000 },

@@ -2,12 +2,22 @@
 
 use taut_node::HandshakeMessage;
 use taut_wire::checksum::Sum;
+use taut_wire::control::{self, Control};
 use taut_wire::icmp::Echo;
 use taut_wire::ip::{MAX_EXTENSIONS, Packet};
 use taut_wire::wireguard::{self, DATA_HEADER, Message, TAG, classify};
 use taut_wire::{tcp, udp};
 
 use crate::reference;
+
+/// A control message: what is read is written the same, and fits where it has to.
+pub(crate) fn control(data: &[u8]) {
+    let Ok(message) = Control::parse(data) else { return };
+    let mut bytes = [0; control::MAX];
+    let length = message.write(&mut bytes);
+    assert!(length <= data.len() && length.is_multiple_of(16), "{message:?}");
+    assert_eq!(Control::parse(&bytes[..length]), Ok(message));
+}
 
 /// A datagram: what it is follows from type and length, and writing what was read gives the same bytes.
 pub(crate) fn wireguard(data: &[u8]) {

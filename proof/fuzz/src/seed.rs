@@ -1,11 +1,13 @@
 //! Where corpora begin: real messages and packets, a few of each kind.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::json;
 use taut_base::PublicKey;
 use taut_netmap::{JoinToken, ToNode};
 use taut_sim::{Link, Party, Settings, Side, TautHost, World, map_for};
+use taut_wire::control::{self, Control, Suite, Suites};
 use taut_wire::icmp::{Echo, Kind};
 use taut_wire::vnet::{self, VnetHeader};
 
@@ -17,6 +19,7 @@ use crate::superpackets::repair;
 pub fn seeds(target: &str) -> Vec<Vec<u8>> {
     match target {
         "wireguard" => datagrams().into_iter().chain([[&[3, 0, 0, 0], [7; 60].as_slice()].concat()]).collect(),
+        "control" => control_messages(),
         "packet" => packets(),
         "checksum" => vec![Vec::new(), vec![0xff; 33], (0..64).collect(), vec![0; 20]],
         "split" => superpackets(),
@@ -61,6 +64,25 @@ fn datagrams() -> Vec<Vec<u8>> {
     world.send(Side::B);
     world.run(Duration::from_secs(12));
     world.take_history().into_iter().map(|recorded| recorded.datagram).collect()
+}
+
+/// One control message of each kind.
+fn control_messages() -> Vec<Vec<u8>> {
+    let suite = Suite::Aes256Gcm;
+    let messages = [
+        Control::Offer { lanes: 4, suites: Suites::STOCK.with(suite) },
+        Control::Accept { lanes: 1, suite },
+        Control::Probe { id: 7 },
+        Control::Answer { id: 7, seen: SocketAddr::from(([192, 0, 2, 1], 8288)) },
+        Control::Answer { id: 8, seen: SocketAddr::from(([0xfd00, 0, 0, 0, 0, 0, 0, 1], 8288)) },
+        Control::Receipt { suite, counter: 1 << 40 },
+    ];
+    let bytes = |message: Control| {
+        let mut bytes = [0; control::MAX];
+        let length = message.write(&mut bytes);
+        bytes[..length].to_vec()
+    };
+    messages.map(bytes).to_vec()
 }
 
 fn tcp(flags: u8, payload: usize) -> Vec<u8> {

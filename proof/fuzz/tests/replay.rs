@@ -44,6 +44,7 @@ macro_rules! replays {
 
 replays! {
     wireguard: "wireguard",
+    control: "control",
     packet: "packet",
     checksum: "checksum",
     split: "split",

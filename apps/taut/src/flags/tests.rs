@@ -29,6 +29,7 @@ fn daemon_flags_one_by_one() {
         ("--no-tun-offload", DaemonFlags { tun_offload: false, ..usual.clone() }),
         ("--no-udp-gso", DaemonFlags { udp_gso: false, ..usual.clone() }),
         ("--no-udp-gro", DaemonFlags { udp_gro: false, ..usual.clone() }),
+        ("--no-aes", DaemonFlags { aes: false, ..usual.clone() }),
     ] {
         assert_eq!(daemon(line).unwrap(), expected, "{line}");
     }
@@ -62,7 +63,7 @@ fn wrong_flags_are_named() {
 
 #[test]
 fn a_started_daemon_gets_the_same_flags() {
-    let line = "--state /s --socket /x --port 7 --tun t --mtu 1300 --no-tun-offload --no-udp-gso --no-udp-gro";
+    let line = "--state /s --socket /x --port 7 --tun t --mtu 1300 --no-tun-offload --no-udp-gso --no-udp-gro --no-aes";
     let flags = daemon(line).unwrap();
     let again = flags.to_arguments().iter().map(|word| word.to_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ");
     assert_eq!(daemon(&again).unwrap(), flags);

@@ -1,5 +1,7 @@
 use taut_base::PublicKey;
-use taut_keeper::api::{CoordinatorStatus, Failure, PathKind, PathStatus, SCHEMA, SelfStatus, TunStatus};
+use taut_keeper::api::{
+    CoordinatorStatus, Failure, PathKind, PathStatus, SCHEMA, SelfStatus, SessionStatus, TunStatus,
+};
 
 use super::*;
 
@@ -15,10 +17,11 @@ pub(crate) fn sample() -> Status {
             kind: if endpoint.is_some() { PathKind::Direct } else { PathKind::None },
             endpoint: endpoint.map(|endpoint| endpoint.parse().unwrap()),
         },
-        session: None,
+        session: endpoint.map(|_| SessionStatus { age_s: 3.5, suite: String::from("AES256GCM"), established: 1 }),
         rx_bytes: 1_572_864,
         tx_bytes: 12,
         last_handshake_s: None,
+        round_trip_ms: endpoint.map(|_| 0.312),
         candidates: Vec::new(),
     };
     Status {
@@ -62,9 +65,9 @@ addresses    100.64.0.1 fd00::1
 device       taut0, MTU 1420, UDP port 8288
 coordinator  http://10.0.0.1:8288, not connected: Connection refused
 
-NAME      ADDRESSES           PATH                      ONLINE   RECEIVED  SENT
-n2        100.64.0.2 fd00::2  direct via 10.0.0.2:8288  yes      1.5 MiB   12 B
-router-3  100.64.0.3          no path yet               unknown  1.5 MiB   12 B
+NAME      ADDRESSES           PATH                              SUITE      ONLINE   RECEIVED  SENT
+n2        100.64.0.2 fd00::2  direct via 10.0.0.2:8288, 0.3 ms  AES256GCM  yes      1.5 MiB   12 B
+router-3  100.64.0.3          no path yet                                  unknown  1.5 MiB   12 B
 
 dropped packets: no-route 3, replayed 2
 "

@@ -77,7 +77,7 @@ impl Initiation {
         state.decrypt(&key, response.sealed_empty, &mut [])?;
         let (sending, receiving) = state.split();
         let remote = ReceiverIndex(response.sender);
-        let extension = Exporter::new(&state, Role::Initiator, self.local, remote);
+        let extension = Exporter::of(&state, Role::Initiator, self.local, remote);
         let keys = SessionKeys::stock(Role::Initiator, self.local, remote, sending, receiving);
         Ok(SessionKeys { extension: Some(extension), ..keys })
     }

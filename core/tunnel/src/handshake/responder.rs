@@ -95,7 +95,7 @@ impl Authentic {
         wireguard::write_response(&mut message, local.0, self.sender.0, ephemeral_public.as_bytes(), &sealed_empty);
         write_mac1(&remote.mac1_key, &mut message, response::MAC1);
         let (receiving, sending) = self.state.split();
-        let extension = Exporter::new(&self.state, Role::Responder, local, self.sender);
+        let extension = Exporter::of(&self.state, Role::Responder, local, self.sender);
         let keys = SessionKeys::stock(Role::Responder, local, self.sender, sending, receiving);
         Ok((SessionKeys { extension: Some(extension), ..keys }, message))
     }

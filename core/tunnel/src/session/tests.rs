@@ -2,7 +2,7 @@ use taut_noise::Symmetric;
 use taut_wire::wireguard::{self, DATA_HEADER};
 
 use super::*;
-use crate::limits::REJECT_AFTER_MESSAGES;
+use crate::limits::{REJECT_AFTER_BLOCKS, REJECT_AFTER_MESSAGES, REKEY_AFTER_BLOCKS, REKEY_AFTER_MESSAGES};
 use crate::pair::OpenError;
 
 fn keys(role: Role, local: u32, remote: u32, sending: u8, receiving: u8) -> SessionKeys {
@@ -25,7 +25,7 @@ fn pair() -> (Session, Session) {
 fn taut_pair(ours: Suites, theirs: Suites) -> (Session, Session) {
     let state = Symmetric::new("a protocol", b"");
     let side = |role, local, remote, sending, receiving, suites| {
-        let extension = Some(Exporter::new(&state, role, ReceiverIndex(local), ReceiverIndex(remote)));
+        let extension = Some(Exporter::of(&state, role, ReceiverIndex(local), ReceiverIndex(remote)));
         let keys = SessionKeys { extension, suites, ..keys(role, local, remote, sending, receiving) };
         Session::new(SessionId(1), keys, Time::ZERO)
     };
@@ -105,8 +105,8 @@ fn control_messages_have_keys_counter_window_and_index_of_their_own() {
     assert_eq!(control.local(), index);
     let copy = message;
     assert!(control.open(counter, &mut message[DATA_HEADER..]).is_ok());
-    assert_eq!(control.open(counter, &mut copy.clone()[DATA_HEADER..]), Err(OpenError::Replayed));
-    assert_eq!(there.stock.open(counter, &mut copy.clone()[DATA_HEADER..]), Err(OpenError::NotAuthentic));
+    assert_eq!(control.open(counter, &mut { copy }[DATA_HEADER..]), Err(OpenError::Replayed));
+    assert_eq!(there.stock.open(counter, &mut { copy }[DATA_HEADER..]), Err(OpenError::NotAuthentic));
 }
 
 #[test]
@@ -127,6 +127,29 @@ fn another_suite_has_its_own_keys_and_is_used_when_both_are_ready() {
     let (mut here, _) = taut_pair(Suites::STOCK, both);
     here.use_suite(Suite::Aes256Gcm);
     assert_eq!(here.suite(), Suite::ChaCha20Poly1305, "not what it was not made for");
+}
+
+#[test]
+fn an_aes_key_is_limited_by_blocks() {
+    let both = Suites::STOCK.with(Suite::Aes256Gcm);
+    let (mut here, _) = taut_pair(both, both);
+    here.use_suite(Suite::Aes256Gcm);
+    let fast = |session: &mut Session, blocks| session.fast.as_mut().unwrap().skip_to_block(blocks);
+    fast(&mut here, REKEY_AFTER_BLOCKS - 3);
+    assert!(!here.wants_rekey_by_use());
+    // Two blocks and the tag's.
+    sealed(&mut here, b"twenty bytes of it..");
+    assert!(here.wants_rekey_by_use());
+    fast(&mut here, REJECT_AFTER_BLOCKS - 3);
+    sealed(&mut here, b"twenty bytes of it..");
+    assert!(here.exhausted());
+    assert_eq!(here.seal(&mut [0; 32], 0), Err(Exhausted));
+
+    let (mut here, _) = pair();
+    here.stock.skip_to_block(REJECT_AFTER_BLOCKS);
+    assert!(!here.wants_rekey_by_use() && !here.exhausted(), "the stock suite has no such limit");
+    here.stock.skip_to(REKEY_AFTER_MESSAGES);
+    assert!(here.wants_rekey_by_use());
 }
 
 #[test]

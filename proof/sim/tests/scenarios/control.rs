@@ -9,7 +9,9 @@ use taut_sim::{Host, Link, Probability, Recorded, Settings, Side, TautHost, Worl
 use taut_wire::control::{Suite, Suites};
 use taut_wire::wireguard::{Message, classify};
 
-use crate::{TautWorld, assert_complete, for_seeds, minutes, ms, parties, secs, taut_host, taut_world, taut_world_with};
+use crate::{
+    TautWorld, assert_complete, for_seeds, minutes, ms, parties, secs, taut_host, taut_world, taut_world_with,
+};
 
 /// What a node with AES in hardware is ready for.
 pub(crate) const AES: Suites = Suites::STOCK.with(Suite::Aes256Gcm);
@@ -169,9 +171,8 @@ impl Host for Deaf {
 fn attacked(silence: Duration) -> World<TautHost, Deaf> {
     let [a, b] = parties();
     let settings = Settings { suites: AES, ..Settings::default() };
-    let [here, there] = [(&a, &b, 1), (&b, &a, 2)].map(|(me, peer, seed)| {
-        TautHost::new(me, map_for(me, &[peer]), settings, seed)
-    });
+    let [here, there] =
+        [(&a, &b, 1), (&b, &a, 2)].map(|(me, peer, seed)| TautHost::new(me, map_for(me, &[peer]), settings, seed));
     let start = World::new((&a, taut_host(&a, &b, settings, 1)), (&b, taut_host(&b, &a, settings, 2)), LINK, 1).now();
     World::new((&a, here), (&b, Deaf { host: there, until: start + silence, swallowed: 0 }), LINK, 1)
 }

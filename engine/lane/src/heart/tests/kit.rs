@@ -8,7 +8,7 @@ use std::time::Duration;
 use taut_base::{PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
 use taut_node::{FromLane, Routes, ToLane};
 use taut_tunnel::handshake::Identity;
-use taut_tunnel::{Limits, Role, SessionKeys};
+use taut_tunnel::{Exporter, Limits, Role, SessionKeys};
 use taut_udp::Transmit;
 use taut_wire::icmp::{Echo, Kind};
 use taut_wire::merge::{Offloads, Run};
@@ -150,6 +150,11 @@ pub(super) fn keys(number: u32) -> (SessionKeys, SessionKeys) {
     let (here, there) = (2 * number, 2 * number + 1);
     let [first, second] = [here, there].map(|number| number.to_le_bytes()[0]);
     (side(Role::Initiator, here, there, first, second), side(Role::Responder, there, here, second, first))
+}
+
+/// Where the pairs beside WireGuard's own come from, as if a handshake had ended with it.
+pub(super) fn exporter(role: Role, local: ReceiverIndex, remote: ReceiverIndex) -> Exporter {
+    Exporter::new([9; 32].into(), role, local, remote)
 }
 
 pub(super) fn add_session(number: u32, keys: SessionKeys, proven: Option<SocketAddr>, born: Time) -> ToLane {

@@ -48,7 +48,11 @@ fn an_old_session_is_retired_and_opens_nothing() {
     here.outbound(&packet(1, 2, 100), at(179));
     let datagrams = here.datagrams();
     pass(&mut there, 180);
-    assert!(there.said().contains(&FromLane::Retired { peer: PEER, id: SessionId(1), indices: SessionIndices { stock: ReceiverIndex(3 << 4), control: None, fast: None } }));
+    assert!(there.said().contains(&FromLane::Retired {
+        peer: PEER,
+        id: SessionId(1),
+        indices: SessionIndices { stock: ReceiverIndex(3 << 4), control: None, fast: None }
+    }));
     there.inbound(outer(1), &datagrams[0], datagrams[0].len(), at(180));
     there.assert_dropped(Drop::UnknownIndex, 1);
     here.outbound(&packet(1, 2, 100), at(180));

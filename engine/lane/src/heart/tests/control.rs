@@ -1,0 +1,133 @@
+use taut_base::{LaneId, SessionId};
+use taut_node::{FromLane, ToLane};
+use taut_tunnel::{Role, Session, SessionKeys};
+use taut_wire::control::{self, Control, Suite, Suites};
+use taut_wire::wireguard::{DATA_HEADER, DATA_OVERHEAD};
+
+use super::kit::{End, PEER, add_session, at, exporter, keys, outer, packet};
+use crate::control::CONTROL;
+use crate::drops::Drop;
+
+/// Host 2 with session 1 between Taut nodes, and the peer's side of the session.
+fn taut_end() -> (End, Session) {
+    let mut end = End::new(2, 1);
+    let (ours, theirs) = keys(1);
+    let extended = |keys: SessionKeys| SessionKeys {
+        extension: Some(exporter(keys.role, keys.stock.local, keys.stock.remote)),
+        suites: Suites::STOCK.with(Suite::Aes256Gcm),
+        ..keys
+    };
+    end.command(add_session(1, extended(theirs), None, at(0)), at(0));
+    (end, Session::new(SessionId(1), extended(ours), at(0)))
+}
+
+fn sealed(peer: &mut Session, content: &[u8]) -> Vec<u8> {
+    let mut datagram = vec![0; DATA_OVERHEAD + content.len()];
+    datagram[DATA_HEADER..DATA_HEADER + content.len()].copy_from_slice(content);
+    peer.control_pair().unwrap().seal(&mut datagram, content.len()).unwrap();
+    datagram
+}
+
+fn said_by(peer: &mut Session, message: Control) -> Vec<u8> {
+    let mut bytes = [0; control::MAX];
+    let length = message.write(&mut bytes);
+    sealed(peer, &bytes[..length])
+}
+
+fn opened(peer: &mut Session, datagram: &[u8]) -> Control {
+    let counter = u64::from_le_bytes(datagram[8..16].try_into().unwrap());
+    let pair = peer.control_pair().unwrap();
+    Control::parse(pair.open(counter, &mut datagram[DATA_HEADER..].to_vec()).unwrap()).unwrap()
+}
+
+#[test]
+fn a_probe_is_answered_where_it_came_from_and_moves_nothing() {
+    let (mut end, mut peer) = taut_end();
+    let data = said_by(&mut peer, Control::Probe { id: 1 });
+    end.inbound(outer(1), &data, data.len(), at(1));
+    assert_eq!(opened(&mut peer, &end.datagrams()[0]), Control::Answer { id: 1, seen: outer(1) });
+    let moved = FromLane::Moved { peer: PEER, endpoint: outer(1) };
+    assert_eq!(end.said(), [moved, FromLane::Confirmed { peer: PEER, id: SessionId(1) }], "nothing was known before");
+
+    let probe = said_by(&mut peer, Control::Probe { id: 2 });
+    end.inbound(outer(9), &probe, probe.len(), at(1));
+    let [(destination, answer, _)] = &end.runs()[..] else { panic!("one answer") };
+    assert_eq!(*destination, outer(9));
+    assert_eq!(answer.len(), probe.len(), "nobody is sent more than was asked for");
+    assert_eq!(opened(&mut peer, answer), Control::Answer { id: 2, seen: outer(9) });
+    assert!(end.said().is_empty());
+    end.outbound(&packet(2, 1, 100), at(1));
+    assert_eq!(end.runs()[0].0, outer(1), "data goes where it went");
+
+    end.inbound(outer(66), &probe, probe.len(), at(1));
+    end.assert_dropped(Drop::Replayed, 1);
+    assert!(end.datagrams().is_empty());
+}
+
+#[test]
+fn what_is_the_keepers_goes_up_but_no_more_than_anybody_needs() {
+    let (mut end, mut peer) = taut_end();
+    let offer = Control::Offer { lanes: 1, suites: Suites::STOCK };
+    for _ in 0..1_000 {
+        let datagram = said_by(&mut peer, offer);
+        end.inbound(outer(1), &datagram, datagram.len(), at(1));
+    }
+    let up = FromLane::Control { peer: PEER, session: SessionId(1), source: outer(1), message: offer };
+    let passed = end.said().iter().filter(|said| **said == up).count();
+    assert_eq!(passed, 100);
+    end.assert_dropped(Drop::ControlRate, 900);
+    assert!(CONTROL == taut_tunnel::Rate::new(50, 100));
+    let datagram = said_by(&mut peer, offer);
+    end.inbound(outer(1), &datagram, datagram.len(), at(2));
+    assert_eq!(end.said(), [up], "a second later there is room again");
+}
+
+#[test]
+fn what_nobody_knows_and_what_cannot_be_true_is_counted() {
+    let (mut end, mut peer) = taut_end();
+    let unknown = sealed(&mut peer, &[200; 32]);
+    let lie = said_by(&mut peer, Control::Receipt { suite: Suite::Aes256Gcm, counter: 0 });
+    for datagram in [unknown, lie] {
+        end.inbound(outer(1), &datagram, datagram.len(), at(1));
+    }
+    end.assert_dropped(Drop::BadControl, 2);
+    assert!(end.datagrams().is_empty());
+}
+
+#[test]
+fn a_session_and_all_of_its_indices_go_together() {
+    let (mut end, _) = taut_end();
+    assert_eq!(end.heart.by_index.len(), 3);
+    let control = keys(1).1;
+    let exporter = exporter(Role::Responder, control.stock.local, control.stock.remote);
+    assert!(end.heart.by_index.contains_key(&exporter.control(LaneId::FIRST).local));
+    end.command(ToLane::RemovePeer(PEER), at(1));
+    assert_eq!(end.heart.by_index.len(), 0);
+}
+
+#[test]
+fn data_under_the_agreed_suite_passes_both_ways() {
+    let (mut end, mut peer) = taut_end();
+    let aes = Suite::Aes256Gcm;
+    let seal = |peer: &mut Session, content: &[u8]| {
+        let mut datagram = vec![0; Session::sealed_len(content.len(), 1420)];
+        datagram[DATA_HEADER..][..content.len()].copy_from_slice(content);
+        peer.seal(&mut datagram, content.len()).unwrap();
+        datagram
+    };
+    let before = seal(&mut peer, &packet(1, 2, 100));
+    peer.use_suite(aes);
+    let after = seal(&mut peer, &packet(1, 2, 200));
+    for datagram in [after, before] {
+        end.inbound(outer(1), &datagram, datagram.len(), at(1));
+    }
+    assert_eq!(end.written(), [packet(1, 2, 200), packet(1, 2, 100)], "in whatever order they come");
+
+    end.command(ToLane::UseSuite { peer: PEER, session: SessionId(1), suite: aes }, at(1));
+    end.outbound(&packet(2, 1, 100), at(1));
+    let datagram = end.datagrams().pop().unwrap();
+    let index = taut_base::ReceiverIndex(u32::from_le_bytes(datagram[4..8].try_into().unwrap()));
+    let pair = peer.data_pair(index).unwrap();
+    assert_eq!(pair.suite(), aes);
+    assert!(pair.open(0, &mut datagram[DATA_HEADER..].to_vec()).unwrap().starts_with(&packet(2, 1, 100)));
+}
