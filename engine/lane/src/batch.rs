@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use taut_udp::{MAX_GSO_BYTES, MAX_SEGMENTS, Transmit};
+use taut_udp::{MAX_GSO_BYTES, MAX_MESSAGES, MAX_SEGMENTS, Transmit};
 
 /// Most bytes that one superpacket turns into when sealed. The smallest segments that a kernel makes carry 48 bytes of TCP payload
 /// (`tcp_min_snd_mss`): 1,366 of them, each with 40 bytes of IPv6 and 20 of TCP header, padded to 112 and sealed to 144.
@@ -11,13 +11,17 @@ pub const SEALED_SUPERPACKET_MAX: usize = 192 * 1024;
 /// One full GSO message that is carried over, one superpacket on top, and some handshakes and keepalives.
 const CAPACITY: usize = 64 * 1024 + SEALED_SUPERPACKET_MAX + 8 * 1024;
 
+/// What is worth a system call while there is more to read: one full GSO message, or as many runs as a call takes.
+const WORTH_BYTES: usize = MAX_GSO_BYTES - 4 * 1024;
+
 /// Runs of one batch. Only tiny packets to many peers come near; then the batch is sent earlier.
 const MAX_RUNS: usize = 512;
 
 /// Sealed datagrams for one or several destinations, in the order in which they were sealed.
 ///
 /// Datagrams of equal size for one destination form a run; a shorter one ends it, as `UDP_SEGMENT` wants it.
-/// Memory: one buffer, touched as far as it is used.
+/// While more is to come, the last run waits for its neighbours ([`Flush::Full`]): a superpacket rarely seals to a whole number of full messages, and
+/// a small rest costs sender and receiver as much as a full one. Memory: one buffer, touched as far as it is used.
 pub struct SendBatch {
     bytes: Vec<u8>,
     used: usize,
@@ -25,6 +29,15 @@ pub struct SendBatch {
     /// Runs that were sent, and bytes of the next one that were.
     sent: usize,
     partial: usize,
+}
+
+/// Which runs to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flush {
+    /// All: nothing more is to come now.
+    All,
+    /// Those to which nothing can be added any more.
+    Full,
 }
 
 #[derive(Clone, Copy)]
@@ -82,8 +95,11 @@ impl SendBatch {
     }
 
     /// The runs that wait, at most as many as `transmits` has places; returns how many there are.
-    pub fn transmits<'a>(&'a self, transmits: &mut [Transmit<'a>]) -> usize {
-        let waiting = self.runs.get(self.sent..).unwrap_or_default();
+    pub fn transmits<'a>(&'a self, flush: Flush, transmits: &mut [Transmit<'a>]) -> usize {
+        let waiting = match (self.runs.get(self.sent..).unwrap_or_default(), flush) {
+            ([full @ .., last], Flush::Full) if last.grows() => full,
+            (all, _) => all,
+        };
         let skip = std::iter::once(self.partial).chain(std::iter::repeat(0));
         let mut count = 0;
         for ((run, skip), place) in waiting.iter().zip(skip).zip(transmits) {
@@ -101,13 +117,28 @@ impl SendBatch {
         if self.is_empty() {
             self.runs.clear();
             (self.used, self.sent, self.partial) = (0, 0, 0);
+        } else if !self.has_room() {
+            self.move_to_front();
         }
     }
 
-    /// Whether the last run is all there is and may still grow: worth waiting for the next superpacket.
-    pub fn could_carry_over(&self) -> bool {
-        self.runs.len() - self.sent == 1
-            && self.runs.last().is_some_and(|run| run.segments < MAX_SEGMENTS / 2 && !run.ended())
+    /// Whether so much waits that it should be sent before more is read.
+    pub fn is_worth_sending(&self) -> bool {
+        let waiting = self.runs.get(self.sent..).unwrap_or_default();
+        waiting.len() > MAX_MESSAGES || waiting.first().is_some_and(|run| self.used - run.start >= WORTH_BYTES)
+    }
+
+    /// What waits comes to the front of the buffer, so that there is room behind it.
+    fn move_to_front(&mut self) {
+        self.runs.drain(..self.sent);
+        self.sent = 0;
+        let Some(by) = self.runs.first().map(|run| run.start) else { return };
+        self.bytes.copy_within(by..self.used, 0);
+        self.used -= by;
+        for run in &mut self.runs {
+            run.start -= by;
+            run.end -= by;
+        }
     }
 }
 
@@ -130,6 +161,11 @@ impl Run {
             && self.segments < MAX_SEGMENTS
             && self.end - self.start + length <= MAX_GSO_BYTES
     }
+
+    /// Whether another datagram of its size fits.
+    fn grows(&self) -> bool {
+        self.takes(self.destination, self.segment_size)
+    }
 }
 
 #[cfg(test)]
@@ -150,7 +186,7 @@ mod tests {
 
     fn shape(batch: &SendBatch) -> Vec<(SocketAddr, usize, usize)> {
         let mut transmits = [Transmit { destination: to(0), contents: &[], segment_size: 0 }; 64];
-        let count = batch.transmits(&mut transmits);
+        let count = batch.transmits(Flush::All, &mut transmits);
         transmits[..count].iter().map(|run| (run.destination, run.contents.len(), run.segment_size)).collect()
     }
 
@@ -192,6 +228,52 @@ mod tests {
         batch.consume(1, 0);
         assert!(batch.is_empty());
         assert!(shape(&batch).is_empty());
+    }
+
+    #[test]
+    fn while_more_comes_the_last_run_waits_for_its_neighbours() {
+        let mut batch = SendBatch::new();
+        let mut segments = 0;
+        // Superpackets of 47 segments; 45 go into a message.
+        for _ in 0..100 {
+            assert!(batch.has_room());
+            for _ in 0..47 {
+                append(&mut batch, 1, 1452);
+            }
+            assert!(batch.is_worth_sending());
+            let mut transmits = [Transmit { destination: to(0), contents: &[], segment_size: 0 }; 8];
+            let count = batch.transmits(Flush::Full, &mut transmits);
+            for transmit in &transmits[..count] {
+                assert_eq!(transmit.contents.len(), 45 * 1452, "full messages only");
+                assert!(transmit.contents.iter().all(|byte| *byte == 1));
+                segments += 45;
+            }
+            batch.consume(count, 0);
+            assert_eq!(batch.transmits(Flush::Full, &mut [Transmit { destination: to(0), contents: &[], segment_size: 0 }]), 0);
+        }
+        let rest: usize = shape(&batch).iter().map(|(_, bytes, size)| bytes / size).sum();
+        assert_eq!(segments + rest, 4700);
+    }
+
+    #[test]
+    fn what_waits_keeps_its_bytes_when_it_moves_to_the_front() {
+        let mut batch = SendBatch::new();
+        for number in 1..=40 {
+            for _ in 0..3 {
+                append(&mut batch, number, 1300 + usize::from(number));
+            }
+        }
+        batch.consume(2, 0);
+        let before = shape(&batch);
+        batch.move_to_front();
+        assert_eq!(shape(&batch), before);
+        let mut transmits = [Transmit { destination: to(0), contents: &[], segment_size: 0 }; 64];
+        let count = batch.transmits(Flush::All, &mut transmits);
+        for (transmit, number) in transmits[..count].iter().zip(3..) {
+            assert!(transmit.contents.iter().all(|byte| *byte == number));
+        }
+        batch.consume(count, 0);
+        assert!(batch.is_empty());
     }
 
     #[test]

@@ -24,7 +24,7 @@ mod staged;
 mod tables;
 mod thread;
 
-pub use batch::{SEALED_SUPERPACKET_MAX, SendBatch};
+pub use batch::{Flush, SEALED_SUPERPACKET_MAX, SendBatch};
 pub use drops::{Drop, DropCounts};
 pub use heart::Heart;
 pub use ports::InboundPorts;

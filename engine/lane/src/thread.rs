@@ -25,7 +25,7 @@ use taut_wire::merge::{MAX_RUN, Offloads, Run};
 use taut_wire::split::MAX_SUPERPACKET;
 use taut_wire::vnet;
 
-use crate::batch::SendBatch;
+use crate::batch::{Flush, SendBatch};
 use crate::drops::{Drop, DropCounts};
 use crate::heart::Heart;
 use crate::ports::InboundPorts;
@@ -235,7 +235,7 @@ impl Worker {
                 TOKEN_UDP => {
                     udp_readable |= event.readable;
                     if event.writable && self.blocked {
-                        self.send();
+                        self.send(Flush::All);
                     }
                 }
                 _ => tun_readable |= event.readable,
@@ -244,7 +244,7 @@ impl Worker {
         while let Some(command) = self.queues.command() {
             self.heart.command(command, &mut self.out, now);
             if !self.out.has_room() {
-                self.send();
+                self.send(Flush::All);
             }
         }
         if udp_readable {
@@ -254,9 +254,9 @@ impl Worker {
         if tun_readable && !self.blocked {
             self.read(now)?;
         }
-        self.send();
+        self.send(Flush::All);
         while !self.blocked && self.heart.send_backlog(&mut self.out, now) {
-            self.send();
+            self.send(Flush::All);
         }
         self.tell_keeper();
         Ok(())
@@ -285,7 +285,7 @@ impl Worker {
         }
     }
 
-    /// TUN → send batch, and out whenever that is full; what is left goes with the turn's last send, when the TUN is drained.
+    /// TUN → send batch, and out whenever a message is full; what is left goes with the turn's last send, when the TUN is drained.
     fn read(&mut self, now: Time) -> io::Result<()> {
         for _ in 0..READ_BUDGET {
             match self.tun.read(&mut self.read) {
@@ -294,8 +294,8 @@ impl Worker {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
-            if !self.out.could_carry_over() {
-                self.send();
+            if self.out.is_worth_sending() {
+                self.send(Flush::Full);
             }
             if self.blocked || !self.out.has_room() {
                 return Ok(());
@@ -305,13 +305,16 @@ impl Worker {
     }
 
     /// Sends what is in the batch, or as much as the socket takes.
-    fn send(&mut self) {
+    fn send(&mut self, flush: Flush) {
         let nowhere =
             Transmit { destination: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), contents: &[], segment_size: 0 };
         let mut blocked = false;
-        while !self.out.is_empty() && !blocked {
+        while !blocked {
             let mut transmits = [nowhere; MAX_MESSAGES];
-            let count = self.out.transmits(&mut transmits);
+            let count = self.out.transmits(flush, &mut transmits);
+            if count == 0 {
+                break;
+            }
             let sent = self.udp.send(&transmits[..count]);
             blocked = sent.blocked;
             self.shared.drops.add(Drop::SendFailed, sent.failed as u64);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{DEFAULT_MTU, PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
-use taut_lane::{Heart, InboundPorts, SendBatch};
+use taut_lane::{Flush, Heart, InboundPorts, SendBatch};
 use taut_node::{Routes, ToLane};
 use taut_tunnel::handshake::Identity;
 use taut_tunnel::{Limits, Role, Session, SessionKeys};
@@ -169,7 +169,7 @@ impl End {
     fn drain(&mut self) {
         while !self.out.is_empty() {
             let mut run = [Transmit { destination: peer(), contents: &[], segment_size: 0 }];
-            let count = self.out.transmits(&mut run);
+            let count = self.out.transmits(Flush::All, &mut run);
             assert!(count == 1 && run[0].destination == peer(), "something is sent to a stranger");
             self.out.consume(count, 0);
         }

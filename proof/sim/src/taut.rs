@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{DEFAULT_MTU, PeerId, PublicKey, SessionId, Time};
-use taut_lane::{DropCounts, Heart, InboundPorts, SendBatch};
+use taut_lane::{DropCounts, Flush, Heart, InboundPorts, SendBatch};
 use taut_netmap::NetworkMap;
 use taut_node::{Clocks, FromLane, Node, ToLane};
 use taut_tunnel::Limits;
@@ -188,7 +188,7 @@ impl TautHost {
     fn transmit(&mut self) {
         while !self.out.is_empty() {
             let mut run = [Transmit { destination: self.me.endpoint, contents: &[], segment_size: 0 }];
-            let count = self.out.transmits(&mut run);
+            let count = self.out.transmits(Flush::All, &mut run);
             for Transmit { destination, contents, segment_size } in run {
                 self.transmits.extend(contents.chunks(segment_size).map(|datagram| (destination, datagram.to_vec())));
             }

@@ -14,7 +14,7 @@ use taut_wire::icmp::{Echo, Kind};
 use taut_wire::merge::{Offloads, Run};
 use taut_wire::vnet::VnetHeader;
 
-use crate::batch::SendBatch;
+use crate::batch::{Flush, SendBatch};
 use crate::drops::Drop;
 use crate::heart::Heart;
 use crate::ports::InboundPorts;
@@ -96,7 +96,7 @@ impl End {
         let mut runs = Vec::new();
         while !self.out.is_empty() {
             let mut transmit = [Transmit { destination: outer(0), contents: &[], segment_size: 0 }];
-            let count = self.out.transmits(&mut transmit);
+            let count = self.out.transmits(Flush::All, &mut transmit);
             let [Transmit { destination, contents, segment_size }] = transmit;
             runs.push((destination, contents.to_vec(), segment_size));
             self.out.consume(count, 0);
