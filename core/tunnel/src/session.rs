@@ -209,4 +209,21 @@ mod tests {
         let ciphertext = &mut [0; 16];
         assert_eq!(there.open(REJECT_AFTER_MESSAGES, ciphertext), Err(OpenError::CounterAtLimit));
     }
+
+    #[test]
+    fn fault_m8_a_key_is_renewed_after_exactly_2_to_the_60_messages_and_ends_at_its_limit() {
+        for (sent, renewed, ended) in [
+            (REKEY_AFTER_MESSAGES - 1, false, false),
+            (REKEY_AFTER_MESSAGES, true, false),
+            (REJECT_AFTER_MESSAGES - 1, true, false),
+            (REJECT_AFTER_MESSAGES, true, true),
+        ] {
+            let (mut here, _) = pair();
+            here.sent = sent;
+            let (mut ring, limits) = (crate::Keyring::new(None), crate::Limits::WIREGUARD);
+            ring.add(here);
+            assert_eq!(ring.wishes_handshake_to_send(&limits, Time::ZERO), renewed, "{sent}");
+            assert_eq!(ring.sending(&limits, Time::ZERO).is_err(), ended, "{sent}");
+        }
+    }
 }
