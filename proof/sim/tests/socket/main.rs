@@ -129,7 +129,7 @@ fn fault_c2_every_packet_twice_is_delivered_once() {
 /// `count` counters, of which one in `every` comes `late` places later than it should.
 fn delayed(count: u64, every: u64, late: u64, chance: &mut Seeded) -> Vec<u64> {
     let mut order: Vec<(u64, u64)> = (0..count)
-        .map(|counter| (if chance.next_u64() % every == 0 { counter + late } else { counter }, counter))
+        .map(|counter| (if chance.next_u64().is_multiple_of(every) { counter + late } else { counter }, counter))
         .collect();
     // A late one comes right after the one whose place it took.
     order.sort_by_key(|(place, counter)| (*place, *counter < *place));
