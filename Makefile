@@ -98,6 +98,13 @@ interop: peers ## our WireGuard beside others', through a real rekey; writes doc
 	@$(ENV) && say 'building taut' && cargo build --locked --profile ci -p taut
 	@. tools/env && say 'all pairs, through a rekey' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.interop --output docs/interop.md
 
+.PHONY: soak-interop
+soak-interop: peers ## our WireGuard beside others' with pauses, deaf windows counted; MINUTES=30; writes docs/soak.md (needs root)
+	@tools/setup test
+	@$(ENV) && say 'building taut' && cargo build --locked --profile ci -p taut
+	@. tools/env && say 'a long talk with pauses' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.soak --minutes $(or $(MINUTES),30) \
+	    --output docs/soak.md
+
 .PHONY: clean
 clean: ## removes what was built, and what crashed labs left behind
 	@[ "$$(id -u)" != 0 ] || ! command -v ip >/dev/null || python3 -m lab clean

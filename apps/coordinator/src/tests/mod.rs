@@ -7,5 +7,6 @@ mod http;
 mod maps;
 mod operator;
 mod presence;
+mod replay;
 mod trouble;
 mod world;
