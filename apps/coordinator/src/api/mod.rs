@@ -22,7 +22,8 @@ use tokio::task::JoinSet;
 use crate::log;
 use crate::state::State;
 pub(crate) use operator::DEFAULT_IPV4;
-use operator::{Failure, answer};
+pub(crate) use operator::document;
+use operator::{Failure, answer, routes as table};
 
 /// Version of the operator's API; part of every answer.
 const SCHEMA: u32 = 1;
@@ -79,11 +80,12 @@ async fn stopped(mut stop: watch::Receiver<bool>) {
 }
 
 fn router(context: Context) -> Router {
-    Router::new()
-        .route("/healthz", get(healthz))
+    let open = table().into_iter().filter(|route| route.open);
+    open.fold(Router::new(), |router, route| router.route(route.path, route.handler))
         .route(CONTROL_PATH, get(control::open))
         .nest("/api", operator::router(context.clone()))
         .fallback(no_such_path)
+        .method_not_allowed_fallback(async || Failure::no_such_method())
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .with_state(context)
 }

@@ -6,10 +6,11 @@ use axum::response::Response;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
+use super::schema::{boolean, count, number, object, one_of, or_null, text, time, with_optional};
 use super::{Failure, InNetwork, answer, created, parse};
 use crate::api::Context;
 use crate::clock::unix_now;
-use crate::state::Expiry;
+use crate::state::{Expiry, LONGEST_EXPIRY};
 use crate::store::KeyRow;
 
 #[derive(Deserialize)]
@@ -52,6 +53,35 @@ pub(super) async fn revoke(Shared(context): Shared<Context>, Path(id): Path<Stri
         .map_err(|_| Failure::bad_request("a key is named by its number", "`taut-coordinator keys list` shows them"))?;
     context.state.revoke_key(id).await?;
     Ok(answer(json!({ "revoked": id })))
+}
+
+/// What [`create`] takes.
+pub(super) fn create_schema() -> Value {
+    let seconds = json!({
+        "type": "integer",
+        "minimum": 1,
+        "maximum": LONGEST_EXPIRY,
+        "description": "seconds; left out for 90 days, null for never",
+    });
+    let fields = [
+        ("network", or_null(text("name or number; may be left out while there is one network"))),
+        ("one_off", boolean("whether it opens the network for one node only; false unless told otherwise")),
+        ("expires_in", or_null(seconds)),
+    ];
+    with_optional(object(&[]), &fields)
+}
+
+/// What [`value`] looks like.
+pub(super) fn schema() -> Value {
+    object(&[
+        ("id", number()),
+        ("network", text("its network's name")),
+        ("one_off", boolean("whether it opens the network for one node only")),
+        ("used", count("nodes that joined with it")),
+        ("state", one_of(&["valid", "used", "expired", "revoked"])),
+        ("expires_at", or_null(time("when it ends"))),
+        ("created_at", time("when it was made")),
+    ])
 }
 
 fn value(network: &str, row: &KeyRow) -> Value {
