@@ -13,6 +13,7 @@ mod routes;
 mod schema;
 mod tokens;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -26,6 +27,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
+use super::door::Pass;
 use super::{Context, SCHEMA};
 pub(crate) use document::document;
 pub(super) use failure::Failure;
@@ -67,6 +69,7 @@ async fn guard(Shared(context): Shared<Context>, mut request: Request, next: Nex
     match operator {
         Ok(Some(operator)) => {
             request.extensions_mut().insert(Operator(operator));
+            let _busy = request.extensions().get::<Arc<Pass>>().map(|pass| Arc::clone(pass).busy());
             timeout(REQUEST, next.run(request)).await.map_or_else(|_| Failure::slow().into_response(), in_our_words)
         }
         Ok(None) => Failure::unauthorized().into_response(),
