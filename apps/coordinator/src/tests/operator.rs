@@ -184,7 +184,7 @@ fn bad_requests_say_what_why_and_what_to_do() {
     coordinator.join("b");
     let deep = "[".repeat(10_000);
     let large = format!(r#"{{"name":"{}"}}"#, "x".repeat(70_000));
-    let cases: [(&str, &str, &str, u16, &str); 17] = [
+    let cases: [(&str, &str, &str, u16, &str); 19] = [
         ("POST", "networks", "", 400, "bad-request"),
         ("POST", "networks", "{}", 400, "bad-request"),
         ("POST", "networks", &deep, 400, "bad-request"),
@@ -194,6 +194,8 @@ fn bad_requests_say_what_why_and_what_to_do() {
         ("POST", "networks", r#"{"name":"x","ipv4_prefix":"x"}"#, 400, "bad-request"),
         ("GET", "networks/none", "", 404, "no-such-network"),
         ("POST", "keys", r#"{"expires_in":0}"#, 400, "bad-expiry"),
+        ("POST", "keys", r#"{"expires_in":0.5}"#, 400, "bad-request"),
+        ("POST", "keys", r#"{"expires_in":1e300}"#, 400, "bad-request"),
         ("POST", "keys", r#"{"network":"none"}"#, 404, "no-such-network"),
         ("DELETE", "keys/99", "", 404, "no-such-key"),
         ("DELETE", "keys/x", "", 400, "bad-request"),
@@ -218,9 +220,26 @@ fn bad_requests_say_what_why_and_what_to_do() {
         let (answered, answer) = coordinator.ask(method, &format!("/api/v1/{path}"), Some(token), Some(body));
         assert_eq!((answered, &answer["schema"]), (status, &json!(1)), "{method} {path} {answer}");
     }
-    let unknown = r#"{"name":"c","id":1,"role":"admin","addresses":["10.0.0.1"]}"#;
+}
+
+#[test]
+fn fault_e3_fields_that_nobody_asked_for_are_ignored() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    let token = coordinator.operator_token();
+    let id = coordinator.join("a").id();
+    let unknown = r#"{"name":"c","id":99,"role":"admin","addresses":["10.0.0.1"],"network":"other"}"#;
     let (status, answer) = coordinator.ask("PATCH", "/api/v1/nodes/a", Some(token), Some(unknown));
-    assert_eq!((status, &answer["node"]["addresses"][0]), (200, &json!("100.64.0.1")), "fault E3");
+    assert_eq!((status, &answer["node"]["name"], &answer["node"]["id"]), (200, &json!("c"), &json!(id.0)));
+    assert_eq!(answer["node"]["addresses"][0], "100.64.0.1");
+    let unknown = r#"{"one_off":true,"reusable":true,"used":-1,"id":99,"secret":"x"}"#;
+    let (status, answer) = coordinator.ask("POST", "/api/v1/keys", Some(token), Some(unknown));
+    assert_eq!((status, &answer["key"]["id"], &answer["key"]["one_off"]), (201, &json!(2), &json!(true)));
+    let unknown = r#"{"name":"lab","id":"00112233445566778899aabbccddeeff","version":7,"ipv6":"fd00::/64"}"#;
+    let (status, answer) = coordinator.ask("POST", "/api/v1/networks", Some(token), Some(unknown));
+    assert_eq!(status, 201);
+    assert_ne!(answer["network"]["id"], "00112233445566778899aabbccddeeff");
+    assert_ne!(answer["network"]["ipv6"], "fd00::/64");
 }
 
 #[test]
@@ -232,13 +251,18 @@ fn keys_are_made_listed_and_ended() {
     let one_off = make(r#"{"one_off":true,"expires_in":3600}"#);
     assert_eq!(make(r#"{"expires_in":null}"#)["key"]["expires_at"], Value::Null);
     assert!(make("{}")["key"]["expires_at"].is_i64(), "90 days unless told otherwise");
+    let in_an_hour = make(r#"{"expires_in":3600.0}"#);
+    assert_eq!(
+        in_an_hour["key"]["expires_at"].as_i64(),
+        in_an_hour["key"]["created_at"].as_i64().map(|now| now + 3600)
+    );
     let join = one_off["join_token"].as_str().unwrap().parse().unwrap();
     Host::new().join(&coordinator, &join, "n").unwrap();
     assert_eq!(coordinator.ask("DELETE", "/api/v1/keys/3", Some(token), None).0, 200);
     let (_, answer) = coordinator.ask("GET", "/api/v1/keys", Some(token), None);
     let states: Vec<&str> =
         answer["keys"].as_array().unwrap().iter().map(|key| key["state"].as_str().unwrap()).collect();
-    assert_eq!(states, ["valid", "used", "revoked", "valid"]);
+    assert_eq!(states, ["valid", "used", "revoked", "valid", "valid"]);
 }
 
 #[test]
@@ -274,6 +298,6 @@ fn nodes_are_found_by_name_and_by_number() {
     assert_eq!((status, &answer["node"]["name"]), (200, &json!("b")));
     assert_eq!(coordinator.ask("DELETE", &format!("{by_number}?network=lab"), Some(token), None).0, 404);
     let (status, answer) = coordinator.ask("DELETE", "/api/v1/nodes/b", Some(token), None);
-    assert_eq!((status, &answer["error"]["code"]), (400, &json!("which-network")));
+    assert_eq!((status, &answer["error"]["code"]), (409, &json!("which-network")));
     assert_eq!(coordinator.ask("DELETE", "/api/v1/nodes/b?network=default", Some(token), None).0, 200);
 }

@@ -37,16 +37,17 @@ pub(in crate::api) enum Code {
 impl Code {
     pub(super) fn status(self) -> StatusCode {
         match self {
-            Self::BadRequest | Self::BadName | Self::BadPrefix | Self::BadExpiry | Self::WhichNetwork => {
-                StatusCode::BAD_REQUEST
-            }
+            Self::BadRequest | Self::BadName | Self::BadPrefix | Self::BadExpiry => StatusCode::BAD_REQUEST,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
             Self::NoSuchPath | Self::NoSuchNetwork | Self::NoSuchNode | Self::NoSuchKey | Self::NoSuchToken => {
                 StatusCode::NOT_FOUND
             }
             Self::NoSuchMethod => StatusCode::METHOD_NOT_ALLOWED,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
-            Self::NetworkExists | Self::NameTaken | Self::Full | Self::LastToken => StatusCode::CONFLICT,
+            // The request is good, and what there is does not let it pass.
+            Self::WhichNetwork | Self::NetworkExists | Self::NameTaken | Self::Full | Self::LastToken => {
+                StatusCode::CONFLICT
+            }
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,

@@ -3,8 +3,9 @@
 use axum::body::Bytes;
 use axum::extract::{Path, Query, State as Shared};
 use axum::response::Response;
+use serde::de::Error;
 use serde::{Deserialize, Deserializer};
-use serde_json::{Value, json};
+use serde_json::{Number, Value, json};
 
 use super::schema::{boolean, count, number, object, one_of, or_null, text, time, with_optional};
 use super::{Failure, InNetwork, answer, created, parse};
@@ -12,6 +13,9 @@ use crate::api::Context;
 use crate::clock::unix_now;
 use crate::state::{Expiry, LONGEST_EXPIRY};
 use crate::store::KeyRow;
+
+/// Up to here floating-point numbers are exact: 2^53.
+const LARGEST_WHOLE: f64 = 9_007_199_254_740_992.0;
 
 #[derive(Deserialize)]
 pub(super) struct Create {
@@ -108,7 +112,11 @@ fn state(row: &KeyRow) -> &'static str {
     }
 }
 
-/// Tells a field that is null from one that is left out.
+/// Tells a field that is null from one that is left out. A whole number is one, however it is written: 3600.0 is what some programs make
+/// of 3600, and an integer to JSON Schema.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<i64>>, D::Error> {
-    Option::deserialize(deserializer).map(Some)
+    let Some(number) = Option::<Number>::deserialize(deserializer)? else { return Ok(Some(None)) };
+    let whole = || number.as_f64().filter(|seconds| seconds.fract() == 0.0 && seconds.abs() < LARGEST_WHOLE);
+    let seconds = number.as_i64().or_else(|| whole().map(|seconds| seconds as i64));
+    seconds.map(|seconds| Some(Some(seconds))).ok_or_else(|| D::Error::custom("`expires_in` is not a whole number"))
 }
