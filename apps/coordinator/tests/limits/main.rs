@@ -15,9 +15,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use taut_netmap::{CONTROL_PATH, JoinToken, ToNode};
+use taut_netmap::{CONTROL_PATH, JoinToken, ToCoordinator, ToNode};
 
-use client::{Host, Operator, Serve};
+use client::{Channel, Host, Operator, Serve};
 
 /// Longest wait for a connection to be ended; the coordinator's own bounds are 10 s and 30 s.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const ROOM: usize = 256;
 
 /// Connections that an attack holds.
-const CROWD: usize = 350;
+const CROWD: usize = 300;
 
 /// What an attack may cost at most, in KiB: as many guests with all that each may fill, and the allocator's share.
 const MEMORY: u64 = 32 * 1024;
@@ -205,6 +205,23 @@ fn fault_e11_channels_without_a_hello_are_few_and_short() {
     target.is_bounded();
     for stream in &mut crowd {
         rest(stream);
+    }
+}
+
+#[test]
+fn fault_e11_members_are_no_crowd() {
+    let target = Target::start();
+    let mut members: Vec<Channel> = Vec::new();
+    for number in 0..ROOM + 20 {
+        let (channel, answer) = Host::new(&target.join, format!("m{number}")).hello(&target.serve.address, 0).unwrap();
+        assert!(matches!(answer, ToNode::Map(_)), "{answer:?}");
+        members.push(channel);
+    }
+    // All of them are still there: each is answered.
+    for (number, member) in members.iter_mut().enumerate() {
+        let said = member.send(&ToCoordinator::Ping);
+        let heard = std::iter::from_fn(|| member.receive()).any(|message| message == ToNode::Pong);
+        assert!(said.is_some() && heard, "member {number} was hung up on");
     }
 }
 
