@@ -9,6 +9,7 @@ way of being nobody. Ends with `N passed, N failed`; exit code 1 when one failed
 
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -92,8 +93,8 @@ def _run(coordinator, token, who, examples, seed):
     words += ["--continue-on-failure", "--no-color", "--suppress-health-check", "all"]
     done = coordinator.host.run("env", "-C", place, *words, check=False, timeout=LIMIT_S)
     text = done.stdout + done.stderr
-    cases = next((line.strip() for line in text.splitlines() if " generated" in line), "nothing was asked")
-    return (True, cases) if done.returncode == 0 else (False, text)
+    cases = re.search(r"\d+ generated.*", text)
+    return (done.returncode == 0 and cases is not None, cases[0] if cases and done.returncode == 0 else text)
 
 
 def main():
