@@ -88,6 +88,13 @@ hammer: ## ten million malformed datagrams through a node's real socket; ARGS='-
 	    && cargo build --locked --profile ci -p taut-sim --example hammer
 	@. tools/env && say 'hammering' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.hammer $(ARGS)
 
+.PHONY: api-fuzz
+api-fuzz: ## requests made from the description of the coordinator's API, many; ARGS='--examples N' (needs root)
+	@tools/preflight test
+	@tools/setup api
+	@$(ENV) && say 'building the programs' && cargo build --locked --profile ci -p taut -p taut-coordinator
+	@. tools/env && say 'asking' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.api $(ARGS)
+
 .PHONY: peers
 peers: ## installs the other WireGuard implementations that are compared with, into target/peers
 	@tools/peers

@@ -2,6 +2,7 @@
 
 mod backup;
 mod channel;
+mod document;
 mod enrolment;
 mod http;
 mod maps;
