@@ -88,6 +88,13 @@ hammer: ## ten million malformed datagrams through a node's real socket; ARGS='-
 	    && cargo build --locked --profile ci -p taut-sim --example hammer
 	@. tools/env && say 'hammering' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.hammer $(ARGS)
 
+.PHONY: flood
+flood: ## floods of handshakes against a node, and what honest peers notice; ARGS='--seconds N --json' (needs root, iperf3)
+	@tools/preflight test
+	@$(ENV) && say 'building taut and the flood' && cargo build --locked --profile ci -p taut \
+	    && cargo build --locked --profile ci -p taut-sim --example flood
+	@. tools/env && say 'flooding' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.flood $(ARGS)
+
 .PHONY: peers
 peers: ## installs the other WireGuard implementations that are compared with, into target/peers
 	@tools/peers
