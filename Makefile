@@ -95,6 +95,13 @@ api-fuzz: ## requests made from the description of the coordinator's API, many; 
 	@$(ENV) && say 'building the programs' && cargo build --locked --profile ci -p taut -p taut-coordinator
 	@. tools/env && say 'asking' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.api $(ARGS)
 
+.PHONY: flood
+flood: ## floods of handshakes against a node, and what honest peers notice; ARGS='--seconds N --json' (needs root, iperf3)
+	@tools/preflight test
+	@$(ENV) && say 'building taut and the flood' && cargo build --locked --profile ci -p taut \
+	    && cargo build --locked --profile ci -p taut-sim --example flood
+	@. tools/env && say 'flooding' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.flood $(ARGS)
+
 .PHONY: peers
 peers: ## installs the other WireGuard implementations that are compared with, into target/peers
 	@tools/peers

@@ -70,6 +70,26 @@ fn fault_c4_a_forged_counter_does_not_move_the_window() {
 }
 
 #[test]
+fn fault_a17_a_counter_beyond_32_bits_counts_at_its_full_width() {
+    let (mut here, mut there) = pair();
+    let first = sealed(&mut here, b"counter 0");
+    assert!(open(&mut there, &mut first.clone()).is_ok());
+    for above in [1 << 32, (1 << 32) + 1, (1 << 48) + 7] {
+        here.stock.skip_to(above);
+        let datagram = sealed(&mut here, b"beyond");
+        assert_eq!(datagram[wireguard::data::COUNTER], above.to_le_bytes());
+        assert_eq!(&open(&mut there, &mut datagram.clone()).unwrap()[..6], b"beyond");
+        assert_eq!(open(&mut there, &mut datagram.clone()), Err(OpenError::Replayed));
+        // With the low half of the counter alone, the bytes would be those of an earlier nonce.
+        let mut cut = datagram.clone();
+        cut[wireguard::data::COUNTER].copy_from_slice(&(above & 0xffff_ffff).to_le_bytes());
+        let mut fresh = pair().1;
+        assert_eq!(open(&mut fresh, &mut cut), Err(OpenError::NotAuthentic));
+    }
+    assert_eq!(open(&mut there, &mut first.clone()), Err(OpenError::Replayed), "the window moved on");
+}
+
+#[test]
 fn fault_a12_the_last_counters_are_never_used() {
     let (mut here, mut there) = pair();
     here.stock.skip_to(REJECT_AFTER_MESSAGES - 1);
