@@ -45,7 +45,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 19] = [
+pub const TARGETS: [Target; 20] = [
     Target { name: "wireguard", run: packets::wireguard, mutations: 4_000 },
     Target { name: "control", run: packets::control, mutations: 4_000 },
     Target { name: "packet", run: packets::packet, mutations: 4_000 },
