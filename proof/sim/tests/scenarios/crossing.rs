@@ -87,7 +87,7 @@ fn fault_b9_a_thousand_starts_at_the_same_moment_under_loss_end_in_one_session()
     for_seeds(1_000, |seed| {
         let delay = ms(5 + seed % 150);
         let link = Link::clean(delay).with_jitter(delay / 4);
-        let mut world = taut_world(link.clone().with_loss(Probability::percent(20)), seed);
+        let mut world = taut_world(link.with_loss(Probability::percent(20)), seed);
         world.flow(Side::A, ms(250));
         world.flow(Side::B, ms(250));
         world.run(secs(40));
