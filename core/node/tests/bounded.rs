@@ -8,16 +8,18 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use taut_base::{MAX_CANDIDATES, NodeId, PeerId, Prefix, PrivateKey, PublicKey, ReceiverIndex, SessionId, Time};
+use taut_base::{MAX_CANDIDATES, NodeId, PeerId, Prefix, PrivateKey, PublicKey, SessionId, Time};
 use taut_netmap::{Me, NetworkInfo, NetworkMap, Peer};
 use taut_node::{Clocks, FromLane, HandshakeMessage, Node, ToLane};
 use taut_noise::public_key;
-use taut_tunnel::Limits;
+use taut_tunnel::{Limits, SessionIndices};
 
 /// Nodes; the first one is under test.
 const NODES: u8 = 5;
 /// Sessions of one peer that a lane keeps: the previous, the current, the next.
 const LANE_SESSIONS: usize = 3;
+/// Indices of one session: WireGuard's own pair and the control pair.
+const INDICES: usize = 2;
 /// Initiations of one peer that wait for a response.
 const WAITING: usize = 3;
 /// Captured messages that are played again.
@@ -56,6 +58,7 @@ fn map(me: u8, listed: impl Iterator<Item = u8>) -> NetworkMap {
         key: public(number),
         addresses: vec![address(number)],
         endpoints: vec![endpoint(number), SocketAddr::from(([198, 51, 100, number + 1], 9))],
+        native: false,
     };
     NetworkMap {
         version: 1,
@@ -81,7 +84,7 @@ fn map(me: u8, listed: impl Iterator<Item = u8>) -> NetworkMap {
 struct Host {
     number: u8,
     node: Node<Dice>,
-    lane: BTreeMap<PeerId, VecDeque<(SessionId, ReceiverIndex)>>,
+    lane: BTreeMap<PeerId, VecDeque<(SessionId, SessionIndices)>>,
     sent: Vec<(SocketAddr, HandshakeMessage)>,
     sessions: usize,
 }
@@ -103,7 +106,7 @@ impl Host {
                 ToLane::AddSession { peer, id, keys, .. } => {
                     self.sessions += 1;
                     let sessions = self.lane.entry(peer).or_default();
-                    sessions.push_back((id, keys.local));
+                    sessions.push_back((id, keys.indices()));
                     if sessions.len() > LANE_SESSIONS {
                         self.retire(peer, clocks);
                     }
@@ -115,13 +118,13 @@ impl Host {
     }
 
     fn retire(&mut self, peer: PeerId, clocks: Clocks) {
-        let Some((id, index)) = self.lane.get_mut(&peer).and_then(VecDeque::pop_front) else { return };
-        self.node.handle_lane(FromLane::Retired { peer, id, index }, clocks);
+        let Some((id, indices)) = self.lane.get_mut(&peer).and_then(VecDeque::pop_front) else { return };
+        self.node.handle_lane(FromLane::Retired { peer, id, indices }, clocks);
     }
 
     fn check(&self, commands: usize, what: &str) {
         let peers = self.node.peers().count();
-        let most = peers * (LANE_SESSIONS + WAITING);
+        let most = peers * (LANE_SESSIONS * INDICES + WAITING);
         assert!(self.node.indices_in_use() <= most, "{what}: {} indices, {peers} peers", self.node.indices_in_use());
         assert!(peers < usize::from(NODES) && self.lane.len() <= peers, "{what}");
         assert!(self.node.peers().all(|peer| peer.candidates.len() <= MAX_CANDIDATES), "{what}");

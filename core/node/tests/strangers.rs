@@ -1,5 +1,7 @@
 //! Initiations with a good mac1 that nobody of ours made: they cost one Diffie-Hellman and get nothing.
 
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
