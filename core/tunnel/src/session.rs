@@ -19,6 +19,11 @@ pub enum Role {
 }
 
 /// What a handshake yields: everything a [`Session`] is made of. Moves from the keeper to a lane once (protocol.md 1.7).
+///
+/// ```compile_fail,E0277
+/// fn prints<T: std::fmt::Debug>() {}
+/// prints::<taut_tunnel::SessionKeys>(); // law 12
+/// ```
 pub struct SessionKeys {
     /// Which side we were.
     pub role: Role,
