@@ -7,7 +7,7 @@
 //! we started, response came:   previous ◀─ next or current      current ◀─ new
 //! we answered:                 previous ◀─ nothing              next ◀─ new
 //! a packet opens with next:    previous ◀─ current              current ◀─ next
-//! handshakes crossed, and a packet opens with previous: the two change places, if previous has the smaller name
+//! handshakes crossed (one ours, one theirs, within 5 s), and a packet opens with previous: the two change places, if previous has the smaller name
 //! ```
 
 use std::fmt;
