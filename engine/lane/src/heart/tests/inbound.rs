@@ -136,7 +136,7 @@ fn fault_a11_an_authentic_packet_whose_ip_header_lies_is_dropped_and_its_session
         ("IPv6, 65,535 bytes", with(&ipv6, &[(4, 0xff), (5, 0xff)])),
         ("IPv6 without room for its header", ipv6[..16].to_vec()),
     ];
-    let mut session = Session::new(SessionId(1), &keys(1).0, at(0));
+    let mut session = Session::new(SessionId(1), keys(1).0, at(0));
     for (number, (lie, content)) in (1..).zip(&lies) {
         let mut datagram = vec![0; Session::sealed_len(content.len(), 1420)];
         datagram[DATA_HEADER..][..content.len()].copy_from_slice(content);
