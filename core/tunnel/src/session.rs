@@ -203,7 +203,7 @@ impl Session {
     }
 
     /// A name of the session that is the same on both sides: its two indices, the smaller one first.
-    pub(crate) fn name(&self) -> (ReceiverIndex, ReceiverIndex) {
+    pub fn name(&self) -> (ReceiverIndex, ReceiverIndex) {
         let (local, remote) = (self.stock.local(), self.stock.remote());
         (local.min(remote), local.max(remote))
     }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use taut_base::{DEFAULT_MTU, PeerId, PublicKey, SessionId, Time};
+use taut_base::{DEFAULT_MTU, PeerId, PublicKey, ReceiverIndex, SessionId, Time};
 use taut_lane::{DropCounts, Flush, Heart, InboundPorts, SendBatch};
 use taut_netmap::NetworkMap;
 use taut_node::{Clocks, FromLane, Node, ToLane};
@@ -164,6 +164,11 @@ impl TautHost {
     /// The highest counter of its data that a peer acknowledged in the session in use.
     pub fn acknowledged(&self) -> Option<u64> {
         self.node.peers().find_map(|peer| self.heart.acknowledged(peer.id))
+    }
+
+    /// What both ends call the session that is sealed with.
+    pub fn session_name(&self) -> Option<(ReceiverIndex, ReceiverIndex)> {
+        self.node.peers().find_map(|peer| self.heart.session_name(peer.id))
     }
 
     /// Sessions that the lane holds now, of all peers.

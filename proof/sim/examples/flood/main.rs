@@ -6,15 +6,15 @@
 //! |---|---|---|
 //! | `bad-mac1` | whose mac1 is wrong (fault B1) | one socket, in runs (GSO) |
 //! | `one-source` | from a stranger's key, mac1 right (fault B4) | one socket |
-//! | `spoofed` | the same (fault B2) | a random address of 172.16.0.0/12 and a random port each |
+//! | `spoofed` | the same (fault B2) | a random address of 172.16.0.0/12 or of a random /64 in fd66::/16, and a random port, each |
 //! | `replay` | one, made with the private key given, again and again (fault B6) | one socket |
 //!
 //! It reads milliseconds from standard input, one number per line, floods for so long, and answers with one JSON line: `sent`, `refused` (by our
 //! own kernel) and `seconds`. For `spoofed` its host has to own the addresses: `ip route add local 172.16.0.0/12 dev lo`; the answers to them come
-//! back to it, and can be counted. `lab/flood.py` drives it.
+//! back to it, and its kernel counts them. `lab/flood.py` drives it.
 
 use std::io::{BufRead, Write};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use taut_base::{Entropy, PresharedKey, PrivateKey, PublicKey, ReceiverIndex};
@@ -126,6 +126,11 @@ impl Flood {
 
 /// A socket of its own for each datagram: the kernel picks a port, the random address is ours by its route.
 fn send_from_anywhere(random: &mut Seeded, target: SocketAddr, message: &[u8]) -> std::io::Result<usize> {
-    let address = Ipv4Addr::from_bits(0xac10_0000 | random.below(1 << 20));
+    let address = match target {
+        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::from_bits(0xac10_0000 | random.below(1 << 20))),
+        SocketAddr::V6(_) => {
+            IpAddr::V6(Ipv6Addr::from_bits(0xfd66 << 112 | u128::from(random.below(u32::MAX)) << 64 | 1))
+        }
+    };
     std::net::UdpSocket::bind((address, 0))?.send_to(message, target)
 }
