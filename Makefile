@@ -126,6 +126,12 @@ soak-interop: peers ## our WireGuard beside others' with pauses, deaf windows co
 	@. tools/env && say 'a long talk with pauses' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.soak --minutes $(or $(MINUTES),30) \
 	    --output docs/soak.md
 
+.PHONY: soak
+soak: ## three nodes in long use: flows, rekeys, restarts; memory, open files and silence are watched; MINUTES=60 (needs root)
+	@tools/preflight test
+	@$(ENV) && say 'building the programs' && cargo build --locked --profile ci -p taut -p taut-coordinator
+	@. tools/env && say 'a network in long use' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.soak_tunnel --minutes $(or $(MINUTES),60)
+
 .PHONY: clean
 clean: ## removes what was built, and what crashed labs left behind
 	@[ "$$(id -u)" != 0 ] || ! command -v ip >/dev/null || python3 -m lab clean
