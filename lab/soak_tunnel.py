@@ -42,7 +42,8 @@ class Life:
     """One daemon from its start to its end: memory over time, open files at both ends."""
 
     def __init__(self, node, seconds):
-        self.node, self.process, self.settled = node, node.process, min(SETTLED_S, seconds / 6)
+        self.node, self.process = node, node.process
+        self.settled = SETTLED_S if seconds > 2 * SETTLED_S else seconds / 6
         self.born = time.monotonic()
         self.samples = []
         self.first_files = self.last_files = None
