@@ -23,7 +23,7 @@ demo: ## three hosts join a network and talk directly; HOLD=1 leaves it running 
 test: ## everything that CI runs, fast things first (root for the tests of kernel and network)
 	@tools/preflight test
 	@tools/setup test
-	@$(MAKE) --no-print-directory arrows format test-rust clippy doc deny test-lab
+	@$(MAKE) --no-print-directory arrows format test-rust clippy doc deny bench-micro test-lab
 
 .PHONY: build
 build: ## both programs, optimised, into target/release
@@ -40,7 +40,7 @@ faults: ## every fault of docs/spec/faults.md with its tests, or open; ARGS=--op
 .PHONY: arrows
 arrows: ## who depends on whom, what is named where; whether documents, comments and names of tests lead somewhere
 	@. tools/env && say 'arrows and links of the house' && python3 tools/test_arrows.py --quiet && tools/arrows.py && tools/links.py \
-	    && python3 tools/test_faults.py --quiet && tools/faults.py --check
+	    && python3 tools/test_faults.py --quiet && tools/faults.py --check && python3 tools/test_micro.py --quiet
 
 .PHONY: format
 format: ## rustfmt --check
@@ -102,6 +102,13 @@ flood: ## floods of handshakes against a node, and what honest peers notice; ARG
 	    && cargo build --locked --profile ci -p taut-sim --example flood
 	@. tools/env && say 'flooding' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.flood $(ARGS)
 
+.PHONY: bench-micro
+bench-micro: ## instructions (compared with tools/micro.json) and time of each part of a packet's way; ARGS=--write for a new baseline
+	@$(ENV) && if command -v valgrind >/dev/null; then say 'building the parts of the way of a packet for release' \
+	    && cargo build --release --locked -p taut-sim --example micro && say 'counting their instructions' \
+	    && tools/micro.py $$CARGO_TARGET_DIR/release/examples/micro $(or $(ARGS),--check); \
+	    else say 'instructions not counted: needs valgrind (apt-get install valgrind)'; fi
+
 .PHONY: peers
 peers: ## installs the other WireGuard implementations that are compared with, into target/peers
 	@tools/peers
@@ -118,6 +125,12 @@ soak-interop: peers ## our WireGuard beside others' with pauses, deaf windows co
 	@$(ENV) && say 'building taut' && cargo build --locked --profile ci -p taut
 	@. tools/env && say 'a long talk with pauses' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.soak --minutes $(or $(MINUTES),30) \
 	    --output docs/soak.md
+
+.PHONY: soak
+soak: ## three nodes in long use: flows, rekeys, restarts; memory, open files and silence are watched; MINUTES=60 (needs root)
+	@tools/preflight test
+	@$(ENV) && say 'building the programs' && cargo build --locked --profile ci -p taut -p taut-coordinator
+	@. tools/env && say 'a network in long use' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.soak_tunnel --minutes $(or $(MINUTES),60)
 
 .PHONY: clean
 clean: ## removes what was built, and what crashed labs left behind
