@@ -35,6 +35,13 @@ pub enum TunError {
         /// The device.
         name: String,
     },
+    /// The kernel takes no program that says which packet waits on which queue.
+    Steering {
+        /// The device.
+        name: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// The kernel refused for another reason.
     Kernel {
         /// The step that was refused.
@@ -84,6 +91,10 @@ impl fmt::Display for TunError {
             Self::SingleQueue { name } => {
                 write!(f, "cannot add a queue to {name}: it was made with one queue; make it with several allowed")
             }
+            Self::Steering { name, source } => write!(
+                f,
+                "cannot tell the kernel which packets wait on which queue of {name}: {source}; give the program the capability CAP_BPF"
+            ),
             Self::Kernel { step, name, source } => write!(
                 f,
                 "cannot {step} for the TUN device {name:?}: {source}; try with offloads off, \
@@ -96,9 +107,10 @@ impl fmt::Display for TunError {
 impl Error for TunError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::DeviceMissing { source } | Self::NotPermitted { source, .. } | Self::Kernel { source, .. } => {
-                Some(source)
-            }
+            Self::DeviceMissing { source }
+            | Self::NotPermitted { source, .. }
+            | Self::Steering { source, .. }
+            | Self::Kernel { source, .. } => Some(source),
             Self::InvalidName { .. } | Self::NameTaken { .. } | Self::SingleQueue { .. } => None,
         }
     }
