@@ -105,6 +105,11 @@ impl Heart {
         Some(self.peers.get(&id)?.keyring.current()?.name())
     }
 
+    /// Whether data to the peer is [marked](taut_wire::vouch) where its checksum is partial.
+    pub fn marks(&self, id: PeerId) -> bool {
+        self.peers.get(&id).and_then(|peer| peer.keyring.current()).is_some_and(taut_tunnel::Session::may_mark)
+    }
+
     /// Acknowledges the data that came.
     pub(crate) fn send_receipt(&mut self, id: PeerId, out: &mut SendBatch) {
         let Some(peer) = self.peers.get_mut(&id) else { return };

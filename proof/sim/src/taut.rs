@@ -171,6 +171,11 @@ impl TautHost {
         self.node.peers().find_map(|peer| self.heart.session_name(peer.id))
     }
 
+    /// Whether the lane marks what it sends to its peer, where the kernel vouches for it.
+    pub fn marks(&self) -> bool {
+        self.node.peers().any(|peer| self.heart.marks(peer.id))
+    }
+
     /// Sessions that the lane holds now, of all peers.
     pub fn sessions(&self) -> usize {
         self.sessions.values().map(BTreeSet::len).sum()
