@@ -23,7 +23,7 @@ demo: ## three hosts join a network and talk directly; HOLD=1 leaves it running 
 test: ## everything that CI runs, fast things first (root for the tests of kernel and network)
 	@tools/preflight test
 	@tools/setup test
-	@$(MAKE) --no-print-directory arrows format test-rust clippy doc deny test-lab
+	@$(MAKE) --no-print-directory arrows format test-rust clippy doc deny bench-micro test-lab
 
 .PHONY: build
 build: ## both programs, optimised, into target/release
@@ -40,7 +40,7 @@ faults: ## every fault of docs/spec/faults.md with its tests, or open; ARGS=--op
 .PHONY: arrows
 arrows: ## who depends on whom, what is named where; whether documents, comments and names of tests lead somewhere
 	@. tools/env && say 'arrows and links of the house' && python3 tools/test_arrows.py --quiet && tools/arrows.py && tools/links.py \
-	    && python3 tools/test_faults.py --quiet && tools/faults.py --check
+	    && python3 tools/test_faults.py --quiet && tools/faults.py --check && python3 tools/test_micro.py --quiet
 
 .PHONY: format
 format: ## rustfmt --check
@@ -69,7 +69,7 @@ test-rust: ## unit, property, kernel and simulator tests
 .PHONY: test-lab
 test-lab: ## end-to-end tests in network namespaces; ARGS='-k join' chooses (needs root)
 	@$(ENV) && say 'building the programs for the lab' && cargo build --locked --profile ci -p taut -p taut-coordinator \
-	    && cargo build --locked --profile ci -p taut-sim --example hammer
+	    && cargo build --locked --profile ci -p taut-sim --example hammer --example flood
 	@. tools/env && say 'end-to-end tests in the lab' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci "$$(python_for_tests)" -m pytest lab $(ARGS)
 
 .PHONY: chaos
@@ -88,6 +88,27 @@ hammer: ## ten million malformed datagrams through a node's real socket; ARGS='-
 	    && cargo build --locked --profile ci -p taut-sim --example hammer
 	@. tools/env && say 'hammering' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.hammer $(ARGS)
 
+.PHONY: api-fuzz
+api-fuzz: ## requests made from the description of the coordinator's API, many; ARGS='--examples N' (needs root)
+	@tools/preflight test
+	@tools/setup api
+	@$(ENV) && say 'building the programs' && cargo build --locked --profile ci -p taut -p taut-coordinator
+	@. tools/env && say 'asking' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.api $(ARGS)
+
+.PHONY: flood
+flood: ## floods of handshakes against a node, and what honest peers notice; ARGS='--seconds N --json' (needs root, iperf3)
+	@tools/preflight test
+	@$(ENV) && say 'building taut and the flood' && cargo build --locked --profile ci -p taut \
+	    && cargo build --locked --profile ci -p taut-sim --example flood
+	@. tools/env && say 'flooding' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.flood $(ARGS)
+
+.PHONY: bench-micro
+bench-micro: ## instructions (compared with tools/micro.json) and time of each part of a packet's way; ARGS=--write for a new baseline
+	@$(ENV) && if command -v valgrind >/dev/null; then say 'building the parts of the way of a packet for release' \
+	    && cargo build --release --locked -p taut-sim --example micro && say 'counting their instructions' \
+	    && tools/micro.py $$CARGO_TARGET_DIR/release/examples/micro $(or $(ARGS),--check); \
+	    else say 'instructions not counted: needs valgrind (apt-get install valgrind)'; fi
+
 .PHONY: peers
 peers: ## installs the other WireGuard implementations that are compared with, into target/peers
 	@tools/peers
@@ -97,6 +118,19 @@ interop: peers ## our WireGuard beside others', through a real rekey; writes doc
 	@tools/setup test
 	@$(ENV) && say 'building taut' && cargo build --locked --profile ci -p taut
 	@. tools/env && say 'all pairs, through a rekey' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.interop --output docs/interop.md
+
+.PHONY: soak-interop
+soak-interop: peers ## our WireGuard beside others' with pauses, deaf windows counted; MINUTES=30; writes docs/soak.md (needs root)
+	@tools/setup test
+	@$(ENV) && say 'building taut' && cargo build --locked --profile ci -p taut
+	@. tools/env && say 'a long talk with pauses' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.soak --minutes $(or $(MINUTES),30) \
+	    --output docs/soak.md
+
+.PHONY: soak
+soak: ## three nodes in long use: flows, rekeys, restarts; memory, open files and silence are watched; MINUTES=60 (needs root)
+	@tools/preflight test
+	@$(ENV) && say 'building the programs' && cargo build --locked --profile ci -p taut -p taut-coordinator
+	@. tools/env && say 'a network in long use' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.soak_tunnel --minutes $(or $(MINUTES),60)
 
 .PHONY: clean
 clean: ## removes what was built, and what crashed labs left behind

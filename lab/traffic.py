@@ -5,8 +5,9 @@
     traffic.py echo ADDR PORT               returns UDP datagrams to their senders
     traffic.py probe ADDR PORT [--interval SECONDS]
     traffic.py ping ADDR [--count N] [--interval SECONDS] [--first]
+    traffic.py beat ADDR [--interval SECONDS]
 
-`send` and `probe` run until standard input closes (`send` also ends at N bytes), `echo` until then too. Results are one
+`send`, `probe` and `beat` run until standard input closes (`send` also ends at N bytes), `echo` until then too. Results are one
 JSON line on standard output. Listeners print `ready` first.
 """
 
@@ -146,6 +147,20 @@ def ping(args):
     return 0 if pinger.took else 1
 
 
+def beat(args):
+    """ICMP echo at even intervals until the end; says when each answer came (CLOCK_MONOTONIC)."""
+    pinger, start, ended = Pinger(args.address), time.monotonic(), False
+    while not ended:
+        pinger.send()
+        while not ended and (left := start + len(pinger.sent_at) * args.interval - time.monotonic()) > 0:
+            ended, readable = input_closed(left, pinger.socket)
+            if readable:
+                pinger.collect(0)
+    end = time.monotonic()
+    answered = sorted(round(pinger.sent_at[number] + took, 3) for number, took in pinger.took.items())
+    say(sent=len(pinger.sent_at), answered=answered, began=start, ended=end)
+
+
 class Pinger:
     """Echo requests to one address: when each was sent, and how long its first reply took."""
 
@@ -158,7 +173,7 @@ class Pinger:
 
     def send(self):
         """Sends the next request, 64 bytes long. The checksum is for IPv4; for ICMPv6 the kernel fills it in."""
-        body = struct.pack("!HH", self.identity, len(self.sent_at)) + bytes(56)
+        body = struct.pack("!HH", self.identity, len(self.sent_at) & 0xFFFF) + bytes(56)
         total = (self.request << 8) + sum(struct.unpack(f"!{len(body) // 2}H", body))
         total = (total & 0xFFFF) + (total >> 16)
         total += total >> 16
@@ -179,13 +194,16 @@ class Pinger:
         if data[:1] != bytes([self.reply]):
             return
         owner, number = struct.unpack_from("!HH", data, 4)
-        if owner == self.identity and number < len(self.sent_at):
+        # The youngest request of this number: they come again after 65,536.
+        last = len(self.sent_at) - 1
+        number = last - ((last - number) & 0xFFFF)
+        if owner == self.identity and number >= 0:
             self.took.setdefault(number, arrived - self.sent_at[number])
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("action", choices=["receive", "send", "echo", "probe", "ping"])
+    parser.add_argument("action", choices=["receive", "send", "echo", "probe", "ping", "beat"])
     parser.add_argument("address")
     parser.add_argument("port", type=int, nargs="?")
     parser.add_argument("--bytes", type=int)

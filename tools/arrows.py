@@ -37,7 +37,7 @@ CORE_EXTERNALS = {"blake2", "ring", "serde", "subtle", "x25519-dalek", "zeroize"
 # All that sys may take from outside.
 SYS_EXTERNALS = {"libc"}
 # Only this program has an asynchronous runtime, an HTTP server and a database.
-COORDINATOR_ONLY = {"axum", "hyper", "sqlx", "tokio", "tower", "tower-http", "ureq"}
+COORDINATOR_ONLY = {"axum", "hyper", "hyper-util", "sqlx", "tokio", "tower", "tower-http", "ureq"}
 # Only programs read flags.
 APPS_ONLY = {"lexopt"}
 

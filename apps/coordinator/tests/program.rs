@@ -108,7 +108,11 @@ fn fault_e7_the_first_start_alone_prints_the_tokens() {
     let first = Serve::start(&directory, &[]);
     assert_eq!(first.printed.len(), 3);
     assert!(first.value("operator-token: tautop-").is_some() && first.value("join-token: taut1-").is_some());
+    let printed = first.printed.clone();
     assert_eq!(first.terminate(), (String::new(), Some(0)));
+    let elsewhere = Directory::new();
+    let other = Serve::start(&elsewhere, &[]);
+    assert!(printed.iter().all(|line| !other.printed.contains(line)), "no token is another coordinator's, too");
     let second = Serve::start(&directory, &[]);
     assert_eq!(second.printed.len(), 1);
     assert_eq!(metadata(&directory.0).unwrap().permissions().mode() & 0o777, 0o700);
@@ -196,6 +200,22 @@ fn a_lost_operator_token_is_replaced() {
     let token = made.strip_prefix("operator-token: ").unwrap().trim();
     let listed = run(&["nodes", "list", "--api", &serve.api(), "--token", token], &[]);
     assert_eq!(listed.status.code(), Some(0), "{}", complaint(&listed));
+    let api = serve.api();
+    let tokens = |words: &[&str]| run(&[&["operator-token"], words, &["--api", &api, "--token", token]].concat(), &[]);
+    let json: serde_json::Value = serde_json::from_str(&out(&tokens(&["list", "--json"]))).unwrap();
+    assert_eq!((&json["operator_tokens"][1]["id"], &json["operator_tokens"][1]["current"]), (&2.into(), &true.into()));
+    assert!(out(&tokens(&["list"])).contains("the one that you use"));
+    assert!(out(&tokens(&["revoke", "1"])).contains("opens nothing"));
+    assert!(complaint(&tokens(&["revoke", "2"])).contains("the last operator token"));
+    assert_eq!(tokens(&["revoke", "x"]).status.code(), Some(2));
+    let lost = serve.value("operator-token: ").unwrap();
+    assert_eq!(run(&["nodes", "list", "--api", &api, "--token", lost], &[]).status.code(), Some(1));
+}
+
+#[test]
+fn the_description_of_the_api_is_printed() {
+    let printed: serde_json::Value = serde_json::from_str(&out(&run(&["openapi"], &[]))).unwrap();
+    assert_eq!(printed["openapi"], "3.1.0");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! `taut wg`, or the program under the name `taut-wg`: a plain userspace WireGuard that the stock `wg` configures.
 
+mod background;
+
 use std::time::Duration;
 
 use taut_keeper::wg;
@@ -11,22 +13,28 @@ use crate::{launch, output};
 /// The program's other name: what `wg-quick` and people may call.
 pub(crate) const PROGRAM: &str = "taut-wg";
 
-pub(crate) const ARGUMENTS: &str = "-f|--foreground [--no-tun-offload] [--no-udp-gso] [--no-udp-gro] INTERFACE";
+pub(crate) const ARGUMENTS: &str = "[-f|--foreground] [--no-tun-offload] [--no-udp-gso] [--no-udp-gro] INTERFACE";
 
 pub(crate) const DETAILS: &str = "\
 Makes INTERFACE, without addresses, and answers `wg` on /var/run/wireguard/INTERFACE.sock until SIGTERM or SIGINT comes, the interface \n\
-is deleted (`ip link delete`) or the socket is removed. No coordinator and no network of Taut has a part in it.\n\n\
--f, --foreground   stay in the foreground; the only way so far\n\
+is deleted (`ip link delete`) or the socket is removed. No coordinator and no network of Taut has a part in it. It goes to the \n\
+background when interface and socket are there. Its UDP socket stays in the network namespace it was started in.\n\n\
+-f, --foreground   stay in the foreground\n\
 --no-tun-offload   do without checksum and segmentation offload of the TUN device\n\
 --no-udp-gso       do without segmentation offload of the UDP socket\n\
 --no-udp-gro       do without receive offload of the UDP socket\n\n\
-Also as `taut-wg -f INTERFACE`. Environment: LOG_LEVEL is silent, error (the default) or verbose.";
+Also as `taut-wg INTERFACE`, for WG_QUICK_USERSPACE_IMPLEMENTATION=taut-wg. Environment: LOG_LEVEL is silent, error (the default) or \n\
+verbose (also debug); where it is set and not silent, standard error stays open in the background. WG_PROCESS_FOREGROUND=1 is -f.";
+
+/// As `-f`, by wireguard-go's name.
+const FOREGROUND: &str = "WG_PROCESS_FOREGROUND";
 
 /// Tests only, as for `taut daemon`.
 const TEST_REKEY: &str = "TAUT_TEST_REKEY_AFTER_S";
 
 pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
-    let (mut foreground, mut interface) = (false, None);
+    let mut foreground = std::env::var(FOREGROUND).is_ok_and(|value| value == "1");
+    let mut interface = None;
     let mut config = wg::Config {
         interface: String::new(),
         tun_offload: true,
@@ -45,16 +53,43 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         }
     }
     config.interface = interface.ok_or_else(|| Fault::usage("say which interface to make, such as wg0"))?;
-    if !foreground {
-        // Whoever starts it without the flag waits for it to go to the background, and would wait for ever.
-        return Err(Fault::usage(format!(
-            "it cannot leave the foreground yet; use `taut wg -f {}`, followed by `&` or under a service manager",
-            config.interface
-        )));
-    }
+    let log = Log::from_environment();
+    let result = match background::Child::of_parent() {
+        Some(child) => child.run(|ready| serve(&config, log, ready)),
+        None if foreground => serve(&config, log, || {}),
+        None => background::start(&config, log),
+    };
+    result.map_err(|fault| if log == Log::Silent { Fault::Said } else { fault })
+}
+
+fn serve(config: &wg::Config, log: Log, ready: impl FnOnce()) -> Result<(), Fault> {
     launch::check_host()?;
-    if std::env::var("LOG_LEVEL").is_ok_and(|level| matches!(level.as_str(), "verbose" | "debug")) {
-        output::complain(&format!("taut wg: {} answers `wg`", config.interface));
+    let ready = || {
+        if log == Log::Verbose {
+            output::complain(&format!("taut wg: {} answers `wg`", config.interface));
+        }
+        ready();
+    };
+    wg::run(config, ready).map_err(|error| Fault::Failed(error.to_string()))
+}
+
+/// How much is said on standard error: `LOG_LEVEL`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Log {
+    Silent,
+    /// Nobody said anything: errors, until the program is in the background.
+    Default,
+    Error,
+    Verbose,
+}
+
+impl Log {
+    fn from_environment() -> Self {
+        match std::env::var("LOG_LEVEL").as_deref() {
+            Ok("silent") => Self::Silent,
+            Ok("verbose" | "debug") => Self::Verbose,
+            Err(_) | Ok("") => Self::Default,
+            Ok(_) => Self::Error,
+        }
     }
-    wg::run(&config).map_err(|error| Fault::Failed(error.to_string()))
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use subtle::ConstantTimeEq;
-use zeroize::{Zeroize, ZeroizeOnDrop};
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::encoding::{decode_base64, encode_base64};
 
@@ -55,6 +55,11 @@ impl<'de> Deserialize<'de> for PublicKey {
 }
 
 /// A Curve25519 private key (machine, node, ephemeral or coordinator). Comparing takes constant time.
+///
+/// ```compile_fail,E0277
+/// fn prints<T: std::fmt::Debug>() {}
+/// prints::<taut_base::PrivateKey>(); // law 12
+/// ```
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct PrivateKey([u8; 32]);
 
@@ -73,9 +78,9 @@ impl PrivateKey {
         &self.0
     }
 
-    /// The key as base64, for a state file that only its owner reads.
-    pub fn expose_base64(&self) -> String {
-        encode_base64(&self.0)
+    /// The key as base64, for a state file that only its owner reads; wiped when dropped.
+    pub fn expose_base64(&self) -> Zeroizing<String> {
+        Zeroizing::new(encode_base64(&self.0))
     }
 
     /// Reads what [`Self::expose_base64`] wrote.
@@ -96,6 +101,11 @@ impl PartialEq for PrivateKey {
 impl Eq for PrivateKey {}
 
 /// A preshared key, mixed into the handshake (WireGuard paper, section 5.2). All zeros means none. Comparing takes constant time.
+///
+/// ```compile_fail,E0277
+/// fn prints<T: std::fmt::Debug>() {}
+/// prints::<taut_base::PresharedKey>(); // law 12
+/// ```
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct PresharedKey([u8; 32]);
 

@@ -19,6 +19,11 @@ const CHECK: usize = 4;
 const MAX_URLS: usize = 8;
 
 /// A join token. It holds a secret: no `Debug`, wiped when dropped; [`Self::encode`] is the one way to print it.
+///
+/// ```compile_fail,E0277
+/// fn prints<T: std::fmt::Debug>() {}
+/// prints::<taut_netmap::JoinToken>(); // law 12
+/// ```
 #[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
 pub struct JoinToken {
     /// Which network it joins; part of the control channel's prologue.

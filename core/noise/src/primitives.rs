@@ -71,11 +71,11 @@ pub fn hmac(key: &[u8; 32], parts: &[&[u8]]) -> Zeroizing<[u8; 32]> {
         Digest::update(&mut hasher, part);
     }
     let mut inner: [u8; 32] = hasher.finalize().into();
-    let outer = hash(&[&outer_pad, &inner]);
+    let outer = Zeroizing::new(hash(&[&outer_pad, &inner]));
     inner_pad.zeroize();
     outer_pad.zeroize();
     inner.zeroize();
-    Zeroizing::new(outer)
+    outer
 }
 
 /// Keyed BLAKE2s with 16 bytes of output: the `Mac` of the WireGuard paper, section 5.4. Keys of up to 32 bytes.

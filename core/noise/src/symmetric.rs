@@ -9,6 +9,11 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 use crate::primitives::{AeadKey, TAG, hash, hmac};
 
 /// Chaining key and transcript hash. In the WireGuard paper: `C` and `H`.
+///
+/// ```compile_fail,E0277
+/// fn prints<T: std::fmt::Debug>() {}
+/// prints::<taut_noise::Symmetric>(); // law 12
+/// ```
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct Symmetric {
     chaining_key: [u8; 32],

@@ -17,7 +17,7 @@ use subtle::ConstantTimeEq;
 use taut_base::{MAX_CANDIDATES, PublicKey, Time};
 use taut_noise::{hash, hmac, keyed_mac, xopen, xseal};
 use taut_wire::wireguard::{self, CookieReply, cookie_reply};
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::handshake::Remote;
 
@@ -77,7 +77,7 @@ impl Checker {
         }
         let cookie = self.cookie(source, now);
         let covered = &message[..message.len() - MAC];
-        keyed_mac(&cookie, covered).ct_eq(mac2).into()
+        keyed_mac(&*cookie, covered).ct_eq(mac2).into()
     }
 
     /// The answer that gives `source` its cookie. `message` is an initiation or a response; anything else has no answer.
@@ -86,7 +86,7 @@ impl Checker {
         let sender = message.get(4..8)?.try_into().ok().map(u32::from_le_bytes)?;
         let mut sealed = [0; 32];
         let (cookie, tag) = sealed.split_at_mut(MAC);
-        cookie.copy_from_slice(&self.cookie(source, now));
+        cookie.copy_from_slice(&*self.cookie(source, now));
         let nonce = self.next_nonce();
         tag.copy_from_slice(&xseal(&self.cookie_key, &nonce, mac1, cookie));
         let mut reply = [0; cookie_reply::LEN];
@@ -102,7 +102,7 @@ impl Checker {
         key
     }
 
-    fn cookie(&mut self, source: SocketAddr, now: Time) -> [u8; MAC] {
+    fn cookie(&mut self, source: SocketAddr, now: Time) -> Zeroizing<[u8; MAC]> {
         let period = now.0 / u64::try_from(LIFETIME.as_nanos()).unwrap_or(u64::MAX);
         if self.period != Some(period) {
             self.secret = hmac(&self.seed, &[b"secret", &period.to_le_bytes()]);
@@ -115,7 +115,7 @@ impl Checker {
             IpAddr::V6(v6) => place[..16].copy_from_slice(&v6.octets()),
         }
         place[16..].copy_from_slice(&source.port().to_be_bytes());
-        keyed_mac(&*self.secret, &place)
+        Zeroizing::new(keyed_mac(&*self.secret, &place))
     }
 
     /// The seed is secret and each number comes once, so this is as good as drawn at random.
@@ -144,7 +144,7 @@ pub fn mac1(message: &[u8]) -> Option<&[u8; MAC]> {
 #[derive(Default)]
 pub struct Cookies {
     /// Oldest first.
-    kept: Vec<(SocketAddr, Time, [u8; MAC])>,
+    kept: Vec<(SocketAddr, Time, Zeroizing<[u8; MAC]>)>,
 }
 
 impl Cookies {
@@ -165,7 +165,8 @@ impl Cookies {
         if self.kept.len() == MAX_KEPT {
             self.kept.remove(0);
         }
-        self.kept.push((source, now, cookie));
+        self.kept.push((source, now, Zeroizing::new(cookie)));
+        sealed.zeroize();
         true
     }
 
@@ -174,7 +175,7 @@ impl Cookies {
         let kept = self.kept.iter().find(|(from, at, _)| *from == destination && now < *at + LIFETIME);
         let Some((_, _, cookie)) = kept else { return };
         let Some((covered, place)) = message.split_last_chunk_mut::<MAC>() else { return };
-        *place = keyed_mac(cookie, covered);
+        *place = keyed_mac(&**cookie, covered);
     }
 }
 

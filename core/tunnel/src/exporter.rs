@@ -30,6 +30,11 @@ enum Purpose {
 }
 
 /// Makes the key pairs of one session. Both ends have the same one.
+///
+/// ```compile_fail,E0277
+/// fn prints<T: std::fmt::Debug>() {}
+/// prints::<taut_tunnel::Exporter>(); // law 12
+/// ```
 #[derive(Clone)]
 pub struct Exporter {
     secret: Zeroizing<[u8; 32]>,

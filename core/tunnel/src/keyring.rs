@@ -7,7 +7,7 @@
 //! we started, response came:   previous ◀─ next or current      current ◀─ new
 //! we answered:                 previous ◀─ nothing              next ◀─ new
 //! a packet opens with next:    previous ◀─ current              current ◀─ next
-//! handshakes crossed, and a packet opens with previous: the two change places, if previous has the smaller name
+//! handshakes crossed (one ours, one theirs, within 5 s), and a packet opens with previous: the two change places, if previous has the smaller name
 //! ```
 
 use std::fmt;
@@ -26,13 +26,17 @@ const REPEAT_WISH: Duration = Duration::from_secs(1);
 /// Data is acknowledged by a receipt this long after it came, or after half a round trip where that is more (protocol.md 5.3).
 const RECEIPT_AFTER: Duration = Duration::from_millis(20);
 
+/// Handshakes that end within so long of each other have crossed: an initiation is repeated after it (paper, section 6.1, `Rekey-Timeout`).
+const CROSSING: Duration = Duration::from_secs(5);
+
 /// The sessions of one peer on one lane.
 #[derive(Default)]
 pub struct Keyring {
     previous: Option<Session>,
     current: Option<Session>,
     next: Option<Session>,
-    /// `previous` was answered for by us while we made `current` ourselves: the handshakes crossed, and each side would go on with its own session.
+    /// Of `previous` and `current` we started one, and answered for the other at about the same time: the handshakes crossed, and each side would go
+    /// on with its own session.
     crossed: bool,
     retired: Vec<(SessionId, SessionIndices)>,
     wished: Option<Time>,
@@ -88,8 +92,8 @@ impl Keyring {
         match session.role {
             Role::Initiator => {
                 self.wished = None;
-                self.crossed = self.next.is_some();
-                let older = if self.crossed { self.next.take() } else { self.current.take() };
+                let older = self.next.take().or_else(|| self.current.take());
+                self.crossed = older.as_ref().is_some_and(|older| crosses(older, &session));
                 let pushed_out = std::mem::replace(&mut self.previous, older);
                 self.retire(pushed_out);
                 let pushed_out = self.current.replace(session);
@@ -178,7 +182,7 @@ impl Keyring {
         if self.next.as_ref().is_none_or(|session| session.id != id) {
             return false;
         }
-        self.crossed = false;
+        self.crossed = self.current.iter().zip(&self.next).any(|(current, next)| crosses(current, next));
         self.wished = None;
         let confirmed = self.next.take();
         let older = std::mem::replace(&mut self.current, confirmed);
@@ -289,6 +293,11 @@ impl Keyring {
             self.retired.push((session.id, session.indices()));
         }
     }
+}
+
+/// Whether one is ours and one the peer's, made while the initiation of the other may have been on its way.
+fn crosses(one: &Session, other: &Session) -> bool {
+    one.role != other.role && one.born.max(other.born).since(one.born.min(other.born)) < CROSSING
 }
 
 fn usable(session: &Session, limits: &Limits, now: Time) -> bool {

@@ -19,6 +19,11 @@ pub enum Role {
 }
 
 /// What a handshake yields: everything a [`Session`] is made of. Moves from the keeper to a lane once (protocol.md 1.7).
+///
+/// ```compile_fail,E0277
+/// fn prints<T: std::fmt::Debug>() {}
+/// prints::<taut_tunnel::SessionKeys>(); // law 12
+/// ```
 pub struct SessionKeys {
     /// Which side we were.
     pub role: Role,
@@ -208,7 +213,7 @@ impl Session {
     }
 
     /// A name of the session that is the same on both sides: its two indices, the smaller one first.
-    pub(crate) fn name(&self) -> (ReceiverIndex, ReceiverIndex) {
+    pub fn name(&self) -> (ReceiverIndex, ReceiverIndex) {
         let (local, remote) = (self.stock.local(), self.stock.remote());
         (local.min(remote), local.max(remote))
     }

@@ -8,6 +8,27 @@ const WORDS: usize = 128;
 pub(crate) const REACH: u64 = BITS - WORD;
 
 /// A sliding window over received counters. Ask [`Self::fresh`] before decrypting, tell [`Self::mark`] only after (fault C4).
+///
+/// It has one owner, who alone may move it (fault C8): neither it nor the session around it can be marked or opened through a shared
+/// reference, or be copied.
+/// ```compile_fail,E0596
+/// fn shared(window: &taut_tunnel::Window) -> bool {
+///     window.mark(1)
+/// }
+/// ```
+/// ```compile_fail,E0596
+/// fn shared(pair: &taut_tunnel::Pair, ciphertext: &mut [u8]) -> bool {
+///     pair.open(1, ciphertext).is_ok()
+/// }
+/// ```
+/// ```compile_fail,E0277
+/// fn two_owners<T: Clone>() {}
+/// two_owners::<taut_tunnel::Pair>();
+/// ```
+/// ```compile_fail,E0277
+/// fn two_owners<T: Clone>() {}
+/// two_owners::<taut_tunnel::SessionKeys>();
+/// ```
 pub struct Window {
     /// One more than the highest counter seen; 0 before the first.
     next: u64,

@@ -108,7 +108,7 @@ mod private_key {
     use zeroize::Zeroizing;
 
     pub(super) fn serialize<S: Serializer>(key: &PrivateKey, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&Zeroizing::new(key.expose_base64()))
+        serializer.serialize_str(&key.expose_base64())
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PrivateKey, D::Error> {

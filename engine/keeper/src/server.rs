@@ -8,12 +8,16 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use taut_event::{Interest, Poller, effective_uid, peer_credentials};
+use zeroize::Zeroizing;
 
 use crate::api::{Failure, MAX_REQUEST, Request, Response};
 use crate::error::RunError;
 
 /// Users at a time; more wait in the kernel's backlog.
 const MAX_CONNECTIONS: usize = 32;
+
+/// Bytes that are read at a time.
+const CHUNK: usize = 4096;
 
 /// Tokens of connections start here; the daemon's own are below.
 pub(crate) const FIRST_CONNECTION: u64 = 16;
@@ -30,7 +34,8 @@ pub(crate) struct Server {
 pub(crate) struct Connection {
     stream: UnixStream,
     may_change: bool,
-    input: Vec<u8>,
+    /// May hold a join token: wiped, and large enough from the start, so that it leaves no copy behind.
+    input: Zeroizing<Vec<u8>>,
     output: Vec<u8>,
 }
 
@@ -124,7 +129,7 @@ impl Drop for Server {
 
 impl Connection {
     pub(crate) fn new(stream: UnixStream, may_change: bool) -> Self {
-        Self { stream, may_change, input: Vec::new(), output: Vec::new() }
+        Self { stream, may_change, input: Zeroizing::new(Vec::with_capacity(MAX_REQUEST + CHUNK)), output: Vec::new() }
     }
 
     /// Bytes that are kept: of requests and of the answer.
@@ -135,7 +140,7 @@ impl Connection {
     /// Reads what has come and answers whole lines; false when the connection is at its end. Whoever does not take an answer is not asked what
     /// else there is: otherwise, many requests and no reading would fill the daemon's memory (law 11).
     pub(crate) fn go_on(&mut self, answer: &mut impl FnMut(Request) -> Response) -> bool {
-        let mut chunk = [0; 4096];
+        let mut chunk = Zeroizing::new([0; CHUNK]);
         loop {
             if !self.write() {
                 return false;
@@ -144,7 +149,7 @@ impl Connection {
                 return true;
             }
             if let Some(end) = self.input.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.input.drain(..=end).collect();
+                let line: Zeroizing<Vec<u8>> = Zeroizing::new(self.input.drain(..=end).collect());
                 let response = self.respond(&line, answer);
                 let Ok(json) = serde_json::to_vec(&response) else { return false };
                 self.output = json;
@@ -154,7 +159,7 @@ impl Connection {
             if self.input.len() > MAX_REQUEST {
                 return false;
             }
-            match self.stream.read(&mut chunk) {
+            match self.stream.read(&mut *chunk) {
                 Ok(0) => return false,
                 Ok(length) => self.input.extend_from_slice(&chunk[..length]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,

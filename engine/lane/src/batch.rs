@@ -249,7 +249,10 @@ mod tests {
                 segments += 45;
             }
             batch.consume(count, 0);
-            assert_eq!(batch.transmits(Flush::Full, &mut [Transmit { destination: to(0), contents: &[], segment_size: 0 }]), 0);
+            assert_eq!(
+                batch.transmits(Flush::Full, &mut [Transmit { destination: to(0), contents: &[], segment_size: 0 }]),
+                0
+            );
         }
         let rest: usize = shape(&batch).iter().map(|(_, bytes, size)| bytes / size).sum();
         assert_eq!(segments + rest, 4700);

@@ -105,6 +105,11 @@ impl Heart {
         self.peers.get(&id).and_then(|peer| peer.keyring.current()).is_some_and(taut_tunnel::Session::may_mark)
     }
 
+    /// What both ends call the session that the data of this peer is sealed with.
+    pub fn session_name(&self, id: PeerId) -> Option<(ReceiverIndex, ReceiverIndex)> {
+        Some(self.peers.get(&id)?.keyring.current()?.name())
+    }
+
     /// Acknowledges the data that came.
     pub(crate) fn send_receipt(&mut self, id: PeerId, out: &mut SendBatch) {
         let Some(peer) = self.peers.get_mut(&id) else { return };

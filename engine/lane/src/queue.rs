@@ -118,3 +118,54 @@ impl LaneEnd {
         self.keeper.wake();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use taut_base::PeerId;
+    use taut_node::HandshakeMessage;
+
+    use super::*;
+
+    fn handshake() -> FromLane {
+        let message = HandshakeMessage::new(&[1; 148]).unwrap();
+        FromLane::Handshake { source: "192.0.2.1:1".parse().unwrap(), message }
+    }
+
+    fn ends() -> (KeeperEnd, LaneEnd) {
+        queues(Waker::new().unwrap(), Waker::new().unwrap())
+    }
+
+    #[test]
+    fn fault_b2_handshakes_fill_half_of_the_queue_and_leave_the_rest_to_our_peers() {
+        let (keeper, lane) = ends();
+        let taken = (0..1_000).take_while(|_| lane.say(handshake()).is_ok()).count();
+        assert_eq!(taken, 128);
+        let ours = (0..1_000).take_while(|_| lane.say(FromLane::WantsHandshake(PeerId(1))).is_ok()).count();
+        assert_eq!(ours, 128, "what our own peers need still has room");
+        assert_eq!(lane.say(handshake()), Err(handshake()), "it comes back, to be said again");
+        assert!(keeper.receive().is_some());
+        assert_eq!(lane.say(handshake()), Ok(()), "one was taken out, one has room");
+    }
+
+    #[test]
+    fn places_for_handshakes_come_back_whatever_the_queue_was_full_of() {
+        let (keeper, lane) = ends();
+        for _ in 0..3 {
+            while lane.say(FromLane::WantsHandshake(PeerId(1))).is_ok() {}
+            // Refused for the whole queue's sake: counted back at once, or the places would be gone for ever.
+            for _ in 0..200 {
+                assert_eq!(lane.say(handshake()), Err(handshake()));
+            }
+            while keeper.receive().is_some() {}
+            assert_eq!((0..1_000).take_while(|_| lane.say(handshake()).is_ok()).count(), 128);
+            while keeper.receive().is_some() {}
+        }
+    }
+
+    #[test]
+    fn a_keeper_that_is_gone_takes_everything() {
+        let (keeper, lane) = ends();
+        drop(keeper);
+        assert!((0..1_000).all(|_| lane.say(FromLane::WantsHandshake(PeerId(1))).is_ok()));
+    }
+}

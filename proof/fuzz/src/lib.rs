@@ -45,7 +45,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 19] = [
+pub const TARGETS: [Target; 20] = [
     Target { name: "wireguard", run: packets::wireguard, mutations: 4_000 },
     Target { name: "control", run: packets::control, mutations: 4_000 },
     Target { name: "packet", run: packets::packet, mutations: 4_000 },
@@ -58,6 +58,7 @@ pub const TARGETS: [Target; 19] = [
     Target { name: "text", run: text::text, mutations: 2_000 },
     Target { name: "token", run: text::token, mutations: 2_000 },
     Target { name: "url", run: text::url, mutations: 2_000 },
+    Target { name: "uapi", run: text::uapi, mutations: 2_000 },
     Target { name: "to-node", run: control::to_node, mutations: 2_000 },
     Target { name: "to-coordinator", run: control::to_coordinator, mutations: 2_000 },
     Target { name: "map", run: control::map, mutations: 2_000 },

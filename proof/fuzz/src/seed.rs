@@ -34,6 +34,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "url" => ["http://10.0.0.1:8288", "https://taut.example/vpn/", "http://[fd00::1]:80", " HTTP://a "]
             .map(bytes)
             .to_vec(),
+        "uapi" => uapi(),
         "to-node" => to_node(),
         "to-coordinator" => to_coordinator(),
         "map" => maps(),
@@ -231,6 +232,23 @@ fn tokens() -> Vec<Vec<u8>> {
     let mut body = vec![7; 16 + 32 + 32];
     body.extend([2, 3, b'a', b':', b'/', 1, b'b']);
     vec![bytes(&token.encode()), body, bytes("taut2-AAAA"), bytes(" tskey-auth-1\n")]
+}
+
+/// What `wg` says: how large the parts are that a request comes in, then requests.
+fn uapi() -> Vec<Vec<u8>> {
+    let [zeros, one, two] = ["00", "1f", "Ab"].map(|byte| byte.repeat(32));
+    let peer = format!(
+        "public_key={two}\npreshared_key={one}\nendpoint=192.0.2.1:51820\npersistent_keepalive_interval=25\n\
+         replace_allowed_ips=true\nallowed_ip=10.0.0.1/8\nallowed_ip=-fd00::/64\nallowed_ip=fd00::1\nprotocol_version=1\n"
+    );
+    let interface = format!("set=1\nprivate_key={one}\nlisten_port=51820\nfwmark=7\nreplace_peers=true\n");
+    let texts = [
+        String::from("get=1\n\nget=1\n\nget=2\n\nget"),
+        format!("{interface}{peer}\n"),
+        format!("set=1\nprivate_key={zeros}\n{peer}public_key={one}\nremove=true\nupdate_only=true\n\nget=1\n\n"),
+        format!("set=1\npublic_key={two}\nendpoint=[fd00::1]:5\npreshared_key={zeros}\nallowed_ip=0.0.0.0/0\n\n"),
+    ];
+    texts.iter().zip([1, 3, 64, 255]).map(|(text, part)| [&[part], text.as_bytes()].concat()).collect()
 }
 
 fn to_node() -> Vec<Vec<u8>> {

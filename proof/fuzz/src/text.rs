@@ -1,7 +1,10 @@
 //! Texts that people and programs write: keys, prefixes, names, join tokens, URLs.
 
+use std::fmt::Write;
+
 use taut_base::{Prefix, PrivateKey, PublicKey, decode_base64, decode_base64url, encode_base64, encode_base64url};
 use taut_netmap::{BadToken, JoinToken, TOKEN_PREFIX, check_name, name_from_host};
+use taut_node::uapi::{Inbox, PeerChange, Request, Set};
 
 /// One text per value: what is read is written the same, and what is made a name is one.
 pub(crate) fn text(data: &[u8]) {
@@ -68,4 +71,71 @@ pub(crate) fn url(data: &[u8]) {
     let scheme = if secure { "https" } else { "http" };
     let again = taut_control::fuzzing::url(&format!("{scheme}://{authority}{path}"));
     assert_eq!(again, Some((secure, authority, path)));
+}
+
+/// Requests of `wg`, in parts of any size: the same ones come out as of the whole text, and each says the same when it is written and read again.
+pub(crate) fn uapi(data: &[u8]) {
+    let Some((part, text)) = data.split_first() else { return };
+    let mut inbox = Inbox::default();
+    let mut collected = Vec::new();
+    for part in text.chunks(usize::from(*part).max(1)) {
+        inbox.push(part);
+        collected.extend(std::iter::from_fn(|| inbox.request()));
+        assert!(!inbox.is_too_long(), "no input is as long as a request may be");
+    }
+    let mut rest = text;
+    for request in collected {
+        let end = rest.windows(2).position(|pair| pair == b"\n\n").map(|place| place + 2);
+        let (whole, after) = rest.split_at(end.expect("a request has come out, so one ends here"));
+        rest = after;
+        match (request, Request::parse(whole)) {
+            (Ok(Request::Get), Ok(Request::Get)) => {}
+            (Ok(Request::Set(one)), Ok(Request::Set(other))) => assert!(one == other, "read in two ways"),
+            (Err(one), Err(other)) => assert_eq!(one, other),
+            _ => unreachable!("a request in parts is another than in one piece"),
+        }
+    }
+    assert!(!rest.windows(2).any(|pair| pair == b"\n\n"), "a request was not seen");
+    // Text that never ends in an empty line is read too: one request in one piece.
+    if let Ok(Request::Set(set)) = Request::parse(text) {
+        let again = Request::parse(print(&set).as_bytes());
+        assert!(matches!(again, Ok(Request::Set(again)) if again == set), "{}", print(&set));
+        let lines = text.iter().filter(|byte| **byte == b'\n').count();
+        let entries: usize = set.peers.iter().map(|peer| 1 + peer.allowed.len()).sum();
+        assert!(entries <= lines + 1, "{entries} entries of {lines} lines");
+    }
+}
+
+/// The one text that says this change.
+fn print(set: &Set) -> String {
+    let mut text = String::from("set=1\n");
+    let mut line = |key: &str, value: &dyn std::fmt::Display| writeln!(text, "{key}={value}").unwrap_or_default();
+    if let Some(key) = &set.private_key {
+        line("private_key", &hex(key.as_ref().map_or(&[0; 32], PrivateKey::expose)));
+    }
+    set.listen_port.iter().for_each(|port| line("listen_port", port));
+    set.fwmark.iter().for_each(|mark| line("fwmark", mark));
+    set.replace_peers.then(|| line("replace_peers", &true));
+    for peer in &set.peers {
+        print_peer(peer, &mut line);
+    }
+    text
+}
+
+fn print_peer(peer: &PeerChange, line: &mut impl FnMut(&str, &dyn std::fmt::Display)) {
+    line("public_key", &hex(peer.key.as_bytes()));
+    peer.remove.then(|| line("remove", &true));
+    peer.update_only.then(|| line("update_only", &true));
+    peer.preshared.iter().for_each(|key| line("preshared_key", &hex(key.expose())));
+    peer.endpoint.iter().for_each(|endpoint| line("endpoint", endpoint));
+    let seconds = peer.keepalive.map(|interval| interval.map_or(0, |interval| interval.as_secs()));
+    seconds.iter().for_each(|seconds| line("persistent_keepalive_interval", seconds));
+    peer.replace_allowed.then(|| line("replace_allowed_ips", &true));
+    for (prefix, comes) in &peer.allowed {
+        line("allowed_ip", &format!("{}{prefix}", if *comes { "" } else { "-" }));
+    }
+}
+
+fn hex(bytes: &[u8; 32]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

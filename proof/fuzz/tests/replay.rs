@@ -55,6 +55,7 @@ replays! {
     text: "text",
     token: "token",
     url: "url",
+    uapi: "uapi",
     to_node: "to-node",
     to_coordinator: "to-coordinator",
     map: "map",

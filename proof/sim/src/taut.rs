@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use taut_base::{DEFAULT_MTU, PeerId, PublicKey, SessionId, Time};
+use taut_base::{DEFAULT_MTU, PeerId, PublicKey, ReceiverIndex, SessionId, Time};
 use taut_lane::{DropCounts, Flush, Heart, InboundPorts, SendBatch};
 use taut_netmap::NetworkMap;
 use taut_node::{Clocks, FromLane, Node, ToLane};
@@ -70,6 +70,10 @@ pub struct TautHost {
     transmits: VecDeque<(SocketAddr, Vec<u8>)>,
     /// What the lane holds, by what went to and fro.
     sessions: BTreeMap<PeerId, BTreeSet<SessionId>>,
+    /// What the wall clock showed, and when that was.
+    wall: (Duration, Time),
+    /// The ceiling of stamps, as the daemon keeps it on its disk.
+    ceiling: Option<Duration>,
 }
 
 impl TautHost {
@@ -94,13 +98,15 @@ impl TautHost {
             delivered: VecDeque::new(),
             transmits: VecDeque::new(),
             sessions: BTreeMap::new(),
+            wall: (WALL_AT_START, Time::ZERO),
+            ceiling: None,
         };
         host.node.set_map(&host.map);
         host.pump(Time::ZERO);
         host
     }
 
-    /// The daemon ends and starts again: same key and map, nothing else is left. Counters of drops go on.
+    /// The daemon ends and starts again: same key, map and ceiling of stamps, nothing else is left. Counters of drops go on.
     pub fn restart(&mut self, now: Time) {
         self.node = Node::new(self.me.key.clone(), self.settings.limits, Seeded::new(self.entropy.next_u64()));
         self.node.set_suites(self.settings.suites);
@@ -108,14 +114,33 @@ impl TautHost {
         self.messages.clear();
         self.commands.clear();
         self.sessions.clear();
+        if let Some(ceiling) = self.ceiling {
+            self.node.resume_stamps(ceiling);
+        }
         self.node.set_map(&self.map);
         self.pump(now);
+    }
+
+    /// Somebody sets the host's wall clock, as time since the Unix epoch; from there it goes on.
+    pub fn set_wall_clock(&mut self, since_epoch: Duration, now: Time) {
+        self.wall = (since_epoch, now);
+    }
+
+    /// What the host's wall clock shows, as time since the Unix epoch.
+    pub fn wall_clock(&self, now: Time) -> Duration {
+        self.wall.0.saturating_add(now.since(self.wall.1))
+    }
+
+    /// The file with the ceiling of stamps is gone; the next restart begins without it.
+    pub fn lose_stamps(&mut self) {
+        self.ceiling = None;
     }
 
     /// Makes a handshake with each peer, as the daemon does with those that it knew before it restarted or moved.
     pub fn greet(&mut self, now: Time) {
         let peers: Vec<PublicKey> = self.node.peers().map(|peer| peer.key).collect();
-        self.node.greet(&peers, clocks_at(now));
+        let clocks = self.clocks(now);
+        self.node.greet(&peers, clocks);
         self.pump(now);
     }
 
@@ -146,6 +171,11 @@ impl TautHost {
         self.node.peers().any(|peer| self.heart.marks(peer.id))
     }
 
+    /// What both ends call the session that is sealed with.
+    pub fn session_name(&self) -> Option<(ReceiverIndex, ReceiverIndex)> {
+        self.node.peers().find_map(|peer| self.heart.session_name(peer.id))
+    }
+
     /// Sessions that the lane holds now, of all peers.
     pub fn sessions(&self) -> usize {
         self.sessions.values().map(BTreeSet::len).sum()
@@ -158,7 +188,7 @@ impl TautHost {
 
     /// Carries messages and commands to and fro until nothing is due, and sends.
     fn pump(&mut self, now: Time) {
-        let clocks = clocks_at(now);
+        let clocks = self.clocks(now);
         loop {
             self.hear_lane(now);
             while let Some(command) = self.node.poll_command() {
@@ -176,7 +206,12 @@ impl TautHost {
             }
             self.transmit();
         }
+        self.ceiling = self.node.poll_ceiling().or(self.ceiling);
         self.transmit();
+    }
+
+    fn clocks(&self, now: Time) -> Clocks {
+        Clocks { now, wall: self.wall_clock(now) }
     }
 
     fn hear_lane(&mut self, now: Time) {
@@ -200,10 +235,6 @@ impl TautHost {
             self.out.consume(count, 0);
         }
     }
-}
-
-fn clocks_at(now: Time) -> Clocks {
-    Clocks { now, wall: WALL_AT_START + now.since(Time::ZERO) }
 }
 
 fn start_heart(node: &mut Node<Seeded>, settings: &Settings, drops: &Arc<DropCounts>) -> Heart {

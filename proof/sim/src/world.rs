@@ -162,7 +162,7 @@ impl<A: Host, B: Host> World<A, B> {
         self.now = end;
     }
 
-    /// The hosts sleep and wake up together: nothing happens meanwhile, and what was due happens late.
+    /// The hosts sleep and wake up together: nothing happens meanwhile, and what was due happens late. Time asleep counts.
     pub fn sleep(&mut self, duration: Duration) {
         self.now = self.now + duration;
     }

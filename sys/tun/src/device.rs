@@ -72,6 +72,12 @@ impl Tun {
         &self.name
     }
 
+    /// Whether the device still exists. It also does after it was renamed or moved to another network namespace, where netlink
+    /// of this one reports it as removed.
+    pub fn exists(&self) -> bool {
+        ioctl::is_attached(&self.file)
+    }
+
     /// Reads one packet, with [`HEADER_LEN`] bytes of header in front iff [`Offload::vnet_header`] is granted.
     /// `WouldBlock` when there is none; a packet that does not fit `buffer` is cut off, so give it 65,536 +
     /// [`HEADER_LEN`] bytes. `EBADFD` means that the device was removed.

@@ -23,6 +23,16 @@ pub(crate) fn attach(file: &File, name: &str, flags: libc::c_int) -> io::Result<
     String::from_utf8(name).map_err(io::Error::other)
 }
 
+/// Whether the device behind this handle exists (`TUNGETIFF`), in whatever network namespace it is now.
+pub(crate) fn is_attached(file: &File) -> bool {
+    // SAFETY: all bytes zero is a valid `ifreq`: an empty name and a union of plain numbers.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    // SAFETY: `request` is what TUNGETIFF writes, and lives across the call.
+    let answer = check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNGETIFF, &raw mut request) });
+    // The only answer that speaks of the device; another error is not an absence.
+    answer.err().and_then(|error| error.raw_os_error()) != Some(libc::EBADFD)
+}
+
 /// Fixes the length of the header in front of packets (`TUNSETVNETHDRSZ`).
 pub(crate) fn set_header_length(file: &File, length: usize) -> io::Result<()> {
     let length = libc::c_int::try_from(length).map_err(io::Error::other)?;

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "namespaces, interfaces and socket options of the tests are set through libc")]
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
+mod edges;
 mod namespace;
 
 use namespace::{SilentNetwork, in_namespace};

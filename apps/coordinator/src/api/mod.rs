@@ -2,9 +2,11 @@
 //! [`crate::state`] could decide.
 
 mod control;
+mod door;
 mod operator;
+mod patient;
+mod server;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,17 +14,17 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, State as Shared};
 use axum::response::Response;
 use axum::routing::get;
-use axum::serve::ListenerExt;
 use serde_json::json;
 use taut_netmap::CONTROL_PATH;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::log;
 use crate::state::State;
+use door::{Door, room};
 pub(crate) use operator::DEFAULT_IPV4;
-use operator::{Failure, answer};
+pub(crate) use operator::document;
+use operator::{Failure, answer, routes as table};
 
 /// Version of the operator's API; part of every answer.
 const SCHEMA: u32 = 1;
@@ -44,18 +46,9 @@ struct Context {
 pub(crate) async fn serve(state: Arc<State>, listeners: Vec<TcpListener>, stop: watch::Receiver<bool>) {
     let context = Context { state: Arc::clone(&state), stop: stop.clone() };
     let mut servers = JoinSet::new();
+    let door = Door::new(room());
     for listener in listeners {
-        // Small messages that wait for each other are what a control channel consists of.
-        let listener = listener.tap_io(|stream| {
-            let _ = stream.set_nodelay(true);
-        });
-        let service = router(context.clone()).into_make_service_with_connect_info::<SocketAddr>();
-        let server = axum::serve(listener, service).with_graceful_shutdown(stopped(stop.clone()));
-        servers.spawn(async move {
-            if let Err(error) = server.await {
-                log::event("listener-failed", &[("error", &error)]);
-            }
-        });
+        servers.spawn(server::serve(listener, router(context.clone()), Arc::clone(&door), stop.clone()));
     }
     let house = tokio::spawn({
         let state = Arc::clone(&state);
@@ -70,7 +63,8 @@ pub(crate) async fn serve(state: Arc<State>, listeners: Vec<TcpListener>, stop: 
 /// All routes as they are served, for one request at a time. For tests.
 #[cfg(test)]
 pub(crate) fn routes(state: Arc<State>, stop: watch::Receiver<bool>) -> Router {
-    router(Context { state, stop })
+    let guest = Door::new(1).enter([192, 0, 2, 9].into()).expect("an empty house");
+    router(Context { state, stop }).layer(axum::Extension(guest))
 }
 
 /// Waits until the stop is asked for (or can be asked for no more).
@@ -79,11 +73,12 @@ async fn stopped(mut stop: watch::Receiver<bool>) {
 }
 
 fn router(context: Context) -> Router {
-    Router::new()
-        .route("/healthz", get(healthz))
+    let open = table().into_iter().filter(|route| route.open);
+    open.fold(Router::new(), |router, route| router.route(route.path, route.handler))
         .route(CONTROL_PATH, get(control::open))
         .nest("/api", operator::router(context.clone()))
         .fallback(no_such_path)
+        .method_not_allowed_fallback(async || Failure::no_such_method())
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .with_state(context)
 }

@@ -35,7 +35,7 @@ What happened after the backup is not known to it. Look through these before you
   nodes that were removed         are members again: remove them again
   keys that were revoked          are valid again: revoke them again
   one-off keys that were used     open the network again: revoke them
-  operator tokens                 are those of the backup
+  operator tokens                 are those of the backup: revoke again what was revoked
 Addresses and numbers that may have been given since then are left out, and every node gets a whole map.
 ",
     );

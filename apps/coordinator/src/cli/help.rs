@@ -20,8 +20,8 @@ taut-coordinator: enrols nodes, hands out addresses, streams the network map
   taut-coordinator nodes …          list, rename, remove nodes
   taut-coordinator keys …           list, create, revoke enrolment keys (join tokens)
   taut-coordinator networks …       list, create, show networks
-  taut-coordinator operator-token create
-                                    make a new operator token on the state directory
+  taut-coordinator operator-token … create, list, revoke operator tokens
+  taut-coordinator openapi          print the description of the HTTP API (OpenAPI 3.1)
   taut-coordinator backup FILE      write all it knows to a file, while it runs
   taut-coordinator restore FILE     put such a file back
   taut-coordinator check            look for damage in the database
@@ -91,9 +91,16 @@ Each network has the IPv4 prefix that you choose and a random IPv6 one (RFC 4193
 
 const OPERATOR_TOKEN: &str = "\
 taut-coordinator operator-token create [--state DIR]
+taut-coordinator operator-token list
+taut-coordinator operator-token revoke ID
 
-Makes another operator token directly on the state directory (default /var/lib/taut-coordinator) and prints it once:
-for whoever lost theirs. The coordinator may keep running.
+`create` makes another operator token directly on the state directory (default /var/lib/taut-coordinator) and prints it
+once: for whoever lost theirs, or hands them out by person. The coordinator may keep running. `revoke` ends one at once;
+the last one that is valid stays.
+
+  --json               for programs (list, revoke)
+  --api URL            the coordinator's address (default $TAUT_API or http://127.0.0.1:8288)
+  --token TOKEN        the operator token (default $TAUT_OPERATOR_TOKEN)
 ";
 
 const BACKUP: &str = "\

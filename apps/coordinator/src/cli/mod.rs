@@ -9,12 +9,15 @@ mod nodes;
 mod remote;
 mod serve;
 mod table;
+mod tokens;
 
 use std::fmt;
 use std::io::Write;
 use std::process::ExitCode;
 
 use arguments::Arguments;
+
+use crate::api::document;
 
 /// Why a command did not do what it should.
 #[derive(Debug)]
@@ -62,8 +65,12 @@ fn run(mut arguments: Arguments) -> Result<(), Failed> {
         Some("backup") => backup::make(arguments),
         Some("restore") => backup::put_back(arguments),
         Some("check") => backup::check(arguments),
-        Some("operator-token") => serve::operator_token(arguments),
+        Some("operator-token") => tokens::run(arguments),
         Some("nodes") => nodes::run(arguments),
+        Some("openapi") => {
+            arguments.finish()?;
+            show(&format!("{:#}\n", document()))
+        }
         Some("keys") => keys::run(arguments),
         Some("networks") => networks::run(arguments),
         Some(other) => Err(Failed::Usage(format!("there is no command `{other}`"))),

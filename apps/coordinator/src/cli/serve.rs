@@ -1,4 +1,4 @@
-//! `serve` and `operator-token`.
+//! `serve`.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -15,7 +15,7 @@ use super::arguments::Arguments;
 use super::{Failed, show};
 use crate::api;
 use crate::log;
-use crate::state::{FirstStart, Options, State, new_operator_token};
+use crate::state::{FirstStart, Options, State};
 
 const DEFAULT_STATE: &str = "/var/lib/taut-coordinator";
 
@@ -56,18 +56,6 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), Failed> {
         log::event("stopped", &[]);
         Ok(())
     })
-}
-
-/// `operator-token create`.
-pub(super) fn operator_token(mut arguments: Arguments) -> Result<(), Failed> {
-    match arguments.need("create")?.as_str() {
-        "create" => {}
-        other => return Err(Failed::Usage(format!("there is no `operator-token {other}`; there is create"))),
-    }
-    let directory = state_directory(&mut arguments)?;
-    arguments.finish()?;
-    let token = runtime()?.block_on(new_operator_token(&directory)).map_err(Failed::run)?;
-    show(&format!("operator-token: {token}\n"))
 }
 
 pub(super) fn state_directory(arguments: &mut Arguments) -> Result<PathBuf, Failed> {

@@ -35,6 +35,10 @@ pub(crate) enum StateError {
     NoNode(String),
     /// There is no such enrolment key.
     NoKey(i64),
+    /// There is no such operator token.
+    NoOperator(i64),
+    /// The operator token is the last one that is valid.
+    LastOperator,
     /// Another node has this name.
     NameTaken(String),
     /// No name for a node or a network.
@@ -77,6 +81,10 @@ impl StateError {
             }
             Self::NoNode(_) => "`taut-coordinator nodes list` shows the nodes that exist",
             Self::NoKey(_) => "`taut-coordinator keys list` shows the keys that exist",
+            Self::NoOperator(_) => "`taut-coordinator operator-token list` shows the tokens that exist",
+            Self::LastOperator => {
+                "make another one first: `taut-coordinator operator-token create` on the coordinator's host"
+            }
             Self::NameTaken(_) => "choose another name, or rename the other node first",
             Self::BadName(_) => {
                 "use 1 to 63 lower-case letters, digits and hyphens, with no hyphen at the ends and not digits only"
@@ -114,6 +122,10 @@ impl fmt::Display for StateError {
             Self::Full => write!(f, "the network is full: no address is free, or it has {MAX_PEERS} nodes"),
             Self::NoNode(name) => write!(f, "there is no node `{name}`"),
             Self::NoKey(id) => write!(f, "there is no enrolment key {id}"),
+            Self::NoOperator(id) => write!(f, "there is no operator token {id}"),
+            Self::LastOperator => f.write_str(
+                "this is the last operator token that is valid; without it nobody could use this API any more",
+            ),
             Self::NameTaken(name) => write!(f, "another node has the name `{name}`"),
             Self::BadName(name) => write!(f, "{name:?} cannot be a name"),
             Self::BadExpiry => f.write_str("the expiry is not in the future, or too far in it"),

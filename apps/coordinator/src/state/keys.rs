@@ -13,7 +13,7 @@ use crate::store::{KeyRow, NetworkId, NewKey, Writing};
 pub(crate) const DEFAULT_EXPIRY: i64 = 90 * 24 * 3600;
 
 /// Longest expiry in seconds: ten years; longer is a typing mistake or means never.
-const LONGEST_EXPIRY: i64 = 10 * 365 * 24 * 3600;
+pub(crate) const LONGEST_EXPIRY: i64 = 10 * 365 * 24 * 3600;
 
 /// When a key ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,6 +12,7 @@ mod maps;
 mod members;
 mod networks;
 mod nodes;
+mod operators;
 mod presence;
 mod secret;
 mod start;
@@ -28,7 +29,7 @@ pub(crate) use backup::{backup, findings, restore};
 pub(crate) use endpoints::MAX_ENDPOINTS;
 pub(crate) use error::StateError;
 pub(crate) use hub::{Hub, LEASE, Membership};
-pub(crate) use keys::Expiry;
+pub(crate) use keys::{Expiry, LONGEST_EXPIRY};
 pub(crate) use members::{Admitted, Update};
 pub(crate) use networks::NetworkView;
 pub(crate) use nodes::NodeView;
@@ -93,12 +94,6 @@ impl State {
             .then_some("the database's log is large: another program reads an old state of it")
             .into_iter()
             .collect())
-    }
-
-    /// Whether `token` is an operator's.
-    pub(crate) async fn is_operator(&self, token: &str) -> Result<bool, StateError> {
-        let Some(secret) = Secret::from_operator_token(token) else { return Ok(false) };
-        Ok(secret.is_among(&self.store.read().await?.operator_hashes().await?))
     }
 
     /// Ends leases and writes "last seen", for ever; runs beside the server.

@@ -4,7 +4,7 @@
 //! protect, and no two are alike, so there is nothing for a salt to do.
 
 use ring::rand::{SecureRandom, SystemRandom};
-use subtle::ConstantTimeEq;
+use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 use taut_base::{decode_base64url, encode_base64url};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
@@ -47,10 +47,17 @@ impl Secret {
         taut_noise::hash(&[&self.0])
     }
 
-    /// Whether one of `hashes` is this secret's; the time it takes does not tell which, nor how close one came (fault E13).
-    pub(crate) fn is_among(&self, hashes: &[[u8; 32]]) -> bool {
+    /// Number of the one of `hashes` that is this secret's. All are compared, each whole: the time it takes does not tell which it was,
+    /// nor how close one came (fault E13).
+    pub(crate) fn which<'a>(&self, hashes: impl Iterator<Item = (i64, &'a [u8; 32])>) -> Option<i64> {
         let own = self.hash();
-        hashes.iter().fold(subtle::Choice::from(0), |found, hash| found | hash.ct_eq(&own)).into()
+        let mut found = (Choice::from(0), 0);
+        for (number, hash) in hashes {
+            let is_own = hash.ct_eq(&own);
+            found.0 |= is_own;
+            found.1.conditional_assign(&number, is_own);
+        }
+        bool::from(found.0).then_some(found.1)
     }
 }
 

@@ -30,7 +30,7 @@ use sqlx::{Connection, Sqlite, Transaction, query};
 
 pub(crate) use check::check;
 pub(crate) use copy::copy;
-pub(crate) use rows::{KeyRow, NetworkId, NetworkRow, NewKey, NewNode, NodeRow};
+pub(crate) use rows::{KeyRow, NetworkId, NetworkRow, NewKey, NewNode, NodeRow, OperatorRow};
 #[cfg(test)]
 pub(crate) use trouble::Held;
 

@@ -3,13 +3,21 @@
 use sqlx::{Row, query};
 
 use super::rows::bytes;
-use super::{Reading, StoreError, Writing};
+use super::{OperatorRow, Reading, StoreError, Writing};
 
 impl Reading {
-    /// Hashes of all operators' tokens.
-    pub(crate) async fn operator_hashes(&mut self) -> Result<Vec<[u8; 32]>, StoreError> {
-        let rows = query("SELECT hash FROM operators").fetch_all(&mut *self.tx).await?;
-        rows.iter().map(|row| bytes(row, "hash")).collect()
+    /// All operators' tokens, oldest first, those that were revoked included.
+    pub(crate) async fn operators(&mut self) -> Result<Vec<OperatorRow>, StoreError> {
+        let rows = query("SELECT * FROM operators ORDER BY id").fetch_all(&mut *self.tx).await?;
+        let operator = |row| {
+            Ok(OperatorRow {
+                id: Row::try_get(row, "id")?,
+                hash: bytes(row, "hash")?,
+                created_at: Row::try_get(row, "created_at")?,
+                revoked_at: Row::try_get(row, "revoked_at")?,
+            })
+        };
+        rows.iter().map(operator).collect()
     }
 
     /// A value of the coordinator's own.
@@ -25,6 +33,16 @@ impl Writing {
         query("INSERT INTO operators (hash, created_at) VALUES (?, ?)")
             .bind(hash.as_slice())
             .bind(now)
+            .execute(&mut *self.tx)
+            .await?;
+        Ok(())
+    }
+
+    /// Ends a token. The first time that it was revoked stands.
+    pub(crate) async fn revoke_operator(&mut self, id: i64, now: i64) -> Result<(), StoreError> {
+        query("UPDATE operators SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?")
+            .bind(now)
+            .bind(id)
             .execute(&mut *self.tx)
             .await?;
         Ok(())

@@ -56,6 +56,14 @@ pub(crate) struct KeyRow {
     pub(crate) created_at: i64,
 }
 
+/// An operator's token, known by hash only.
+pub(crate) struct OperatorRow {
+    pub(crate) id: i64,
+    pub(crate) hash: [u8; 32],
+    pub(crate) created_at: i64,
+    pub(crate) revoked_at: Option<i64>,
+}
+
 /// An enrolment key to be.
 pub(crate) struct NewKey {
     pub(crate) network: NetworkId,

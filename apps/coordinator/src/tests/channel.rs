@@ -84,7 +84,7 @@ fn what_is_no_channel_gets_an_answer() {
     let directory = Directory::new();
     let coordinator = Coordinator::start(&directory);
     for query in ["", "?network=", "?network=zz", "?network=00112233445566778899aabbccddeeff"] {
-        let (status, body) = coordinator.ask("GET", &format!("{CONTROL_PATH}{query}"), None, None);
+        let (status, body) = coordinator.ask_unheld("GET", &format!("{CONTROL_PATH}{query}"), None, None);
         assert_eq!((status, &body["error"]["code"]), (400, &"bad-request".into()), "{query}");
     }
 }

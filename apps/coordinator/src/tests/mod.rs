@@ -2,10 +2,12 @@
 
 mod backup;
 mod channel;
+mod document;
 mod enrolment;
 mod http;
 mod maps;
 mod operator;
 mod presence;
+mod replay;
 mod trouble;
 mod world;

@@ -1,47 +1,179 @@
 //! The operator's API.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::world::{Coordinator, Directory, Host};
-use crate::state::Secret;
+use crate::api::document;
+use crate::state::{Secret, new_operator_token};
 
-/// Every route, and what a good request to it needs.
-const ROUTES: [(&str, &str, Option<&str>, u16); 11] = [
-    ("GET", "/api/v1/networks", None, 200),
-    ("POST", "/api/v1/networks", Some(r#"{"name":"lab"}"#), 201),
-    ("GET", "/api/v1/networks/lab", None, 200),
-    ("GET", "/api/v1/keys", None, 200),
-    ("POST", "/api/v1/keys", Some(r#"{"network":"lab"}"#), 201),
-    ("DELETE", "/api/v1/keys/2", None, 200),
-    ("GET", "/api/v1/nodes", None, 200),
-    ("PATCH", "/api/v1/nodes/old?network=default", Some(r#"{"name":"new"}"#), 200),
-    ("DELETE", "/api/v1/nodes/new?network=default", None, 200),
-    ("GET", "/api/v1/nothing", None, 404),
-    ("PUT", "/api/v1/keys", None, 405),
+/// Who is asking.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Who {
+    Anybody,
+    Operator,
+}
+use Who::{Anybody, Operator};
+
+/// Every request that there is, who may make it, a path for it, a good body, and the status of a good answer. In this order each finds
+/// what it needs.
+type Row = (&'static str, &'static str, Who, &'static str, Option<&'static str>, u16);
+const ROUTES: [Row; 13] = [
+    ("GET", "/healthz", Anybody, "", None, 200),
+    ("GET", "/api/v1/openapi.json", Operator, "", None, 200),
+    ("GET", "/api/v1/networks", Operator, "", None, 200),
+    ("POST", "/api/v1/networks", Operator, "", Some(r#"{"name":"lab"}"#), 201),
+    ("GET", "/api/v1/networks/{name}", Operator, "lab", None, 200),
+    ("GET", "/api/v1/keys", Operator, "", None, 200),
+    ("POST", "/api/v1/keys", Operator, "", Some(r#"{"network":"lab"}"#), 201),
+    ("DELETE", "/api/v1/keys/{id}", Operator, "2", None, 200),
+    ("GET", "/api/v1/nodes", Operator, "", None, 200),
+    ("PATCH", "/api/v1/nodes/{name}", Operator, "old?network=default", Some(r#"{"name":"new"}"#), 200),
+    ("DELETE", "/api/v1/nodes/{name}", Operator, "new?network=default", None, 200),
+    ("GET", "/api/v1/operator-tokens", Operator, "", None, 200),
+    ("DELETE", "/api/v1/operator-tokens/{id}", Operator, "2", None, 200),
+];
+
+/// What is no request, and wants a token all the same below `/api`.
+const NOTHING: [(&str, &str, Who, u16); 6] = [
+    ("GET", "/api/v1/nothing", Operator, 404),
+    ("GET", "/api", Operator, 404),
+    ("GET", "/api/v2/keys", Operator, 404),
+    ("PUT", "/api/v1/keys", Operator, 405),
+    ("POST", "/healthz", Anybody, 405),
+    ("GET", "/", Anybody, 404),
 ];
 
 #[test]
 fn fault_e2_every_route_needs_the_token() {
     let directory = Directory::new();
     let coordinator = Coordinator::start(&directory);
-    coordinator.join("old");
+    let node = coordinator.join("old");
+    let another = || coordinator.wait(new_operator_token(&directory.0)).unwrap();
     let good = coordinator.operator_token().to_owned();
-    let join_token = coordinator.first.as_ref().unwrap().join_token.clone();
-    let foreign = Secret::new().expose_operator_token();
-    let cut = &good[..good.len() - 1];
-    for (method, path, body, status) in ROUTES {
-        for wrong in [None, Some(""), Some("tautop-"), Some(cut), Some(foreign.as_str()), Some(join_token.as_str())] {
-            let (status, answer) = coordinator.ask(method, path, wrong, body);
-            assert_eq!((status, &answer["error"]["code"]), (401, &json!("unauthorized")), "{method} {path} {wrong:?}");
+    let join = coordinator.token();
+    let dressed = |bytes: &[u8]| format!("tautop-{}", taut_base::encode_base64url(bytes));
+    let (ended, spare) = (another(), another());
+    coordinator.wait(coordinator.state.revoke_operator(2)).unwrap();
+    // Number 3 is the one that the table ends.
+    let path_of = |template: &str, place: &str| match template.split_once('{') {
+        Some((path, _)) => format!("{path}{}", if template.contains("tokens") { "3" } else { place }),
+        None => String::from(template),
+    };
+    let roles: [(&str, String); 12] = [
+        ("an empty token", String::new()),
+        ("the prefix alone", String::from("tautop-")),
+        ("a token that was cut", good[..good.len() - 1].to_owned()),
+        ("a token and more", format!("{good}A")),
+        ("another coordinator's token", Secret::new().expose_operator_token()),
+        ("a token that was revoked", ended),
+        ("a join token", join.encode()),
+        ("a join token's secret", dressed(&join.secret)),
+        ("a node's machine key", dressed(node.host.machine.expose())),
+        ("a node's WireGuard key", dressed(&node.host.node.0)),
+        ("what is stored of the token", dressed(&taut_noise::hash(&[&decode(&good)]))),
+        ("the coordinator's public key", dressed(&join.coordinator.0)),
+    ];
+    let listed: BTreeSet<(String, String)> = document()["paths"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .flat_map(|(path, item)| item.as_object().unwrap().keys().map(|method| (method.to_uppercase(), path.clone())))
+        .collect();
+    let rows: BTreeSet<(String, String)> = ROUTES.iter().map(|row| (row.0.to_owned(), row.1.to_owned())).collect();
+    assert_eq!(rows, listed, "each request of the API has its row here");
+    let requests = ROUTES
+        .iter()
+        .map(|(method, path, who, place, body, status)| (*method, path_of(path, place), *who, *body, *status));
+    let nothing = NOTHING.iter().map(|(method, path, who, status)| (*method, String::from(*path), *who, None, *status));
+    for (method, path, who, body, status) in requests.chain(nothing) {
+        for (what, token) in
+            std::iter::once(("no token", None)).chain(roles.iter().map(|(what, token)| (*what, Some(token.as_str()))))
+        {
+            let (answered, answer) = coordinator.ask(method, &path, token, body);
+            let wanted = if who == Operator { 401 } else { status };
+            assert_eq!(answered, wanted, "{method} {path} with {what}: {answer}");
         }
-        let (answered, answer) = coordinator.ask(method, path, Some(&good), body);
-        assert_eq!((answered, &answer["schema"]), (status, &json!(1)), "{method} {path} {answer}");
+        let (answered, answer) = coordinator.ask_unheld(method, &path, Some(&good), body);
+        assert_eq!(answered, status, "{method} {path} {answer}");
+        if path != "/api/v1/openapi.json" {
+            super::document::hold(method, &path, answered, &answer);
+        }
     }
-    assert_eq!(
-        coordinator.ask("GET", "/healthz", None, None),
-        (200, json!({ "schema": 1, "status": "ok", "warnings": [] }))
-    );
-    assert_eq!(coordinator.ask("GET", "/", None, None).0, 404);
+    assert_eq!(coordinator.ask("GET", "/api/v1/keys", Some(&spare), None).0, 401, "the table revoked it");
+    assert_eq!(coordinator.ask("GET", "/api/v1/keys", Some(&good), None).0, 200);
+}
+
+fn decode(token: &str) -> Vec<u8> {
+    taut_base::decode_base64url(token.strip_prefix("tautop-").unwrap()).unwrap()
+}
+
+#[test]
+fn operator_tokens_are_listed_and_ended_and_the_last_one_stays() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    let first = coordinator.operator_token();
+    let second = coordinator.wait(new_operator_token(&directory.0)).unwrap();
+    let ask = |method: &str, path: &str, token: &str| {
+        coordinator.ask(method, &format!("/api/v1/operator-tokens{path}"), Some(token), None)
+    };
+    let shown = |token: &str| {
+        let (_, answer) = ask("GET", "", token);
+        let row = |row: &Value| (row["id"].clone(), row["state"].clone(), row["current"] == true);
+        answer["operator_tokens"].as_array().unwrap().iter().map(row).collect::<Vec<_>>()
+    };
+    assert_eq!(shown(&second), [(json!(1), json!("valid"), false), (json!(2), json!("valid"), true)]);
+    assert_eq!(ask("DELETE", "/1", &second), (200, json!({ "schema": 1, "revoked": 1, "current": false })));
+    assert_eq!(ask("GET", "", first).0, 401, "at once");
+    assert_eq!(ask("DELETE", "/1", &second).0, 200, "again is no error");
+    assert_eq!(shown(&second), [(json!(1), json!("revoked"), false), (json!(2), json!("valid"), true)]);
+    let (status, answer) = ask("DELETE", "/2", &second);
+    assert_eq!((status, &answer["error"]["code"]), (409, &json!("last-token")));
+    assert_eq!(ask("DELETE", "/3", &second).1["error"]["code"], "no-such-token");
+    assert_eq!(ask("DELETE", "/x", &second).0, 400);
+    let third = coordinator.wait(new_operator_token(&directory.0)).unwrap();
+    assert_eq!(ask("DELETE", "/2", &second).1["current"], true, "one's own, too");
+    assert_eq!(ask("GET", "", &third).0, 200);
+}
+
+#[test]
+fn fault_e13_tokens_are_random_and_no_near_one_opens() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    let good = decode(coordinator.operator_token());
+    let open = |bytes: &[u8]| {
+        let token = format!("tautop-{}", taut_base::encode_base64url(bytes));
+        coordinator.wait(coordinator.state.operator(&token)).unwrap()
+    };
+    assert_eq!(open(&good), Some(1));
+    for bit in 0..256 {
+        let mut near = good.clone();
+        near[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(open(&near), None, "bit {bit}");
+    }
+    for other in [&good[..31], &[&good[..], &[0]].concat(), &[0; 32]] {
+        assert_eq!(open(other), None);
+    }
+    // Another spelling of the same bytes is another token.
+    let token = coordinator.operator_token();
+    let (all, last) = token.split_at(token.len() - 1);
+    for spelled in ('A'..='Z').chain('a'..='z').chain('0'..='9').map(|letter| format!("{all}{letter}")) {
+        let number = coordinator.wait(coordinator.state.operator(&spelled)).unwrap();
+        assert_eq!(number.is_some(), spelled.ends_with(last), "{spelled}");
+    }
+    // 256 secrets: no two alike, and each bit is set in about half of them (in less than 64 or more than 192: once in 2^50).
+    let secrets: BTreeSet<[u8; 32]> = (0..256).map(|_| *Secret::new().expose()).collect();
+    assert_eq!(secrets.len(), 256);
+    for bit in 0..256 {
+        let set = secrets.iter().filter(|secret| secret[bit / 8] >> (bit % 8) & 1 == 1).count();
+        assert!((64..=192).contains(&set), "bit {bit} is set in {set} of 256");
+    }
+    // Each of several is found by its own number, wherever it stands.
+    for number in 2..10 {
+        let another = decode(&coordinator.wait(new_operator_token(&directory.0)).unwrap());
+        assert_eq!((open(&good), open(&another)), (Some(1), Some(number)));
+    }
 }
 
 #[test]
@@ -52,7 +184,7 @@ fn bad_requests_say_what_why_and_what_to_do() {
     coordinator.join("b");
     let deep = "[".repeat(10_000);
     let large = format!(r#"{{"name":"{}"}}"#, "x".repeat(70_000));
-    let cases: [(&str, &str, &str, u16, &str); 17] = [
+    let cases: [(&str, &str, &str, u16, &str); 19] = [
         ("POST", "networks", "", 400, "bad-request"),
         ("POST", "networks", "{}", 400, "bad-request"),
         ("POST", "networks", &deep, 400, "bad-request"),
@@ -62,6 +194,8 @@ fn bad_requests_say_what_why_and_what_to_do() {
         ("POST", "networks", r#"{"name":"x","ipv4_prefix":"x"}"#, 400, "bad-request"),
         ("GET", "networks/none", "", 404, "no-such-network"),
         ("POST", "keys", r#"{"expires_in":0}"#, 400, "bad-expiry"),
+        ("POST", "keys", r#"{"expires_in":0.5}"#, 400, "bad-request"),
+        ("POST", "keys", r#"{"expires_in":1e300}"#, 400, "bad-request"),
         ("POST", "keys", r#"{"network":"none"}"#, 404, "no-such-network"),
         ("DELETE", "keys/99", "", 404, "no-such-key"),
         ("DELETE", "keys/x", "", 400, "bad-request"),
@@ -86,9 +220,26 @@ fn bad_requests_say_what_why_and_what_to_do() {
         let (answered, answer) = coordinator.ask(method, &format!("/api/v1/{path}"), Some(token), Some(body));
         assert_eq!((answered, &answer["schema"]), (status, &json!(1)), "{method} {path} {answer}");
     }
-    let unknown = r#"{"name":"c","id":1,"role":"admin","addresses":["10.0.0.1"]}"#;
+}
+
+#[test]
+fn fault_e3_fields_that_nobody_asked_for_are_ignored() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    let token = coordinator.operator_token();
+    let id = coordinator.join("a").id();
+    let unknown = r#"{"name":"c","id":99,"role":"admin","addresses":["10.0.0.1"],"network":"other"}"#;
     let (status, answer) = coordinator.ask("PATCH", "/api/v1/nodes/a", Some(token), Some(unknown));
-    assert_eq!((status, &answer["node"]["addresses"][0]), (200, &json!("100.64.0.1")), "fault E3");
+    assert_eq!((status, &answer["node"]["name"], &answer["node"]["id"]), (200, &json!("c"), &json!(id.0)));
+    assert_eq!(answer["node"]["addresses"][0], "100.64.0.1");
+    let unknown = r#"{"one_off":true,"reusable":true,"used":-1,"id":99,"secret":"x"}"#;
+    let (status, answer) = coordinator.ask("POST", "/api/v1/keys", Some(token), Some(unknown));
+    assert_eq!((status, &answer["key"]["id"], &answer["key"]["one_off"]), (201, &json!(2), &json!(true)));
+    let unknown = r#"{"name":"lab","id":"00112233445566778899aabbccddeeff","version":7,"ipv6":"fd00::/64"}"#;
+    let (status, answer) = coordinator.ask("POST", "/api/v1/networks", Some(token), Some(unknown));
+    assert_eq!(status, 201);
+    assert_ne!(answer["network"]["id"], "00112233445566778899aabbccddeeff");
+    assert_ne!(answer["network"]["ipv6"], "fd00::/64");
 }
 
 #[test]
@@ -100,13 +251,18 @@ fn keys_are_made_listed_and_ended() {
     let one_off = make(r#"{"one_off":true,"expires_in":3600}"#);
     assert_eq!(make(r#"{"expires_in":null}"#)["key"]["expires_at"], Value::Null);
     assert!(make("{}")["key"]["expires_at"].is_i64(), "90 days unless told otherwise");
+    let in_an_hour = make(r#"{"expires_in":3600.0}"#);
+    assert_eq!(
+        in_an_hour["key"]["expires_at"].as_i64(),
+        in_an_hour["key"]["created_at"].as_i64().map(|now| now + 3600)
+    );
     let join = one_off["join_token"].as_str().unwrap().parse().unwrap();
     Host::new().join(&coordinator, &join, "n").unwrap();
     assert_eq!(coordinator.ask("DELETE", "/api/v1/keys/3", Some(token), None).0, 200);
     let (_, answer) = coordinator.ask("GET", "/api/v1/keys", Some(token), None);
     let states: Vec<&str> =
         answer["keys"].as_array().unwrap().iter().map(|key| key["state"].as_str().unwrap()).collect();
-    assert_eq!(states, ["valid", "used", "revoked", "valid"]);
+    assert_eq!(states, ["valid", "used", "revoked", "valid", "valid"]);
 }
 
 #[test]
@@ -116,7 +272,7 @@ fn fault_e4_no_answer_holds_a_secret() {
     let token = coordinator.operator_token();
     coordinator.join("n");
     let secret = taut_base::encode_base64url(&coordinator.token().secret);
-    for path in ["networks", "keys", "nodes", "networks/default"] {
+    for path in ["networks", "keys", "nodes", "networks/default", "operator-tokens"] {
         let (_, answer) = coordinator.ask("GET", &format!("/api/v1/{path}"), Some(token), None);
         let text = answer.to_string();
         assert!(!text.contains(&secret) && !text.contains("tautop-") && !text.contains("hash"), "{path}");
@@ -142,6 +298,6 @@ fn nodes_are_found_by_name_and_by_number() {
     assert_eq!((status, &answer["node"]["name"]), (200, &json!("b")));
     assert_eq!(coordinator.ask("DELETE", &format!("{by_number}?network=lab"), Some(token), None).0, 404);
     let (status, answer) = coordinator.ask("DELETE", "/api/v1/nodes/b", Some(token), None);
-    assert_eq!((status, &answer["error"]["code"]), (400, &json!("which-network")));
+    assert_eq!((status, &answer["error"]["code"]), (409, &json!("which-network")));
     assert_eq!(coordinator.ask("DELETE", "/api/v1/nodes/b?network=default", Some(token), None).0, 200);
 }

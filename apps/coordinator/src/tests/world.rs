@@ -95,8 +95,15 @@ impl Coordinator {
         Host::new().join(self, &self.token(), name).unwrap()
     }
 
-    /// Asks the operator's API.
+    /// Asks the operator's API, and fails when the answer is not as the document of the API says.
     pub(super) fn ask(&self, method: &str, path: &str, token: Option<&str>, body: Option<&str>) -> (u16, Value) {
+        let (status, answer) = self.ask_unheld(method, path, token, body);
+        super::document::hold(method, path, status, &answer);
+        (status, answer)
+    }
+
+    /// Asks anything.
+    pub(super) fn ask_unheld(&self, method: &str, path: &str, token: Option<&str>, body: Option<&str>) -> (u16, Value) {
         let config =
             ureq::Agent::config_builder().http_status_as_error(false).proxy(None).timeout_global(Some(PATIENCE));
         let agent: ureq::Agent = config.allow_non_standard_methods(true).build().into();

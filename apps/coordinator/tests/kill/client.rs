@@ -29,13 +29,21 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) fn spawn(directory: &Path) -> Child {
-        let mut command = Command::new(PROGRAM);
+        Self::spawn_by(Command::new(PROGRAM), directory)
+    }
+
+    fn spawn_by(mut command: Command, directory: &Path) -> Child {
         command.arg("serve").arg("--state").arg(directory).args(["--listen", "127.0.0.1:0"]);
         command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
     }
 
     pub(crate) fn start(directory: &Path) -> Self {
-        let mut serve = Self { child: Self::spawn(directory), address: String::new(), tokens: None };
+        Self::start_by(Command::new(PROGRAM), directory)
+    }
+
+    /// Starts it by a command that ends in the program.
+    pub(crate) fn start_by(command: Command, directory: &Path) -> Self {
+        let mut serve = Self { child: Self::spawn_by(command, directory), address: String::new(), tokens: None };
         let (mut operator, mut join) = (None, None);
         for line in BufReader::new(serve.child.stdout.take().unwrap()).lines() {
             let line = line.unwrap();

@@ -188,8 +188,9 @@ impl Life {
             states.insert(key["id"].as_i64().unwrap(), key["state"].as_str().unwrap());
         }
         let used: u64 = answer["keys"].as_array().unwrap().iter().map(|key| key["used"].as_u64().unwrap()).sum();
-        let last = self.addresses.values().max().copied().unwrap_or_default();
-        assert!(used >= last, "node {last} joined, but keys were used {used} times");
+        // Numbers are given one after the other: as many nodes as the last number says have joined, and each used a key once.
+        let last = self.ledgers.iter().map(|ledger| ledger.last).max().unwrap_or_default();
+        assert_eq!(used, last, "node {last} joined last, and keys were used {used} times");
         let mut known = BTreeSet::from([1]);
         let mut creating = 0;
         for ledger in &mut self.ledgers {

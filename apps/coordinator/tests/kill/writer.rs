@@ -26,6 +26,8 @@ pub(crate) struct Ledger {
     pub(crate) creating: usize,
     /// Maps that nodes were given, and whose they are.
     pub(crate) maps: Vec<(u64, NetworkMap)>,
+    /// Highest number of a node that joined.
+    pub(crate) last: u64,
     pub(crate) acknowledged: u64,
 }
 
@@ -75,6 +77,7 @@ impl Ledger {
             removing: false,
         };
         assert!(self.members.insert(map.me.id.0, member).is_none(), "node {} twice", map.me.id);
+        self.last = self.last.max(map.me.id.0);
         self.maps.push((map.me.id.0, map));
         self.acknowledged += 1;
         Some(())

@@ -70,6 +70,26 @@ fn fault_c4_a_forged_counter_does_not_move_the_window() {
 }
 
 #[test]
+fn fault_a17_a_counter_beyond_32_bits_counts_at_its_full_width() {
+    let (mut here, mut there) = pair();
+    let first = sealed(&mut here, b"counter 0");
+    assert!(open(&mut there, &mut first.clone()).is_ok());
+    for above in [1 << 32, (1 << 32) + 1, (1 << 48) + 7] {
+        here.stock.skip_to(above);
+        let datagram = sealed(&mut here, b"beyond");
+        assert_eq!(datagram[wireguard::data::COUNTER], above.to_le_bytes());
+        assert_eq!(&open(&mut there, &mut datagram.clone()).unwrap()[..6], b"beyond");
+        assert_eq!(open(&mut there, &mut datagram.clone()), Err(OpenError::Replayed));
+        // With the low half of the counter alone, the bytes would be those of an earlier nonce.
+        let mut cut = datagram.clone();
+        cut[wireguard::data::COUNTER].copy_from_slice(&(above & 0xffff_ffff).to_le_bytes());
+        let mut fresh = pair().1;
+        assert_eq!(open(&mut fresh, &mut cut), Err(OpenError::NotAuthentic));
+    }
+    assert_eq!(open(&mut there, &mut first.clone()), Err(OpenError::Replayed), "the window moved on");
+}
+
+#[test]
 fn fault_a12_the_last_counters_are_never_used() {
     let (mut here, mut there) = pair();
     here.stock.skip_to(REJECT_AFTER_MESSAGES - 1);
@@ -150,6 +170,23 @@ fn marks_only_on_a_pair_of_our_own_to_a_peer_that_takes_them() {
     let (mut stock, _) = pair();
     stock.use_suite(Suite::Aes256Gcm, Abilities::OURS);
     assert!(!stock.may_mark(), "law 1");
+}
+
+#[test]
+fn fault_m8_a_key_is_renewed_after_exactly_2_to_the_60_messages_and_ends_at_its_limit() {
+    for (sent, renewed, ended) in [
+        (REKEY_AFTER_MESSAGES - 1, false, false),
+        (REKEY_AFTER_MESSAGES, true, false),
+        (REJECT_AFTER_MESSAGES - 1, true, false),
+        (REJECT_AFTER_MESSAGES, true, true),
+    ] {
+        let (mut here, _) = pair();
+        here.stock.skip_to(sent);
+        let (mut ring, limits) = (crate::Keyring::new(None), crate::Limits::WIREGUARD);
+        ring.add(here);
+        assert_eq!(ring.wishes_handshake_to_send(&limits, Time::ZERO), renewed, "{sent}");
+        assert_eq!(ring.sending(&limits, Time::ZERO).is_err(), ended, "{sent}");
+    }
 }
 
 #[test]

@@ -271,6 +271,40 @@ fn garbage_ends_the_channel_and_not_the_node() {
 }
 
 #[test]
+fn fault_c7_what_the_coordinator_said_once_is_not_heard_again() {
+    let (coordinator, state) = (Coordinator::start(), StateDir::new());
+    let (node, mut session, key) = joined(&coordinator, &state, 2);
+    // The removal of a peer, and a whole map from before it that would bring the peer back.
+    let removal = session.seal(&delta(5, 6, &[], &[2]));
+    session.say_sealed(&removal);
+    assert_eq!(node.map().version, 6);
+    session.say_sealed(&removal);
+    assert!(node.disconnected().contains("not of this channel"));
+
+    let mut session = coordinator.accept();
+    assert_eq!(session.hear_hello().have, 6);
+    let whole = session.seal(&ToNode::Map(map(7, key, 3)));
+    session.say_sealed(&whole);
+    assert_eq!(node.map().version, 7);
+    session.say(&delta(7, 8, &[], &[2]));
+    assert_eq!(node.map().version, 8);
+    session.say_sealed(&whole);
+    assert!(node.disconnected().contains("not of this channel"));
+
+    // In its old place, the first after a handshake, but on another channel.
+    let mut session = coordinator.accept();
+    assert_eq!(session.hear_hello().have, 8);
+    session.say_sealed(&whole);
+    assert!(node.disconnected().contains("not of this channel"));
+    let mut session = coordinator.accept();
+    assert_eq!(session.hear_hello().have, 8, "it knows what it knew");
+    session.say(&delta(8, 9, &[7], &[]));
+    let after = node.map();
+    assert_eq!((after.version, after.peers.contains_key(&NodeId(2))), (9, false));
+    node.stop();
+}
+
+#[test]
 fn somebody_elses_server_is_named_as_such() {
     use std::io::{Read, Write};
     let (coordinator, state) = (Coordinator::start(), StateDir::new());

@@ -114,7 +114,17 @@ impl Session {
 
     pub(crate) fn say_json(&mut self, json: &[u8]) {
         let sealed = self.transport.seal(json);
-        self.socket.send(Message::binary(sealed)).unwrap();
+        self.say_sealed(&sealed);
+    }
+
+    /// A message, sealed and not sent.
+    pub(crate) fn seal(&mut self, message: &ToNode) -> Vec<u8> {
+        self.transport.seal(&serde_json::to_vec(message).unwrap())
+    }
+
+    /// Bytes as they are, perhaps of another time.
+    pub(crate) fn say_sealed(&mut self, sealed: &[u8]) {
+        self.socket.send(Message::binary(sealed.to_vec())).unwrap();
     }
 
     /// Bytes that are no sealed message.

@@ -192,6 +192,11 @@ impl Device {
         self.node.poll_timeout().into_iter().chain(link.poll_timeout(now)).min()
     }
 
+    /// Whether the device exists, here or in the network namespace that it was moved to.
+    pub(super) fn exists(&self) -> bool {
+        self.tun.exists()
+    }
+
     /// Whether the lane ended by itself: the device is gone.
     pub(super) fn has_failed(&self) -> bool {
         self.link.as_ref().is_some_and(Link::has_failed)

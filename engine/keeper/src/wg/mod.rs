@@ -38,7 +38,8 @@ const TOKEN_WAKER: u64 = 1;
 const TOKEN_MONITOR: u64 = 2;
 const TOKEN_SOCKET: u64 = 3;
 
-/// How often to look whether the socket's file is still there: nothing reports that.
+/// How often to look whether the socket's file and the device are still there: nothing reports that of a file without a watch of its own,
+/// nor of a device in another network namespace.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// How an interface runs.
@@ -56,11 +57,13 @@ pub struct Config {
     pub rekey_after: Option<Duration>,
 }
 
-/// Runs the interface until its end.
+/// Runs the interface until its end. `ready` is called once, when the device is made and `wg` is answered.
+///
+/// The UDP socket stays in the network namespace of this process, wherever the device is moved to.
 ///
 /// # Errors
 /// When it could not start, nothing is left then; or when the kernel refused to let it go on.
-pub fn run(config: &Config) -> Result<(), Error> {
+pub fn run(config: &Config, ready: impl FnOnce()) -> Result<(), Error> {
     // Before any thread is started: they inherit the mask.
     let signals = Signals::new(&[Signal::Terminate, Signal::Interrupt])
         .map_err(|error| Error::System("take over signals", error))?;
@@ -81,6 +84,7 @@ pub fn run(config: &Config) -> Result<(), Error> {
     add(waker.as_fd(), TOKEN_WAKER)?;
     add(monitor.as_fd(), TOKEN_MONITOR)?;
     add(socket.as_fd(), TOKEN_SOCKET)?;
+    ready();
     let result = Room { device, monitor, host: &mut host, socket: &mut socket, poller: &poller }.run(&signals, &waker);
     drop(socket);
     result
@@ -126,7 +130,7 @@ impl Room<'_> {
             let now = clocks().now;
             if now >= look {
                 look = now + LOOK;
-                if !self.socket.is_there() {
+                if !self.socket.is_there() || !self.device.exists() {
                     return Ok(());
                 }
             }
@@ -149,7 +153,8 @@ impl Room<'_> {
             return false;
         }
         match self.host.look() {
-            Ok(None) => true,
+            // Deleted; or renamed or moved to another network namespace, where it goes on with the MTU that it had.
+            Ok(None) => !self.device.exists(),
             Ok(Some(mtu)) => {
                 self.device.set_mtu(mtu);
                 false

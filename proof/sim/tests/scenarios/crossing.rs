@@ -81,3 +81,31 @@ fn a_single_packet_does_not_wait_for_ever_when_the_peers_confirmation_is_lost() 
         assert!(took(&world, Side::B, 0, start) < secs(1));
     });
 }
+
+#[test]
+fn fault_b9_a_thousand_starts_at_the_same_moment_under_loss_end_in_one_session() {
+    for_seeds(1_000, |seed| {
+        let delay = ms(5 + seed % 150);
+        let link = Link::clean(delay).with_jitter(delay / 4);
+        let mut world = taut_world(link.with_loss(Probability::percent(20)), seed);
+        world.flow(Side::A, ms(250));
+        world.flow(Side::B, ms(250));
+        world.run(secs(40));
+        // Loss is over. What it left behind is finished: each side may hear the answer to what it asked, and answer what the other asked.
+        world.set_links(link);
+        let before = (world.a().established(), world.b().established());
+        world.run(secs(20));
+        let settled = (world.a().established(), world.b().established());
+        assert!(settled.0 - before.0 <= 2 && settled.1 - before.1 <= 2, "{before:?}, then {settled:?} sessions");
+        let name = world.a().session_name();
+        assert!(name.is_some());
+        assert_eq!(name, world.b().session_name(), "each side goes on with a session of its own");
+        let start = world.now();
+        world.run(secs(30));
+        assert_eq!((world.a().established(), world.b().established()), settled, "ping-pong");
+        assert_eq!((world.a().session_name(), world.b().session_name()), (name, name), "ping-pong");
+        assert_complete(&world, start, world.ago(secs(1)));
+        // While packets were lost, too: each starts one and answers the other's, and loss costs either once more.
+        assert!(settled.0 <= 4 && settled.1 <= 4, "{settled:?} sessions");
+    });
+}

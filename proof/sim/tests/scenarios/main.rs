@@ -1,9 +1,10 @@
 //! What WireGuard's rules come to when whole nodes live by them for hours: loss, reordering, duplicates, crossing handshakes, restarts,
-//! moves, replays, and another implementation on the other side. The world checks every packet and every bound; the scenarios check that
+//! moves, replays, wrong clocks, years of uptime, and another implementation on the other side. The world checks every packet and every bound; the scenarios check that
 //! traffic goes on.
 
 mod control;
 mod crossing;
+mod decade;
 mod first_packet;
 mod flood;
 mod loss;
@@ -15,6 +16,7 @@ mod replay;
 mod restart;
 mod roaming;
 mod steady;
+mod wall;
 
 use std::time::Duration;
 

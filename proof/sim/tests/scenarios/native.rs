@@ -18,7 +18,7 @@ use crate::{assert_complete, for_seeds, minutes, ms, parties, secs, taut_host, t
 const TICK: Duration = ms(250);
 
 /// A host that runs boringtun.
-struct BoringHost {
+pub(crate) struct BoringHost {
     tunnel: Tunn,
     /// Where the last authentic message came from.
     peer: SocketAddr,
@@ -102,7 +102,7 @@ impl Host for BoringHost {
 }
 
 /// Taut is A, boringtun is B.
-fn world(link: Link, seed: u64) -> World<TautHost, BoringHost> {
+pub(crate) fn world(link: Link, seed: u64) -> World<TautHost, BoringHost> {
     let [a, b] = parties();
     let mut map = map_for(&a, &[&b]);
     map.peers.values_mut().for_each(|peer| peer.native = true);

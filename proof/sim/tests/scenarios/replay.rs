@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 
-use taut_sim::{Link, Recorded, Side};
+use taut_lane::Drop;
+use taut_sim::{Link, Recorded, Settings, Side, TautHost, map_for};
 
-use crate::{TautWorld, for_seeds, minutes, ms, secs, taut_world, took};
+use crate::{TautWorld, for_seeds, minutes, ms, parties, secs, taut_world, took};
 
 fn attacker() -> SocketAddr {
     SocketAddr::from(([198, 51, 100, 66], 666))
@@ -79,5 +80,80 @@ fn a_restarted_node_is_not_held_back_by_old_initiations() {
             let silence = world.ledger(side).longest_silence(start, world.now());
             assert!(silence < secs(3), "{silence:?} of silence from {side:?}");
         }
+    });
+}
+
+/// Replays the whole history to both sides, who are silent meanwhile. Each data message is refused, under its name; nothing is delivered (the
+/// world's ledgers see to that), no session comes into use, and nobody moves.
+fn is_refused(world: &mut TautWorld, history: &[Recorded]) {
+    let refused = |host: &TautHost| host.drops().count(Drop::Replayed) + host.drops().count(Drop::UnknownIndex);
+    let state = |world: &TautWorld| {
+        let arrived = Side::BOTH.map(|side| world.ledger(side).arrived());
+        (arrived, world.a().established(), world.b().established())
+    };
+    let before = [refused(world.a()), refused(world.b())];
+    let data = |from: Side| {
+        history.iter().filter(|recorded| recorded.from == from && recorded.datagram.first() == Some(&4)).count() as u64
+    };
+    assert!(data(Side::A) > 100 && data(Side::B) > 100, "there is something to replay");
+    let then = state(world);
+    replay(world, history);
+    let after = [refused(world.a()), refused(world.b())];
+    assert_eq!([after[0] - before[0], after[1] - before[1]], [data(Side::B), data(Side::A)], "refused by each");
+    assert_eq!(state(world), then);
+    // And the tunnel is as good as before.
+    let start = world.now();
+    for side in Side::BOTH {
+        world.flow(side, ms(500));
+    }
+    world.run(secs(30));
+    for side in Side::BOTH {
+        world.stop(side);
+        assert_eq!(world.ledger(side).missing(start + secs(16), world.ago(secs(1))), 0, "from {side:?}");
+    }
+    world.run(secs(1));
+}
+
+/// Ten minutes of talk with several sessions, then quiet.
+fn quiet(seed: u64) -> (TautWorld, Vec<Recorded>) {
+    let (mut world, history) = talk(seed);
+    for side in Side::BOTH {
+        world.stop(side);
+    }
+    world.run(secs(1));
+    (world, history)
+}
+
+#[test]
+fn fault_c5_after_a_rekey_and_after_the_end_of_a_session_old_packets_are_refused() {
+    for_seeds(3, |seed| {
+        let (mut world, history) = quiet(seed);
+        is_refused(&mut world, &history);
+        world.run(minutes(10));
+        is_refused(&mut world, &history);
+    });
+}
+
+#[test]
+fn fault_c5_after_a_restart_of_either_side_old_packets_are_refused() {
+    for_seeds(3, |seed| {
+        let (mut world, history) = quiet(seed);
+        world.with_b(|host, now| host.restart(now));
+        is_refused(&mut world, &history);
+        world.with_a(|host, now| host.restart(now));
+        is_refused(&mut world, &history);
+    });
+}
+
+#[test]
+fn fault_c5_after_a_change_of_keys_old_packets_are_refused() {
+    for_seeds(3, |seed| {
+        let (mut world, history) = quiet(seed);
+        let [a, b] = parties();
+        let renewed = a.with_key([77; 32]);
+        world.with_a(|host, _| *host = TautHost::new(&renewed, map_for(&renewed, &[&b]), Settings::default(), 99));
+        world.with_b(|host, now| host.set_map(map_for(&b, &[&renewed]), now));
+        is_refused(&mut world, &history);
+        assert!(world.a().drops().count(Drop::BadMac1) > 0, "handshakes were for the former key");
     });
 }

@@ -5,7 +5,9 @@ mod refusal;
 mod session;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection};
 use axum::extract::{ConnectInfo, Query, State as Shared};
@@ -13,12 +15,16 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
 use super::Context;
+use super::door::Pass;
 use super::operator::Failure;
 use crate::store::NetworkId;
 use session::Session;
 
 /// Largest message from a node, in bytes: a list of endpoints, with a wide margin.
 const MAX_INBOUND: usize = 64 * 1024;
+
+/// What is read at once, in bytes: it is there for every channel, and most messages are short.
+const READ_AHEAD: usize = 4 * 1024;
 
 #[derive(Deserialize)]
 pub(super) struct Wanted {
@@ -31,6 +37,7 @@ pub(super) async fn open(
     Shared(context): Shared<Context>,
     wanted: Result<Query<Wanted>, QueryRejection>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    Extension(pass): Extension<Arc<Pass>>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
     let Some(network) = wanted.ok().and_then(|wanted| wanted.network.parse::<NetworkId>().ok()) else {
@@ -41,7 +48,7 @@ pub(super) async fn open(
         .into_response();
     };
     let upgrade = match upgrade {
-        Ok(upgrade) => upgrade.max_message_size(MAX_INBOUND).max_frame_size(MAX_INBOUND),
+        Ok(upgrade) => upgrade.max_message_size(MAX_INBOUND).max_frame_size(MAX_INBOUND).read_buffer_size(READ_AHEAD),
         Err(_) => {
             return Failure::bad_request(
                 "the control channel is a WebSocket, and this request is not one",
@@ -50,6 +57,6 @@ pub(super) async fn open(
             .into_response();
         }
     };
-    upgrade
-        .on_upgrade(move |socket| Session::run(context.state, context.stop, socket, network, peer.ip().to_canonical()))
+    let seen = peer.ip().to_canonical();
+    upgrade.on_upgrade(move |socket| Session::run(context.state, context.stop, pass, socket, network, seen))
 }

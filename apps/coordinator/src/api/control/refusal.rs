@@ -28,6 +28,8 @@ pub(super) fn problem(error: &StateError) -> Problem {
         | StateError::BadPrefix(_)
         | StateError::NoNode(_)
         | StateError::NoKey(_)
+        | StateError::NoOperator(_)
+        | StateError::LastOperator
         | StateError::NameTaken(_)
         | StateError::BadName(_)
         | StateError::BadExpiry => ProblemCode::BadRequest,

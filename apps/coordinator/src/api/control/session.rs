@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::channel::{Channel, End};
 use super::refusal;
+use crate::api::door::Pass;
 use crate::api::stopped;
 use crate::log;
 use crate::state::{Admitted, LEASE, Membership, State, StateError, Update};
@@ -82,16 +83,22 @@ impl Session {
     pub(super) async fn run(
         state: Arc<State>,
         stop: watch::Receiver<bool>,
+        pass: Arc<Pass>,
         socket: WebSocket,
         network: NetworkId,
         seen: IpAddr,
     ) {
-        let opened = timeout(HANDSHAKE, open(&state, socket, network)).await;
+        let opened = tokio::select! {
+            opened = timeout(HANDSHAKE, open(&state, socket, network)) => opened,
+            () = pass.asked_to_leave() => return log::stranger("channel-refused", &[("from", &seen), ("why", &"too many strangers")]),
+        };
         let (channel, machine, hello) = match opened {
             Ok(Ok(opened)) => opened,
             Ok(Err(end)) => return log::stranger("channel-refused", &[("from", &seen), ("why", &end)]),
             Err(_) => return log::stranger("channel-refused", &[("from", &seen), ("why", &"no hello in time")]),
         };
+        // Held until it is a member, or told that it is none.
+        let busy = pass.busy();
         let admitted = match admit(&state, network, machine, &hello).await {
             Ok(admitted) => admitted,
             Err(problem) => {
@@ -99,6 +106,7 @@ impl Session {
                 return channel.refuse(problem).await;
             }
         };
+        drop(busy);
         let Admitted { node, name } = admitted;
         let membership = state.hub(network).enter(node, state.next_connection());
         log::event("connected", &[("node", &node), ("name", &name), ("from", &seen)]);

@@ -9,83 +9,157 @@ use crate::api::{MAX_BODY, SCHEMA};
 use crate::log;
 use crate::state::StateError;
 
+/// What programs know a failure by. Each has one status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::api) enum Code {
+    BadRequest,
+    BadName,
+    BadPrefix,
+    BadExpiry,
+    WhichNetwork,
+    Unauthorized,
+    NoSuchPath,
+    NoSuchNetwork,
+    NoSuchNode,
+    NoSuchKey,
+    NoSuchToken,
+    NoSuchMethod,
+    Slow,
+    NetworkExists,
+    NameTaken,
+    Full,
+    LastToken,
+    TooLarge,
+    Internal,
+    Unavailable,
+}
+
+impl Code {
+    pub(super) fn status(self) -> StatusCode {
+        match self {
+            Self::BadRequest | Self::BadName | Self::BadPrefix | Self::BadExpiry => StatusCode::BAD_REQUEST,
+            Self::Unauthorized => StatusCode::UNAUTHORIZED,
+            Self::NoSuchPath | Self::NoSuchNetwork | Self::NoSuchNode | Self::NoSuchKey | Self::NoSuchToken => {
+                StatusCode::NOT_FOUND
+            }
+            Self::NoSuchMethod => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Slow => StatusCode::REQUEST_TIMEOUT,
+            // The request is good, and what there is does not let it pass.
+            Self::WhichNetwork | Self::NetworkExists | Self::NameTaken | Self::Full | Self::LastToken => {
+                StatusCode::CONFLICT
+            }
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::BadRequest => "bad-request",
+            Self::BadName => "bad-name",
+            Self::BadPrefix => "bad-prefix",
+            Self::BadExpiry => "bad-expiry",
+            Self::WhichNetwork => "which-network",
+            Self::Unauthorized => "unauthorized",
+            Self::NoSuchPath => "no-such-path",
+            Self::NoSuchNetwork => "no-such-network",
+            Self::NoSuchNode => "no-such-node",
+            Self::NoSuchKey => "no-such-key",
+            Self::NoSuchToken => "no-such-token",
+            Self::NoSuchMethod => "no-such-method",
+            Self::Slow => "slow",
+            Self::NetworkExists => "network-exists",
+            Self::NameTaken => "name-taken",
+            Self::Full => "full",
+            Self::LastToken => "last-token",
+            Self::TooLarge => "too-large",
+            Self::Internal => "internal",
+            Self::Unavailable => "unavailable",
+        }
+    }
+}
+
 /// An answer that says what happened, why, and what to do.
 pub(in crate::api) struct Failure {
-    status: StatusCode,
-    code: &'static str,
+    code: Code,
     message: String,
     hint: String,
 }
 
 impl Failure {
-    fn new(status: StatusCode, code: &'static str, message: &str, hint: &str) -> Self {
-        Self { status, code, message: String::from(message), hint: String::from(hint) }
+    fn new(code: Code, message: &str, hint: &str) -> Self {
+        Self { code, message: String::from(message), hint: String::from(hint) }
     }
 
     pub(in crate::api) fn bad_request(message: &str, hint: &str) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "bad-request", message, hint)
+        Self::new(Code::BadRequest, message, hint)
     }
 
     pub(in crate::api) fn no_such_path() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "no-such-path", "there is nothing at this path", "the API is below /api/v1")
+        Self::new(Code::NoSuchPath, "there is nothing at this path", "the API is below /api/v1")
     }
 
-    pub(super) fn no_such_method() -> Self {
+    pub(in crate::api) fn no_such_method() -> Self {
         let message = "this path exists, but not for this method";
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, "no-such-method", message, "look up the method in the documentation")
+        Self::new(Code::NoSuchMethod, message, "GET /api/v1/openapi.json says which methods there are")
     }
 
     pub(super) fn unauthorized() -> Self {
         let message = "the request has no operator token that this coordinator knows";
         let hint = "send `Authorization: Bearer tautop-…`; whoever lost theirs makes one with `taut-coordinator operator-token create`";
-        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message, hint)
+        Self::new(Code::Unauthorized, message, hint)
     }
 
+    /// A refusal of the framework's own.
     pub(super) fn of_framework(status: StatusCode) -> Self {
         if status == StatusCode::PAYLOAD_TOO_LARGE {
             let message = format!("the body is larger than {MAX_BODY} bytes");
-            return Self::new(status, "too-large", &message, "send less; no honest request is that large");
+            return Self::new(Code::TooLarge, &message, "send less; no honest request is that large");
         }
         let message = format!("the request cannot be read: {status}");
-        Self::new(status, "bad-request", &message, "check the path, the query and the headers")
+        let code = if status.is_server_error() { Code::Internal } else { Code::BadRequest };
+        Self::new(code, &message, "check the path, the query and the headers")
     }
 
     pub(super) fn slow() -> Self {
-        Self::new(StatusCode::REQUEST_TIMEOUT, "slow", "the request took too long", "try again")
+        Self::new(Code::Slow, "the request took too long", "try again")
     }
 }
 
 impl From<StateError> for Failure {
     fn from(error: StateError) -> Self {
-        let (status, code) = match &error {
-            StateError::Store(_) => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
-            StateError::NoNetwork(_) => (StatusCode::NOT_FOUND, "no-such-network"),
-            StateError::NoNode(_) => (StatusCode::NOT_FOUND, "no-such-node"),
-            StateError::NoKey(_) => (StatusCode::NOT_FOUND, "no-such-key"),
-            StateError::NetworkExists(_) => (StatusCode::CONFLICT, "network-exists"),
-            StateError::NameTaken(_) => (StatusCode::CONFLICT, "name-taken"),
-            StateError::Full => (StatusCode::CONFLICT, "full"),
-            StateError::WhichNetwork => (StatusCode::BAD_REQUEST, "which-network"),
-            StateError::BadPrefix(_) => (StatusCode::BAD_REQUEST, "bad-prefix"),
-            StateError::BadName(_) => (StatusCode::BAD_REQUEST, "bad-name"),
-            StateError::BadExpiry => (StatusCode::BAD_REQUEST, "bad-expiry"),
+        let code = match &error {
+            StateError::Store(_) => Code::Unavailable,
+            StateError::NoNetwork(_) => Code::NoSuchNetwork,
+            StateError::NoNode(_) => Code::NoSuchNode,
+            StateError::NoKey(_) => Code::NoSuchKey,
+            StateError::NoOperator(_) => Code::NoSuchToken,
+            StateError::LastOperator => Code::LastToken,
+            StateError::NetworkExists(_) => Code::NetworkExists,
+            StateError::NameTaken(_) => Code::NameTaken,
+            StateError::Full => Code::Full,
+            StateError::WhichNetwork => Code::WhichNetwork,
+            StateError::BadPrefix(_) => Code::BadPrefix,
+            StateError::BadName(_) => Code::BadName,
+            StateError::BadExpiry => Code::BadExpiry,
             StateError::Enrolment(_)
             | StateError::NotAMember
             | StateError::KeyConflict
             | StateError::BadKey
             | StateError::Unsound(_)
-            | StateError::BadMap(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
+            | StateError::BadMap(_) => Code::Internal,
         };
-        if status.is_server_error() {
-            log::event("request-failed", &[("code", &code), ("error", &error)]);
+        if code.status().is_server_error() {
+            log::event("request-failed", &[("code", &code.name()), ("error", &error)]);
         }
-        Self { status, code, message: error.to_string(), hint: String::from(error.hint()) }
+        Self { code, message: error.to_string(), hint: String::from(error.hint()) }
     }
 }
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        let error = json!({ "code": self.code, "message": self.message, "hint": self.hint });
-        (self.status, Json(json!({ "schema": SCHEMA, "error": error }))).into_response()
+        let error = json!({ "code": self.code.name(), "message": self.message, "hint": self.hint });
+        (self.code.status(), Json(json!({ "schema": SCHEMA, "error": error }))).into_response()
     }
 }

@@ -4,11 +4,16 @@
 //! Every answer is a JSON object with `"schema": 1`; a failure is `{"schema": 1, "error": {"code", "message", "hint"}}`. Fields that are
 //! not known are ignored (faults E3, L5). Times are seconds since 1970.
 
+mod document;
 mod failure;
 mod keys;
 mod networks;
 mod nodes;
+mod routes;
+mod schema;
+mod tokens;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -17,18 +22,24 @@ use axum::extract::{Request, State as Shared};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
+use super::door::Pass;
 use super::{Context, SCHEMA};
+pub(crate) use document::document;
 pub(super) use failure::Failure;
 pub(crate) use networks::DEFAULT_IPV4;
+pub(super) use routes::routes;
 
 /// How long a request may take, its body included.
 const REQUEST: Duration = Duration::from_secs(30);
+
+/// The operator who asks: the number of the token.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Operator(i64);
 
 /// `?network=NAME`.
 #[derive(Deserialize)]
@@ -36,30 +47,32 @@ struct InNetwork {
     network: Option<String>,
 }
 
+/// The requests of the table that want a token, below `/api`.
 pub(super) fn router(context: Context) -> Router<Context> {
-    Router::new()
-        .route("/v1/networks", get(networks::list).post(networks::create))
-        .route("/v1/networks/{name}", get(networks::show))
-        .route("/v1/keys", get(keys::list).post(keys::create))
-        .route("/v1/keys/{id}", delete(keys::revoke))
-        .route("/v1/nodes", get(nodes::list))
-        .route("/v1/nodes/{name}", delete(nodes::remove).patch(nodes::rename))
+    let closed = routes().into_iter().filter(|route| !route.open);
+    closed
+        .fold(Router::new(), |router, route| {
+            let path = route.path.strip_prefix("/api").expect("what wants a token is below /api");
+            router.route(path, route.handler)
+        })
         .fallback(async || Failure::no_such_path())
         .method_not_allowed_fallback(async || Failure::no_such_method())
         // `layer`, not `route_layer`: it also stands in front of the fallbacks.
         .layer(from_fn_with_state(context, guard))
 }
 
-async fn guard(Shared(context): Shared<Context>, request: Request, next: Next) -> Response {
-    let allowed = match token(request.headers()) {
-        Some(token) => context.state.is_operator(token).await,
-        None => Ok(false),
+async fn guard(Shared(context): Shared<Context>, mut request: Request, next: Next) -> Response {
+    let operator = match token(request.headers()) {
+        Some(token) => context.state.operator(token).await,
+        None => Ok(None),
     };
-    match allowed {
-        Ok(true) => {
+    match operator {
+        Ok(Some(operator)) => {
+            request.extensions_mut().insert(Operator(operator));
+            let _busy = request.extensions().get::<Arc<Pass>>().map(|pass| Arc::clone(pass).busy());
             timeout(REQUEST, next.run(request)).await.map_or_else(|_| Failure::slow().into_response(), in_our_words)
         }
-        Ok(false) => Failure::unauthorized().into_response(),
+        Ok(None) => Failure::unauthorized().into_response(),
         Err(error) => Failure::from(error).into_response(),
     }
 }

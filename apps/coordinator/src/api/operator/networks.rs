@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use taut_base::Prefix;
 
+use super::schema::{count, label, object, or_null, text, time, with_optional};
 use super::{Failure, answer, created, parse};
 use crate::api::Context;
 use crate::state::{NetworkView, StateError};
@@ -43,6 +44,26 @@ pub(super) async fn create(Shared(context): Shared<Context>, body: Bytes) -> Res
     })?;
     let network = context.state.create_network(&create.name, prefix).await?;
     Ok(created(json!({ "network": value(&network) })))
+}
+
+/// What [`create`] takes.
+pub(super) fn create_schema() -> Value {
+    let prefix = text("such as 100.64.0.0/10, which it is unless told otherwise");
+    with_optional(object(&[("name", label())]), &[("ipv4_prefix", or_null(prefix))])
+}
+
+/// What [`value`] looks like.
+pub(super) fn schema() -> Value {
+    object(&[
+        ("id", text("32 hex digits")),
+        ("name", text("one label")),
+        ("ipv4", text("prefix")),
+        ("ipv6", text("prefix")),
+        ("version", count("rises with every change")),
+        ("nodes", count("members")),
+        ("online", count("members that are online")),
+        ("created_at", time("when it was made")),
+    ])
 }
 
 fn value(view: &NetworkView) -> Value {

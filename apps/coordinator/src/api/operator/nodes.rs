@@ -6,6 +6,7 @@ use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::schema::{boolean, label, list as list_of, number, object, text, time};
 use super::{Failure, InNetwork, answer, parse};
 use crate::api::Context;
 use crate::state::NodeView;
@@ -44,6 +45,30 @@ pub(super) async fn rename(
     let rename: Rename = parse(&body)?;
     let node = context.state.rename_node(wanted.network.as_deref(), &name, &rename.name).await?;
     Ok(answer(json!({ "node": value(&node) })))
+}
+
+/// What [`rename`] takes.
+pub(super) fn rename_schema() -> Value {
+    let mut name = label();
+    // Not digits only: those are numbers of nodes.
+    name["pattern"] = json!("^(?![0-9]+$)[a-z0-9]([a-z0-9-]*[a-z0-9])?$");
+    object(&[("name", name)])
+}
+
+/// What [`value`] looks like.
+pub(super) fn schema() -> Value {
+    object(&[
+        ("id", number()),
+        ("network", text("its network's name")),
+        ("name", text("one label")),
+        ("addresses", list_of(&text("an address in the overlay"))),
+        ("key", text("its WireGuard key, base64")),
+        ("endpoints", list_of(&text("address and port where it may be reached"))),
+        ("online", boolean("whether it is connected to the coordinator")),
+        ("program", text("the version of `taut` that it runs, as it says")),
+        ("created_at", time("when it joined")),
+        ("last_seen_at", time("when it was online last, to the minute")),
+    ])
 }
 
 fn value(view: &NodeView) -> Value {

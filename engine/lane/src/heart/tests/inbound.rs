@@ -108,6 +108,56 @@ fn what_is_sealed_but_no_packet_is_dropped() {
 }
 
 #[test]
+fn fault_a11_an_authentic_packet_whose_ip_header_lies_is_dropped_and_its_session_stays() {
+    let (mut here, mut there) = pair();
+    let good = packet(1, 2, 100);
+    let ipv6 = {
+        let mut packet = vec![0; 100];
+        packet[0] = 0x60;
+        packet[5] = 60;
+        packet
+    };
+    let with = |packet: &[u8], changes: &[(usize, u8)]| {
+        let mut packet = packet.to_vec();
+        changes.iter().for_each(|(place, value)| packet[*place] = *value);
+        packet
+    };
+    let lies = [
+        ("version 0", with(&good, &[(0, 0x05)])),
+        ("version 5", with(&good, &[(0, 0x55)])),
+        ("version 15", with(&good, &[(0, 0xf5)])),
+        ("a header of 16 bytes", with(&good, &[(0, 0x44)])),
+        ("a header longer than the packet", with(&good[..28], &[(0, 0x4f), (3, 28)])),
+        ("longer than what came, padding included", with(&good, &[(2, 0), (3, 113)])),
+        ("65,535 bytes", with(&good, &[(2, 0xff), (3, 0xff)])),
+        ("shorter than its header", with(&good, &[(2, 0), (3, 19)])),
+        ("no length", with(&good, &[(2, 0), (3, 0)])),
+        ("IPv6, longer than what came", with(&ipv6, &[(5, 73)])),
+        ("IPv6, 65,535 bytes", with(&ipv6, &[(4, 0xff), (5, 0xff)])),
+        ("IPv6 without room for its header", ipv6[..16].to_vec()),
+    ];
+    let mut session = Session::new(SessionId(1), keys(1).0, at(0));
+    for (number, (lie, content)) in (1..).zip(&lies) {
+        let mut datagram = vec![0; Session::sealed_len(content.len(), 1420)];
+        datagram[DATA_HEADER..][..content.len()].copy_from_slice(content);
+        session.seal(&mut datagram, content.len()).unwrap();
+        there.inbound(outer(1), &datagram, datagram.len(), at(1));
+        assert_eq!((there.dropped(Drop::BadOuter), there.written().len()), (number, 0), "{lie}");
+    }
+    there.assert_dropped(Drop::BadOuter, lies.len() as u64);
+    let mut datagram = vec![0; Session::sealed_len(good.len(), 1420)];
+    datagram[DATA_HEADER..][..good.len()].copy_from_slice(&good);
+    session.seal(&mut datagram, good.len()).unwrap();
+    there.inbound(outer(1), &datagram, datagram.len(), at(2));
+    assert_eq!(there.written(), [good], "the session stays");
+    assert!(there.said().iter().all(|said| !matches!(said, FromLane::Retired { .. } | FromLane::WantsHandshake(_))));
+    there.outbound(&packet(2, 1, 100), at(2));
+    let answer = there.datagrams().pop().unwrap();
+    here.inbound(outer(2), &answer, answer.len(), at(2));
+    assert_eq!(here.written(), [packet(2, 1, 100)]);
+}
+
+#[test]
 fn fault_a18_padding_does_not_reach_the_tun() {
     let (mut here, mut there) = pair();
     for length in 28..80 {

@@ -1,0 +1,354 @@
+//! `taut-coordinator serve` under requests that are slow, huge or many: others are served meanwhile, memory and time are bounded.
+#![expect(clippy::unwrap_used, reason = "a test's helpers may stop at the first surprise, as the test itself may")]
+#![expect(clippy::panic, reason = "the same")]
+
+#[path = "../kill/client.rs"]
+#[expect(dead_code, reason = "the tests that kill need more of it")]
+mod client;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use taut_netmap::{CONTROL_PATH, JoinToken, ToCoordinator, ToNode};
+
+use client::{Channel, Host, Operator, Serve};
+
+/// Longest wait for a connection to be ended; the coordinator's own bounds are 10 s and 30 s.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Guests for which there is room: half of the files that the program is given here. A test has few files, too.
+const ROOM: usize = 256;
+
+/// Connections that an attack holds.
+const CROWD: usize = 300;
+
+/// What an attack may cost at most, in KiB: as many guests with all that each may fill, and the allocator's share.
+const MEMORY: u64 = 32 * 1024;
+
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        Self(std::env::temp_dir().join(format!("taut-limits-{}-{number}", std::process::id())))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A coordinator, and what it took before anybody was unkind to it.
+struct Target {
+    serve: Serve,
+    operator: Operator,
+    token: String,
+    join: JoinToken,
+    before: u64,
+    _directory: Directory,
+}
+
+impl Target {
+    fn start() -> Self {
+        let directory = Directory::new();
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -n 512 && exec \"$0\" \"$@\"", client::PROGRAM]);
+        let serve = Serve::start_by(command, &directory.0);
+        let (token, join) = serve.tokens.clone().unwrap();
+        let operator = Operator::new(&serve, &token);
+        let mut target = Self { serve, operator, token, join: join.parse().unwrap(), before: 0, _directory: directory };
+        target.is_served("first");
+        target.before = target.memory("VmRSS");
+        target
+    }
+
+    /// An operator's request and a node's join, as of anybody who has nothing to do with the attack.
+    fn is_served(&self, name: &str) {
+        assert_eq!(self.operator.get("nodes")["schema"], 1);
+        let host = Host::new(&self.join, String::from(name));
+        let (_, answer) = host.hello(&self.serve.address, 0).expect("a channel during the attack");
+        assert!(matches!(answer, ToNode::Map(_)), "{answer:?}");
+    }
+
+    /// `VmRSS` or `VmHWM` (the highest so far) in KiB (proc(5)).
+    fn memory(&self, field: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.serve.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).unwrap();
+        line.split_whitespace().next().unwrap().parse().unwrap()
+    }
+
+    /// Fails when the attack cost more than it may.
+    fn is_bounded(&self) {
+        let most = self.memory("VmHWM");
+        println!("{} KiB before, {most} KiB at most", self.before);
+        assert!(most < self.before + MEMORY, "{} KiB became {most} KiB", self.before);
+    }
+
+    /// Fails when more of the crowd stay in than there is room for.
+    fn has_room(&self, crowd: &[TcpStream]) {
+        // Who is served was the last to come: all before it were taken in, or hung up on.
+        self.is_served("last");
+        let until = Instant::now() + Duration::from_secs(3);
+        while open(crowd) > ROOM {
+            assert!(Instant::now() < until, "{} of {CROWD} are still in", open(crowd));
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(&self.serve.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// A connection that has said `first` and nothing more.
+    fn say(&self, first: &str) -> TcpStream {
+        let mut stream = self.connect();
+        // Whoever is not wanted any more may be hung up on at any moment.
+        let _ = stream.write_all(first.as_bytes());
+        stream
+    }
+
+    /// Opens a WebSocket, up to the answer of HTTP.
+    fn websocket(&self) -> TcpStream {
+        let network: String = self.join.network.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut stream = self.say(&format!(
+            "GET {CONTROL_PATH}?network={network} HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+             sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        ));
+        let (mut answer, mut byte) = (Vec::new(), [0]);
+        while !answer.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|read| read == 1) {
+            answer.extend(byte);
+        }
+        stream
+    }
+}
+
+/// What still comes from a connection until the other side ends it.
+fn rest(stream: &mut TcpStream) -> Vec<u8> {
+    let mut all = Vec::new();
+    match stream.read_to_end(&mut all) {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("still open after {PATIENCE:?}"),
+        _ => all,
+    }
+}
+
+/// How many of these the other side has not ended yet.
+fn open(streams: &[TcpStream]) -> usize {
+    let is_open = |stream: &&TcpStream| {
+        stream.set_nonblocking(true).unwrap();
+        let answer = stream.peek(&mut [0]);
+        stream.set_nonblocking(false).unwrap();
+        answer.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    };
+    streams.iter().filter(is_open).count()
+}
+
+#[test]
+fn fault_e11_headers_that_never_end_are_ended() {
+    let target = Target::start();
+    let request = "GET /api/v1/nodes HTTP/1.1\r\nhost: x\r\n";
+    let mut silent = target.say("");
+    let mut slow = target.say(request);
+    let mut idle = target.say("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n");
+    // One header line after the other, for as long as anybody listens.
+    let until = Instant::now() + PATIENCE;
+    while slow.write_all(b"x: y\r\n").is_ok() {
+        assert!(Instant::now() < until, "still listening");
+        thread::sleep(Duration::from_millis(500));
+    }
+    rest(&mut silent);
+    assert!(rest(&mut idle).starts_with(b"HTTP/1.1 200"), "who is silent after a request is hung up on, too");
+}
+
+#[test]
+fn fault_e11_a_crowd_of_slow_requests_costs_little_and_stops_nobody() {
+    let target = Target::start();
+    let head = format!("GET /api/v1/nodes HTTP/1.1\r\nhost: x\r\nx: {}", "y".repeat(12_000));
+    let mut crowd = Vec::new();
+    for number in 0..CROWD {
+        crowd.push(target.say(&head));
+        if number % 100 == 99 {
+            target.is_served(&format!("n{number}"));
+        }
+    }
+    target.has_room(&crowd);
+    target.is_bounded();
+}
+
+#[test]
+fn fault_e11_channels_without_a_hello_are_few_and_short() {
+    let target = Target::start();
+    // A frame of 60,000 bytes of which all but the end has come.
+    let frame = [&[0x82, 0xfe, 0xea, 0x60, 0, 0, 0, 0][..], &[0; 59_000]].concat();
+    let mut crowd = Vec::new();
+    for number in 0..CROWD {
+        let mut stream = target.websocket();
+        if number % 4 == 0 {
+            let _ = stream.write_all(&frame);
+        }
+        crowd.push(stream);
+        if number % 100 == 99 {
+            target.is_served(&format!("n{number}"));
+        }
+    }
+    target.has_room(&crowd);
+    target.is_bounded();
+    for stream in &mut crowd {
+        rest(stream);
+    }
+}
+
+#[test]
+fn fault_e11_members_are_no_crowd() {
+    let target = Target::start();
+    let mut members: Vec<Channel> = Vec::new();
+    for number in 0..ROOM + 20 {
+        let (channel, answer) = Host::new(&target.join, format!("m{number}")).hello(&target.serve.address, 0).unwrap();
+        assert!(matches!(answer, ToNode::Map(_)), "{answer:?}");
+        members.push(channel);
+    }
+    // All of them are still there: each is answered.
+    for (number, member) in members.iter_mut().enumerate() {
+        let said = member.send(&ToCoordinator::Ping);
+        let heard = std::iter::from_fn(|| member.receive()).any(|message| message == ToNode::Pong);
+        assert!(said.is_some() && heard, "member {number} was hung up on");
+    }
+}
+
+#[test]
+fn fault_e11_huge_bodies_are_not_taken_in() {
+    let target = Target::start();
+    let head = |token: &str, more: &str| {
+        format!("POST /api/v1/networks HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n{more}\r\n\r\n")
+    };
+    let answer = |token: &str, more: &str, body: &[u8]| {
+        let mut stream = target.say(&head(token, more));
+        // Until there is an answer, or nobody takes any more.
+        for _ in 0..4_096 {
+            if stream.write_all(body).is_err() || open(std::slice::from_ref(&stream)) == 0 {
+                break;
+            }
+        }
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).unwrap();
+        String::from_utf8_lossy(&status[9..]).into_owned()
+    };
+    let piece = [b'x'; 64 * 1024];
+    let chunk = [&b"10000\r\n"[..], &piece, b"\r\n"].concat();
+    assert_eq!(answer(&target.token, "content-length: 1000000000000", &piece), "413");
+    assert_eq!(answer(&target.token, "transfer-encoding: chunked", &chunk), "413");
+    assert_eq!(answer("tautop-x", "content-length: 1000000000000", &piece), "401", "before any of it is read");
+    assert_eq!(answer("tautop-x", "transfer-encoding: chunked", &chunk), "401");
+    assert_eq!(answer(&target.token, &format!("x: {}", "y".repeat(100_000)), b""), "431", "headers have a bound, too");
+    target.is_served("after");
+    target.is_bounded();
+}
+
+#[test]
+fn fault_e11_deep_bodies_are_refused() {
+    let target = Target::start();
+    for body in
+        ["[".repeat(60_000), "{\"name\":".repeat(8_000), format!("{{\"name\":\"x\",\"y\":{}", "[".repeat(60_000))]
+    {
+        let mut stream = target.say(&format!(
+            "POST /api/v1/networks HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {}\r\ncontent-length: {}\r\n\r\n{body}",
+            target.token,
+            body.len()
+        ));
+        let answer = String::from_utf8(rest(&mut stream)).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    }
+    target.is_served("after");
+}
+
+#[test]
+fn fault_e11_a_body_that_trickles_is_given_up() {
+    let target = Target::start();
+    let mut stream = target.say(&format!(
+        "POST /api/v1/networks HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {}\r\ncontent-length: 60000\r\n\r\n",
+        target.token
+    ));
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let mut writer = stream.try_clone().unwrap();
+        let done = &done;
+        scope.spawn(move || {
+            while !done.load(Ordering::Relaxed) && writer.write_all(b" ").is_ok() {
+                thread::sleep(Duration::from_millis(500));
+            }
+        });
+        let mut status = [0; 12];
+        let answered = stream.read_exact(&mut status);
+        done.store(true, Ordering::Relaxed);
+        answered.expect("an answer");
+        assert_eq!(&status[9..], b"408");
+    });
+}
+
+#[test]
+fn fault_e11_answers_that_nobody_reads_do_not_pile_up() {
+    let target = Target::start();
+    for _ in 0..200 {
+        let (status, answer) = target.operator.ask("POST", "keys", &json!({})).unwrap();
+        assert_eq!(status, 201, "{answer}");
+    }
+    let request =
+        format!("GET /api/v1/keys HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\r\n", target.token).repeat(100);
+    // Each asks for as much as it can, and reads nothing.
+    let ask = |_| {
+        let mut stream = target.connect();
+        stream.set_nonblocking(true).unwrap();
+        let mut unanswered = 0;
+        while unanswered < 20 {
+            match stream.write(request.as_bytes()) {
+                Ok(_) => unanswered = 0,
+                Err(_) => unanswered += 1,
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        stream.set_nonblocking(false).unwrap();
+        stream
+    };
+    let deaf: Vec<TcpStream> = (0..16).map(ask).collect();
+    target.is_served("meanwhile");
+    for stream in deaf {
+        let until = Instant::now() + PATIENCE;
+        stream.set_nonblocking(true).unwrap();
+        while !is_reset(&stream) {
+            assert!(Instant::now() < until, "it is still there");
+            thread::sleep(Duration::from_millis(200));
+        }
+    }
+    target.is_bounded();
+}
+
+/// Whether the other side has gone: its kernel answers what is sent to it by a reset.
+fn is_reset(mut stream: &TcpStream) -> bool {
+    stream.write(b"x").is_err_and(|error| error.kind() != ErrorKind::WouldBlock)
+}
+
+#[test]
+fn fault_e12_http_2_is_not_spoken() {
+    let target = Target::start();
+    // The preface of HTTP/2 and its first frame (RFC 9113 section 3.4), as a client that knows says it.
+    let mut known = target.say("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
+    let answer = rest(&mut known);
+    assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 400"), "{answer:?}");
+    // And as one that asks (RFC 7540 section 3.2).
+    let mut asked = target.say(
+        "GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n\r\n",
+    );
+    let answer = String::from_utf8(rest(&mut asked)).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && !answer.contains("h2c"), "{answer}");
+    target.is_served("after");
+}

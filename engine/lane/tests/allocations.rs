@@ -1,0 +1,118 @@
+//! Law 8, counted: after warm-up a lane's heart asks for no memory, whatever passes it.
+//!
+//! The rest of the law is seen elsewhere: without an allocation there is no channel or box to pass on, and system calls per gigabyte are counted
+//! by lab/tests/test_system_calls.py.
+
+mod rig;
+
+use rig::{End, PEERS, at, pair, small, superpacket};
+use taut_tally::{Tally, allocations};
+use taut_wire::control::Suite;
+
+#[global_allocator]
+static TALLY: Tally = Tally;
+
+/// Milliseconds between two rounds, so that timers run while it is counted, keepalives and receipts among them.
+const ROUND_MS: u64 = 20;
+const WARM_UP: u64 = 600;
+const COUNTED: u64 = 2_000;
+
+/// One round after the other, the first ones uncounted; returns how often memory was asked for in the others.
+fn count(here: &mut End, there: &mut End, mut round: impl FnMut(&mut End, &mut End, &mut [u8], u64)) -> u64 {
+    let mut wire = vec![0; 1 << 16];
+    let mut before = 0;
+    for number in 0..WARM_UP + COUNTED {
+        if number == WARM_UP {
+            before = allocations();
+        }
+        round(here, there, &mut wire, number);
+        let now = at(number * ROUND_MS);
+        here.turn(now);
+        there.turn(now);
+        here.deliver(there, &mut wire, now);
+        there.deliver(here, &mut wire, now);
+    }
+    assert!(before > 0, "the allocator counts");
+    allocations() - before
+}
+
+/// Bytes of TCP payload, a multiple of the segment's.
+const PAYLOAD: u16 = 46 * 1380;
+
+#[test]
+fn superpackets_pass_both_ways_without_an_allocation() {
+    for suite in [Suite::ChaCha20Poly1305, Suite::Aes256Gcm] {
+        let (mut here, mut there) = pair(suite);
+        let (out, back) = (superpacket(1, PAYLOAD, 1380), superpacket(2, PAYLOAD, 1380));
+        let counted = count(&mut here, &mut there, |here, there, wire, number| {
+            let now = at(number * ROUND_MS);
+            here.send(&out, now);
+            there.send(&back, now);
+            here.deliver(there, wire, now);
+            there.deliver(here, wire, now);
+        });
+        assert_eq!(counted, 0, "{suite:?}");
+        for end in [&here, &there] {
+            assert_eq!((end.tun.packets, end.dropped()), ((WARM_UP + COUNTED) * 46, 0), "all arrived");
+            assert!(end.tun.writes < end.tun.packets / 20, "merged: {} writes", end.tun.writes);
+        }
+    }
+}
+
+#[test]
+fn small_packets_to_many_peers_pass_both_ways_without_an_allocation() {
+    let (mut here, mut there) = pair(Suite::ChaCha20Poly1305);
+    let packets = |side| (0..PEERS).map(|peer| small(side, peer, 20 + peer)).collect::<Vec<_>>();
+    let (out, back) = (packets(1), packets(2));
+    let counted = count(&mut here, &mut there, |here, there, wire, number| {
+        let now = at(number * ROUND_MS);
+        for (out, back) in out.iter().zip(&back) {
+            here.send(out, now);
+            there.send(back, now);
+        }
+        here.deliver(there, wire, now);
+        there.deliver(here, wire, now);
+    });
+    assert_eq!(counted, 0);
+    for end in [&here, &there] {
+        assert_eq!((end.tun.packets, end.dropped()), ((WARM_UP + COUNTED) * u64::from(PEERS), 0), "all arrived");
+    }
+}
+
+/// What is dropped costs no memory either: no route, no packet, garbage, an unknown index, a forgery, a replay.
+#[test]
+fn what_is_dropped_is_dropped_without_an_allocation() {
+    let (mut here, mut there) = pair(Suite::ChaCha20Poly1305);
+    let good = small(1, 3, 100);
+    let mut no_route = good.clone();
+    no_route[10 + 16] = 9;
+    let counted = count(&mut here, &mut there, |here, there, wire, number| {
+        let now = at(number * ROUND_MS);
+        here.send(&no_route, now);
+        here.send(&good[..20], now);
+        here.send(&good, now);
+        let mut kept = [0; 256];
+        {
+            let mut transmits =
+                [taut_udp::Transmit { destination: ([0; 4], 0).into(), contents: &[], segment_size: 0 }];
+            assert_eq!(here.out.transmits(taut_lane::Flush::All, &mut transmits), 1);
+            kept[..transmits[0].contents.len()].copy_from_slice(transmits[0].contents);
+        }
+        let length = good.len() - 10 + 32;
+        let length = length.next_multiple_of(16);
+        here.deliver(there, wire, now);
+        let mut replayed = kept;
+        there.receive(&mut replayed[..length], length, now);
+        let mut forged = kept;
+        forged[8] ^= 0x80;
+        there.receive(&mut forged[..length], length, now);
+        let mut unknown = kept;
+        unknown[7] ^= 0x80;
+        there.receive(&mut unknown[..length], length, now);
+        there.receive(&mut [0xa5; 148], 148, now);
+        there.receive(&mut [], 1, now);
+    });
+    assert_eq!(counted, 0);
+    assert_eq!(there.tun.packets, WARM_UP + COUNTED);
+    assert_eq!((here.dropped(), there.dropped()), (2 * (WARM_UP + COUNTED), 5 * (WARM_UP + COUNTED)));
+}

@@ -1,0 +1,195 @@
+//! Two hearts with one session to each of some peers, packets as a TUN hands them over, and nothing that allocates once it runs: what counts
+//! allocations or instructions counts the lane's own.
+#![allow(dead_code, reason = "each user needs a part of it")]
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use taut_base::{PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
+use taut_lane::{DropCounts, Flush, Heart, InboundPorts, SendBatch};
+use taut_node::{Routes, ToLane};
+use taut_tunnel::handshake::Identity;
+use taut_tunnel::{Exporter, Limits, Role, SessionKeys};
+use taut_udp::Transmit;
+use taut_wire::control::{Abilities, Suite, Suites};
+use taut_wire::merge::{Offloads, Run};
+use taut_wire::vnet::VnetHeader;
+
+/// Peers of each heart. Peer n of one is the n-th address of the other, so that small packets go to many.
+pub(crate) const PEERS: u16 = 16;
+
+/// A moment this many milliseconds after the sessions began.
+pub(crate) fn at(millis: u64) -> Time {
+    Time::ZERO + Duration::from_secs(1_000) + Duration::from_millis(millis)
+}
+
+fn inner(side: u8, peer: u16) -> IpAddr {
+    IpAddr::from([100, 64, side, peer.to_le_bytes()[0]])
+}
+
+fn outer(side: u8) -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, side], 8288))
+}
+
+/// Counts what is written to the TUN.
+#[derive(Default)]
+pub(crate) struct Tun {
+    pub(crate) writes: u64,
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+}
+
+impl InboundPorts for Tun {
+    fn write(&mut self, run: Run<'_>) -> bool {
+        self.writes += 1;
+        self.packets += run.packets() as u64;
+        self.bytes += run.slices().map(|slice| slice.len() as u64).sum::<u64>();
+        true
+    }
+
+    fn next_command(&mut self) -> Option<ToLane> {
+        None
+    }
+}
+
+/// One host: its heart, what it sends, and what it wrote.
+pub(crate) struct End {
+    pub(crate) side: u8,
+    pub(crate) heart: Heart,
+    pub(crate) out: SendBatch,
+    pub(crate) tun: Tun,
+    pub(crate) drops: Arc<DropCounts>,
+}
+
+impl End {
+    fn new(side: u8) -> Self {
+        let drops = Arc::<DropCounts>::default();
+        let checker = Identity::new(PrivateKey::from_bytes([side; 32])).checker([side; 32]);
+        let (limits, offloads) = (Limits::WIREGUARD, Offloads::ALL);
+        let heart = Heart::new(limits, 1420, checker, true, offloads, Arc::clone(&drops), Arc::default());
+        let mut end = Self { side, heart, out: SendBatch::new(), tun: Tun::default(), drops };
+        let other = 3 - side;
+        let routes = (0..PEERS).map(|peer| (Prefix::host(inner(other, peer)), PeerId(peer.into())));
+        end.command(ToLane::Routes(Arc::new(Routes::new(routes))));
+        for peer in 0..PEERS {
+            let peer = PeerId(peer.into());
+            end.command(ToLane::AddPeer { peer, persistent_keepalive: None });
+        }
+        end
+    }
+
+    fn command(&mut self, command: ToLane) {
+        self.heart.command(command, &mut self.out, at(0));
+    }
+
+    fn add_session(&mut self, peer: u16, suite: Suite) {
+        let (here, there) = (u32::from(self.side), u32::from(3 - self.side));
+        let index = |side: u32| ReceiverIndex((u32::from(peer) * 2 + side) << 4);
+        let role = if self.side == 1 { Role::Initiator } else { Role::Responder };
+        let key = |side: u32| [side.to_le_bytes()[0] ^ peer.to_le_bytes()[0] << 2; 32].into();
+        let stock = SessionKeys::stock(role, index(here), index(there), key(here), key(there));
+        let exporter = Exporter::new([9; 32].into(), role, index(here), index(there));
+        let keys = SessionKeys { extension: Some(exporter), suites: Suites::STOCK.with(Suite::Aes256Gcm), ..stock };
+        let (id, peer) = (SessionId(u64::from(peer)), PeerId(peer.into()));
+        let proven = Some(outer(3 - self.side));
+        self.command(ToLane::AddSession { peer, id, keys: Box::new(keys), born: at(0), proven });
+        self.command(ToLane::UseSuite { peer, session: id, suite, abilities: Abilities::OURS });
+    }
+
+    /// What the thread does with a packet from the TUN, and then with whatever is due.
+    pub(crate) fn send(&mut self, read: &[u8], now: Time) {
+        assert!(self.out.has_room());
+        self.heart.outbound(read, &mut self.out, now);
+    }
+
+    /// Hands all that waits to `other`, which changes it in place as it does with what it received; `wire` is the kernel between them.
+    pub(crate) fn deliver(&mut self, other: &mut End, wire: &mut [u8], now: Time) {
+        while !self.out.is_empty() {
+            let mut transmits = [Transmit { destination: outer(0), contents: &[], segment_size: 0 }; 8];
+            let count = self.out.transmits(Flush::All, &mut transmits);
+            for transmit in &transmits[..count] {
+                let received = &mut wire[..transmit.contents.len()];
+                received.copy_from_slice(transmit.contents);
+                other.receive(received, transmit.segment_size, now);
+            }
+            self.out.consume(count, 0);
+        }
+    }
+
+    /// A run of datagrams arrives from the other host.
+    pub(crate) fn receive(&mut self, run: &mut [u8], segment_size: usize, now: Time) {
+        self.heart.inbound(outer(3 - self.side), run, segment_size, &mut self.tun, &mut self.out, now);
+    }
+
+    /// Timers, and what the keeper would take.
+    pub(crate) fn turn(&mut self, now: Time) {
+        self.heart.handle_timeout(&mut self.out, now);
+        while self.heart.poll_message().is_some() {}
+    }
+
+    /// Packets that were dropped for whatever reason.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.drops.iter().map(|(_, count)| count).sum()
+    }
+}
+
+/// Two hosts that have spoken on all their sessions.
+pub(crate) fn pair(suite: Suite) -> (End, End) {
+    let (mut here, mut there) = (End::new(1), End::new(2));
+    for peer in 0..PEERS {
+        there.add_session(peer, suite);
+        here.add_session(peer, suite);
+    }
+    let mut wire = vec![0; 1 << 16];
+    here.deliver(&mut there, &mut wire, at(0));
+    there.deliver(&mut here, &mut wire, at(0));
+    (here, there)
+}
+
+/// A TCP superpacket of `payload` bytes from `side`, as the kernel hands it over: virtio header in front, checksum partial.
+pub(crate) fn superpacket(side: u8, payload: u16, gso_size: u16) -> Vec<u8> {
+    let length = 40 + payload;
+    let mut packet = vec![0x45, 0];
+    packet.extend(length.to_be_bytes());
+    packet.extend([0x12, 0x34, 0x40, 0, 64, 6, 0, 0]);
+    packet.extend(addresses(side, 0));
+    let checksum = !ones_sum(&packet);
+    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+    let partial = ones_sum(&[&packet[12..20], &[0, 6], &(length - 20).to_be_bytes()].concat());
+    packet.extend([0x9c, 0x40, 1, 0xbb, 0, 0, 1, 0, 0, 0, 2, 0, 0x50, 0x10, 2, 0]);
+    packet.extend(partial.to_be_bytes());
+    packet.extend([0, 0]);
+    packet.extend((0..payload).map(|place| place.to_le_bytes()[0]));
+    let header = VnetHeader { flags: 1, gso_type: 1, hdr_len: 40, gso_size, csum_start: 20, csum_offset: 16 };
+    [&header.encode()[..], &packet].concat()
+}
+
+/// A UDP packet of `payload` bytes without a checksum, from `side` to the other's address of `peer`.
+pub(crate) fn small(side: u8, peer: u16, payload: u16) -> Vec<u8> {
+    let mut packet = vec![0x45, 0];
+    packet.extend((28 + payload).to_be_bytes());
+    packet.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
+    packet.extend(addresses(side, peer));
+    let checksum = !ones_sum(&packet);
+    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+    packet.extend([0x9c, 0x40, 0, 53]);
+    packet.extend((8 + payload).to_be_bytes());
+    packet.extend([0, 0]);
+    packet.extend((0..payload).map(|place| place.to_le_bytes()[0]));
+    [&VnetHeader::NONE.encode()[..], &packet].concat()
+}
+
+fn addresses(side: u8, peer: u16) -> [u8; 8] {
+    let [peer, _] = peer.to_le_bytes();
+    [100, 64, side, peer, 100, 64, 3 - side, peer]
+}
+
+/// RFC 1071, the slow way.
+fn ones_sum(bytes: &[u8]) -> u16 {
+    bytes.chunks_exact(2).fold(0, |sum: u16, pair| {
+        let (sum, carry) = sum.overflowing_add(u16::from_be_bytes([pair[0], pair[1]]));
+        sum + u16::from(carry)
+    })
+}

@@ -1,0 +1,14 @@
+"""Requests made from the description of the API, the short part; `make api-fuzz` takes longer."""
+
+import pytest
+
+from lab.api import fuzz, lacking
+
+
+def test_fault_e1_no_request_is_a_fault_of_the_coordinator_and_all_answers_are_described(lab):
+    if lack := lacking():
+        pytest.skip(lack)
+    seen = fuzz(lab, examples=25)
+    print("\n".join(f"{who}: {what}" for who, held, what in seen if held))
+    assert [f"{who}: {what}" for who, held, what in seen if not held] == []
+    assert len(seen) == 6

@@ -1,0 +1,158 @@
+"""A local user without rights, and what he may put in the way: the daemon's socket and that of `taut wg` (fault P4); a lost identity (K6)."""
+
+import base64
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from lab.taut import Node, answering, binary
+from lab.wait import wait_until
+from lab.wireguard import INTERFACE, SOCKETS, WireGuard
+
+NOBODY = 65534
+STRANGER = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+
+
+@pytest.fixture
+def shared():
+    """A folder where everybody may write, as /tmp is. The lab's own are closed to strangers."""
+    folder = Path(tempfile.mkdtemp(prefix="tautlab-shared-", dir="/tmp"))
+    folder.chmod(0o1777)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def as_stranger(node, *words):
+    """Runs a command of the CLI as a user without rights."""
+    return node.host.run(*STRANGER, binary("taut"), *words, "--socket", node.socket, check=False)
+
+
+def secrets(node):
+    """The node's private keys in every notation."""
+    identity = json.loads((node.state / "identity.json").read_bytes().partition(b"\n")[2])
+    keys = [base64.b64decode(identity[name]) for name in ("machine_key", "node_key")]
+    return [form for key in keys for form in (key.hex(), base64.b64encode(key).decode(), base64.urlsafe_b64encode(key).decode().rstrip("="))]
+
+
+def test_fault_p4_a_user_without_rights_may_look_and_change_nothing(mesh, shared, monkeypatch):
+    monkeypatch.setattr(Node, "socket", property(lambda node: shared / f"{node.name}.sock"))
+    net = mesh(nodes=2)
+    one = net.nodes[0]
+    before = (one.state / "identity.json").read_bytes()
+    seen = []
+    for verb in ("status", "hosts", "ip"):
+        done = as_stranger(one, verb)
+        assert done.returncode == 0, done
+        seen.append(done.stdout)
+    seen.append(as_stranger(one, "status", "--json").stdout)
+    # The search finds what is there: the public key is no secret.
+    assert one.status()["self"]["node_key"] in seen[-1]
+    assert not [form for form in secrets(one) for text in seen if form in text]
+    for words in (("down",), ("up",), ("up", "--join", net.coordinator.join_token)):
+        done = as_stranger(one, *words)
+        assert done.returncode == 1 and "only root and the daemon's own user" in done.stderr, done
+    assert one.status()["state"] == "running" and one.process.alive
+    assert (one.state / "identity.json").read_bytes() == before
+    for path in (one.state, one.state / "identity.json"):
+        assert one.host.run(*STRANGER, "cat" if path.is_file() else "ls", path, check=False).returncode != 0
+
+
+LISTEN = """
+import socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.bind(sys.argv[1])
+s.listen()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("thing", ["file", "link", "dangling", "live", "dead"])
+def test_fault_p4_what_a_stranger_put_at_the_sockets_place(layout, shared, thing):
+    """Nothing of the stranger's is followed, overwritten or given rights."""
+    node = layout(nodes=1).nodes[0]
+    precious, place = shared / "precious", shared / "taut.sock"
+    precious.write_text("precious")
+    precious.chmod(0o600)
+    if thing in ("live", "dead"):
+        process = node.host.start(*STRANGER, "python3", "-c", LISTEN, place, name="stranger")
+        process.wait_for_output("ready")
+        if thing == "dead":
+            process.kill()
+    elif thing == "file":
+        place.write_text("somebody's")
+        os.chown(place, NOBODY, NOBODY)
+    else:
+        place.symlink_to(precious if thing == "link" else shared / "nothing")
+        os.lchown(place, NOBODY, NOBODY)
+    if thing == "dead":
+        daemon = node.host.start(binary("taut"), "daemon", "--state", node.state, "--socket", place, name="daemon")
+        wait_until(lambda: answering(place), "the daemon to have replaced the leftover", story=daemon.tail)
+        assert place.lstat().st_uid == 0
+    else:
+        done = node.host.run(binary("taut"), "daemon", "--state", node.state, "--socket", place, check=False)
+        assert done.returncode == 1 and str(place) in done.stderr, done
+        assert place.lstat().st_uid == NOBODY
+    assert precious.read_text() == "precious" and precious.stat().st_mode & 0o777 == 0o600
+    assert not (shared / "nothing").exists()
+
+
+@pytest.mark.parametrize("thing", ["link", "dangling", "file"])
+def test_fault_p4_the_socket_of_taut_wg_is_its_owners(lab, thing):
+    device = WireGuard(lab.host("one", lab.switch("sw")))
+    folder = device.host.state / "wireguard"
+    folder.mkdir(exist_ok=True)
+    precious = device.host.state / "precious"
+    precious.write_text("precious")
+    precious.chmod(0o644)
+    for name in (f"{INTERFACE}.sock", f"{INTERFACE}.new"):
+        if thing == "file":
+            (folder / name).write_text("leftover")
+        else:
+            (folder / name).symlink_to(precious if thing == "link" else folder / "nothing")
+    device.start()
+    found = (folder / f"{INTERFACE}.sock").lstat()
+    assert found.st_mode & 0o170777 == 0o140600 and found.st_uid == 0
+    assert precious.read_text() == "precious" and precious.stat().st_mode & 0o777 == 0o644
+    assert not (folder / "nothing").exists()
+    # Root gets in by the same words, in the same place.
+    for user, code in (((), 0), (STRANGER, 1)):
+        words = device._mounted(*user, "python3", "-c", CONNECT, SOCKETS / f"{INTERFACE}.sock")
+        tried = device.host.run(*words, check=False)
+        assert tried.returncode == code and ("PermissionError" in tried.stderr) == bool(code), tried
+
+
+CONNECT = """
+import socket, sys
+socket.socket(socket.AF_UNIX).connect(sys.argv[1])
+"""
+
+
+def test_fault_k6_a_lost_identity_is_told_and_the_node_joins_anew(mesh):
+    """The page on state files tells the way back: there is no key store to be reset, but a file to be lost."""
+    net = mesh(nodes=2)
+    one, two = net.nodes
+    key = one.status()["self"]["node_key"]
+    one.stop()
+    for name in ("identity.json", "identity.json.prev"):
+        (one.state / name).unlink(missing_ok=True)
+    done = one.host.run(binary("taut"), "daemon", "--state", one.state, "--socket", one.socket, check=False)
+    assert done.returncode == 1 and "from a backup, or remove it to join as a new node" in done.stderr, done
+    assert not (one.state / "identity.json").exists(), "no new identity without being asked"
+    shutil.rmtree(one.state)
+    one.start()
+    assert one.up(check=False).returncode == 1, "a node without an identity needs a token"
+    one.up(net.coordinator.join_token)
+    again = one.wait_for(lambda s: s["state"] == "running", "to be a member again")["self"]
+    assert again["node_key"] != key
+    listed = json.loads(net.coordinator.cli("nodes", "list", "--json").stdout)["nodes"]
+    former = [node for node in listed if node["name"] == "node1"]
+    assert len(listed) == 3 and len(former) == 1 and again["name"] != "node1", listed
+    assert not former[0]["online"], former
+    net.coordinator.cli("nodes", "remove", "node1")
+    two.wait_for_peers(again["name"])
+    two.reach(again["name"])

@@ -1,0 +1,24 @@
+"""Three minutes of `make soak`, with rekeys every fifteen seconds; and the arithmetic that it judges by."""
+
+import pytest
+
+from lab.soak_tunnel import longest_gap, slope, soak
+
+
+def test_nothing_leaks_and_nobody_falls_silent_over_rekeys_and_restarts(lab):
+    broken = [(what, seen) for what, held, seen in soak(lab, minutes=3) if not held]
+    assert broken == []
+
+
+def test_a_gap_is_counted_without_the_pauses_inside_of_it():
+    assert longest_gap([1, 2, 9], 0, 10, []) == 7
+    assert longest_gap([1, 2, 9], 0, 10, [(2.5, 8.5)]) == 1
+    assert longest_gap([1, 2, 9], 0, 10, [(2.5, 4), (3, 5)]) == 4
+    assert longest_gap([], 0, 10, []) == 10
+    assert longest_gap([1, 9], 0, 10, [(20, 30)]) == 8
+
+
+def test_the_slope_is_that_of_the_nearest_line():
+    assert slope([(0, 5), (1, 7), (2, 9)]) == pytest.approx(2)
+    assert slope([(0, 1), (1, 0), (2, 1)]) == pytest.approx(0)
+    assert slope([(3, 7)]) == 0

@@ -1,0 +1,45 @@
+"""Law 8 seen from outside: what a gigabyte of one TCP stream costs in system calls.
+
+A superpacket holds 64 KB, so that a gigabyte is 15,300 of them: one read and at most one send each at the sender, one write each at the
+receiver, and a receive takes several runs. The bounds are twice what was measured; a call per packet would be 730,000.
+"""
+
+import pytest
+
+from lab import calls
+from lab.flow import Transfer
+
+SIZE = 500_000_000
+# Per gigabyte, measured (in brackets) on two cores that sender and receiver share.
+SENDER = {"read": 40_000, "sendmmsg": 40_000, "writev": 20_000, "all": 110_000}  # (20,000  19,000  7,400  53,000)
+RECEIVER = {"writev": 44_000, "recvmmsg": 16_000, "read": 24_000, "all": 100_000}  # (21,500  6,600  9,900  47,000)
+# A lock that somebody waits for, or a channel that somebody is woken by, is a futex: a few for the whole transfer, from `status` and timers.
+FUTEXES = 200
+
+
+def test_a_gigabyte_costs_few_reads_and_writes(mesh):
+    net = mesh(nodes=2)
+    one, two = net.nodes
+    net.connect()
+    before = [calls.reads_and_writes(node.process) for node in net.nodes]
+    assert Transfer(one.host, two.host, two.ipv4, size=SIZE).finish()["equal"]
+    after = [calls.reads_and_writes(node.process) for node in net.nodes]
+    (reads, _), (_, writes) = ([to - since for since, to in zip(*pair, strict=True)] for pair in zip(before, after, strict=True))
+    print(f"{reads * 1e9 / SIZE:.0f} reads at the sender, {writes * 1e9 / SIZE:.0f} writes at the receiver per gigabyte")
+    assert 0 < reads < SENDER["read"] * SIZE / 1e9
+    assert 0 < writes < RECEIVER["writev"] * SIZE / 1e9
+
+
+@pytest.mark.skipif(calls.lacking() is not None, reason=f"needs a perf that counts system calls: {calls.lacking()}")
+def test_a_gigabyte_costs_few_system_calls_of_each_kind(mesh):
+    net = mesh(nodes=2)
+    one, two = net.nodes
+    net.connect()
+    counts = [calls.Count(node.process) for node in net.nodes]
+    assert Transfer(one.host, two.host, two.ipv4, size=SIZE).finish()["equal"]
+    for node, count, bounds in zip(net.nodes, counts, (SENDER, RECEIVER), strict=True):
+        found = count.finish()
+        print(node.name, {name: round(number * 1e9 / SIZE) for name, number in found.items() if number})
+        for name, bound in bounds.items():
+            assert 0 < found[name] < bound * SIZE / 1e9, f"{name} at {node.name}: {found}"
+        assert found["futex"] < FUTEXES

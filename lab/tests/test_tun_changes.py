@@ -1,0 +1,68 @@
+"""Somebody changes the TUN device under load, or takes it away (fault I4)."""
+
+import os
+import time
+
+import pytest
+
+from lab.flow import Transfer
+from lab.wait import wait_until
+
+DEVICE = "taut0"
+SECOND = os.sysconf("SC_CLK_TCK")
+
+
+def ticks(process):
+    """CPU time of a program so far, in clock ticks (proc(5), utime and stime)."""
+    with open(f"/proc/{process.pid}/stat", encoding="ascii") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def assert_rests(node):
+    """With nothing to carry, two seconds cost no more than a quarter of one: a loop that spins costs all of them."""
+    before = ticks(node.process)
+    time.sleep(2)
+    assert ticks(node.process) - before < SECOND / 4
+
+
+@pytest.fixture
+def loaded(mesh):
+    """Two nodes, and a transfer between them that runs until the lab closes."""
+    net = mesh(nodes=2)
+    net.connect()
+    one, two = net.nodes
+    transfer = Transfer(one.host, two.host, two.ipv4)
+    transfer.flows_on(20_000_000)
+    return one, two, transfer
+
+
+@pytest.mark.parametrize("change", ["name other0", "mtu 1300", "txqueuelen 10"])
+def test_fault_i4_traffic_outlives_a_change_of_the_tun(loaded, change):
+    one, two, transfer = loaded
+    one.host.run("ip", "link", "set", DEVICE, *change.split())
+    transfer.flows_on(20_000_000)
+    assert transfer.finish()["equal"]
+    assert one.process.alive and one.reach(two.name)
+    assert_rests(one)
+
+
+def test_fault_i4_a_tun_that_was_taken_away_is_made_anew(loaded):
+    one, two, _ = loaded
+    before = one.host.run("ip", "-o", "link", "show", DEVICE).stdout.partition(":")[0]
+    one.host.run("ip", "link", "delete", DEVICE)
+
+    def anew():
+        shown = one.host.run("ip", "-o", "link", "show", DEVICE, check=False).stdout
+        return shown and shown.partition(":")[0] != before
+
+    wait_until(anew, "another device to be made", story=one.process.tail)
+    assert one.reach(two.name) and two.reach(one.name)
+
+
+def test_fault_i4_a_tun_that_is_down_costs_nothing(loaded):
+    one, _, _ = loaded
+    one.host.run("ip", "link", "set", DEVICE, "down")
+    time.sleep(1)
+    assert_rests(one)
+    assert one.process.alive and one.status()["self"]

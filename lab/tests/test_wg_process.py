@@ -1,0 +1,122 @@
+"""`taut-wg` as a process: what wireguard-go's users expect of its start, its end and its environment."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from lab.flow import ping
+from lab.namespace import call
+from lab.taut import binary
+from lab.wait import wait_until
+from lab.wireguard import INTERFACE, WireGuard, pair
+
+pytestmark = pytest.mark.skipif(not shutil.which("wg"), reason="needs the program wg: apt-get install wireguard-tools")
+
+
+@pytest.fixture
+def host(lab):
+    return lab.host("one", lab.switch("sw"))
+
+
+def program(host):
+    """The program under wireguard-go's manner of calling."""
+    path = host.state / "taut-wg"
+    if not path.exists():
+        path.symlink_to(Path(binary("taut")).resolve())
+    return path
+
+
+def background(host, device, env=None):
+    """Starts it without -f; its caller waits for the end of its output, too."""
+    return host.run(*device._mounted(program(host), INTERFACE), check=False, env=env)
+
+
+def pids(host):
+    """The `taut-wg` that run in the host."""
+    answer = call("ip", "netns", "pids", host.namespace).stdout.split()
+    return [int(pid) for pid in answer if b"taut-wg" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]]
+
+
+def test_it_goes_to_the_background_when_it_is_ready(host):
+    device = WireGuard(host)
+    done = background(host, device)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    # At once: the first process ended only when both were there.
+    assert device.interface()["private"] == "(none)"
+    assert host.run("ip", "link", "show", INTERFACE).returncode == 0
+    [pid] = pids(host)
+    fields = Path(f"/proc/{pid}/stat").read_text().split()
+    assert fields[5] == str(pid), "it leads a session of its own"
+    assert os.readlink(f"/proc/{pid}/cwd") == "/"
+    assert os.readlink(f"/proc/{pid}/fd/0") == "/dev/null"
+    host.ip(f"link delete {INTERFACE}")
+    wait_until(lambda: not pids(host), "it to end with its device")
+    assert not (host.state / "wireguard" / f"{INTERFACE}.sock").exists()
+
+
+@pytest.mark.parametrize(("level", "said"), [(None, True), ("error", True), ("verbose", True), ("silent", False)])
+def test_a_start_that_fails_says_why_once(host, level, said):
+    device = WireGuard(host)
+    host.ip(f"link add {INTERFACE} type bridge")
+    done = background(host, device, {"LOG_LEVEL": level} if level else None)
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.count("the name is taken") == said
+    assert pids(host) == []
+    assert not (host.state / "wireguard" / f"{INTERFACE}.sock").exists()
+
+
+def test_a_second_one_leaves_the_first_alone(host):
+    device = WireGuard(host)
+    assert background(host, device).returncode == 0
+    [first] = pids(host)
+    done = background(host, device)
+    assert done.returncode == 1 and "another WireGuard answers" in done.stderr
+    assert pids(host) == [first] and device.interface()["private"] == "(none)"
+
+
+def test_the_environment_keeps_it_in_the_foreground(host):
+    device = WireGuard(host)
+    words = device._mounted(program(host), INTERFACE)
+    process = host.start(*words, name="taut-wg", env={"WG_PROCESS_FOREGROUND": "1", "LOG_LEVEL": "verbose"})
+    device.process = process
+    wait_until(device._answers, "it to answer", story=process.tail)
+    assert pids(host) == [process.pid]
+    assert "answers `wg`" in process.err.read_text()
+    assert process.stop() == 0
+
+
+def test_the_device_may_move_to_another_namespace(lab):
+    one, two = pair(lab)
+    assert one.reaches("10.9.0.2")
+    # Nothing leads out of there but the tunnel, whose UDP socket stays where it was made.
+    inside = lab.host("inside")
+    one.host.ip(f"link set {INTERFACE} netns {inside.namespace}")
+    inside.ip(f"address add 10.9.0.1/24 dev {INTERFACE}", f"link set {INTERFACE} up")
+    wait_until(lambda: ping(inside, "10.9.0.2", count=1)["received"] == 1, "the tunnel to go on", story=one.story)
+    assert one.process.alive
+    assert ping(two.host, "10.9.0.1", count=3)["received"] == 3
+    # The file of the socket is the same for everybody.
+    one.set("listen-port", 4711)
+    assert ping(inside, "10.9.0.2", count=3)["received"] == 3
+    inside.ip(f"link delete {INTERFACE}")
+    assert one.process.wait() == 0
+
+
+def test_without_a_key_the_device_may_move_and_go_too(lab, host):
+    device = WireGuard(host).start()
+    inside = lab.host("inside")
+    host.ip(f"link set {INTERFACE} netns {inside.namespace}")
+    assert device.interface()["private"] == "(none)"
+    inside.ip(f"link delete {INTERFACE}")
+    assert device.process.wait() == 0
+
+
+def test_the_device_may_get_another_name(host):
+    device = WireGuard(host).start()
+    host.ip(f"link set {INTERFACE} down", f"link set {INTERFACE} name other")
+    device.set("listen-port", 4711)
+    assert device.process.alive
+    host.ip("link delete other")
+    assert device.process.wait() == 0

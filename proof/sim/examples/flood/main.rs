@@ -1,0 +1,136 @@
+//! Floods a node's socket with initiations, as fast as told.
+//!
+//! `flood ADDRESS:PORT NODE_KEY_IN_BASE64 KIND DATAGRAMS_PER_SECOND [PRIVATE_KEY_IN_BASE64]`
+//!
+//! | kind | initiations | from |
+//! |---|---|---|
+//! | `bad-mac1` | whose mac1 is wrong (fault B1) | one socket, in runs (GSO) |
+//! | `one-source` | from a stranger's key, mac1 right (fault B4) | one socket |
+//! | `spoofed` | the same (fault B2) | a random address of 172.16.0.0/12 or of a random /64 in fd66::/16, and a random port, each |
+//! | `replay` | one, made with the private key given, again and again (fault B6) | one socket |
+//!
+//! It reads milliseconds from standard input, one number per line, floods for so long, and answers with one JSON line: `sent`, `refused` (by our
+//! own kernel) and `seconds`. For `spoofed` its host has to own the addresses: `ip route add local 172.16.0.0/12 dev lo`; the answers to them come
+//! back to it, and its kernel counts them. `lab/flood.py` drives it.
+
+use std::io::{BufRead, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use taut_base::{Entropy, PresharedKey, PrivateKey, PublicKey, ReceiverIndex};
+use taut_sim::Seeded;
+use taut_tunnel::handshake::{Identity, Initiation, Remote, Timestamp};
+use taut_udp::{Config, Transmit, UdpSocket};
+use taut_wire::wireguard::initiation;
+
+/// Datagrams of one run: what fits a GSO run of initiations with room to spare.
+const RUN: u64 = 60;
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+fn main() -> Outcome<()> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [target, key, kind, rate, rest @ ..] = words.as_slice() else {
+        return Err("usage: flood ADDRESS:PORT NODE_KEY KIND DATAGRAMS_PER_SECOND [PRIVATE_KEY]".into());
+    };
+    let private = match rest.first() {
+        Some(private) => PrivateKey::from_bytes(private.parse::<PublicKey>()?.0),
+        None => PrivateKey::from_bytes([0x77; 32]),
+    };
+    let mut message = initiation_to(key.parse()?, private)?;
+    if kind == "bad-mac1" {
+        message[initiation::MAC1.start] ^= 1;
+    }
+    let way = match kind.as_str() {
+        "bad-mac1" | "one-source" | "replay" => Way::OneSocket(socket()?),
+        "spoofed" => Way::Anywhere(Seeded::new(1)),
+        _ => return Err("KIND is one of bad-mac1, one-source, spoofed, replay".into()),
+    };
+    let mut flood = Flood { way, target: target.parse()?, rate: rate.parse()?, message };
+    for line in std::io::stdin().lock().lines() {
+        let (sent, refused, elapsed) = flood.run(Duration::from_millis(line?.trim().parse()?));
+        println!(r#"{{"sent":{sent},"refused":{refused},"seconds":{:.3}}}"#, elapsed.as_secs_f64());
+        std::io::stdout().flush()?;
+    }
+    Ok(())
+}
+
+fn socket() -> Outcome<UdpSocket> {
+    let buffer = 4 << 20;
+    Ok(UdpSocket::bind(&Config {
+        port: 0,
+        ipv4_only: false,
+        send_buffer: buffer,
+        receive_buffer: buffer,
+        gso: true,
+        gro: false,
+    })?)
+}
+
+/// An initiation as the owner of this key makes it now.
+fn initiation_to(node: PublicKey, from: PrivateKey) -> Outcome<[u8; initiation::LEN]> {
+    let identity = Identity::new(from);
+    let remote = Remote::new(&identity, node, PresharedKey::NONE).map_err(|_| "that key makes no handshake")?;
+    let stamp = Timestamp::from_wall_clock(std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?);
+    let mut ephemeral = [0; 32];
+    Seeded::new(u64::from(std::process::id())).fill(&mut ephemeral);
+    let ephemeral = PrivateKey::from_bytes(ephemeral);
+    Ok(Initiation::start(&identity, &remote, ReceiverIndex(0x1230), stamp, ephemeral).map_err(|_| "no handshake")?.1)
+}
+
+enum Way {
+    OneSocket(UdpSocket),
+    Anywhere(Seeded),
+}
+
+struct Flood {
+    way: Way,
+    target: SocketAddr,
+    rate: u64,
+    message: [u8; initiation::LEN],
+}
+
+impl Flood {
+    /// Floods for `duration`: datagrams sent and refused, and how long it took.
+    fn run(&mut self, duration: Duration) -> (u64, u64, Duration) {
+        let (start, mut sent, mut refused) = (Instant::now(), 0, 0);
+        while start.elapsed() < duration {
+            let due = u64::try_from(start.elapsed().as_micros()).unwrap_or(0) * self.rate / 1_000_000;
+            let missing = due.saturating_sub(sent + refused).min(RUN);
+            if missing == 0 {
+                std::thread::sleep(Duration::from_micros(200));
+                continue;
+            }
+            let taken = self.send(missing);
+            sent += taken;
+            refused += missing - taken;
+        }
+        (sent, refused, start.elapsed())
+    }
+
+    /// How many of `count` datagrams the kernel took.
+    fn send(&mut self, count: u64) -> u64 {
+        match &mut self.way {
+            Way::OneSocket(socket) => {
+                let contents = self.message.repeat(usize::try_from(count).unwrap_or(1));
+                let run = Transmit { destination: self.target, contents: &contents, segment_size: self.message.len() };
+                let report = socket.send(&[run]);
+                if report.blocked || report.failed > 0 { 0 } else { count }
+            }
+            Way::Anywhere(random) => {
+                (0..count).filter(|_| send_from_anywhere(random, self.target, &self.message).is_ok()).count() as u64
+            }
+        }
+    }
+}
+
+/// A socket of its own for each datagram: the kernel picks a port, the random address is ours by its route.
+fn send_from_anywhere(random: &mut Seeded, target: SocketAddr, message: &[u8]) -> std::io::Result<usize> {
+    let address = match target {
+        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::from_bits(0xac10_0000 | random.below(1 << 20))),
+        SocketAddr::V6(_) => {
+            IpAddr::V6(Ipv6Addr::from_bits(0xfd66 << 112 | u128::from(random.below(u32::MAX)) << 64 | 1))
+        }
+    };
+    std::net::UdpSocket::bind((address, 0))?.send_to(message, target)
+}

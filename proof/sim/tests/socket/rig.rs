@@ -1,0 +1,254 @@
+//! A lane between a UDP socket of a peer and a UDP socket of an application, all in a network namespace of its own.
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use taut_base::{PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
+use taut_event::{Waker, boot_time, is_root};
+use taut_lane::{Drop, KeeperEnd, Lane, Shared, queues};
+use taut_netlink::{Netlink, Route};
+use taut_node::{FromLane, Routes, ToLane};
+use taut_noise::AeadKey;
+use taut_tunnel::handshake::Identity;
+use taut_tunnel::{Limits, Role, SessionKeys};
+use taut_wire::wireguard::{DATA_HEADER, write_data_header};
+
+/// Longer than anything here takes; it only ends a hopeless wait.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Frames on their way at most, so that no socket's buffer overflows: what is missing in the end was lost by the lane.
+const IN_FLIGHT: u64 = 100;
+const MTU: u16 = 1420;
+const PORT: u16 = 9000;
+/// IPv4 and UDP header, a number; filled up to a multiple of 16.
+const PACKET: usize = 20 + 8 + 8;
+const PADDED: usize = 48;
+
+/// Set in the process that runs inside the namespace.
+const INSIDE: &str = "TAUT_TEST_INSIDE";
+
+/// Runs `test`, the body of the test called `name`, in a network namespace: this program is started again inside of one, for that test alone.
+pub(crate) fn in_namespace(name: &str, test: impl FnOnce()) {
+    if std::env::var_os(INSIDE).is_some() {
+        return test();
+    }
+    if !is_root() {
+        return println!("skipped: needs root, to make a network namespace");
+    }
+    let program = std::env::current_exe().unwrap();
+    let run = Command::new("unshare").arg("--net").arg(program).args(["--exact", name]).env(INSIDE, "1").output();
+    let output = match run {
+        Ok(output) => output,
+        Err(error) if error.kind() == ErrorKind::NotFound => return println!("skipped: needs unshare of util-linux"),
+        Err(error) => panic!("{error}"),
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A peer of the lane, with the key that it seals with and the index that its session has there.
+pub(crate) struct Peer {
+    pub(crate) id: PeerId,
+    pub(crate) inner: Ipv4Addr,
+    index: ReceiverIndex,
+    key: AeadKey,
+}
+
+impl Peer {
+    /// Peer `number` with its session `session`.
+    pub(crate) fn new(number: u8, session: u32) -> Self {
+        let inner = Ipv4Addr::new(100, 64, 0, number);
+        Self { id: PeerId(number.into()), inner, index: ReceiverIndex(session << 4), key: AeadKey::new(&[number; 32]) }
+    }
+
+    /// The keeper's word for it: keys and index, once.
+    pub(crate) fn session(&self, id: u64) -> ToLane {
+        let (remote, receiving) = (ReceiverIndex(self.index.0 | 1 << 30), [self.id.0.to_le_bytes()[0]; 32]);
+        let keys = SessionKeys::stock(Role::Responder, self.index, remote, [200; 32].into(), receiving.into());
+        let born = Time::from_duration(boot_time());
+        ToLane::AddSession { peer: self.id, id: SessionId(id), keys: Box::new(keys), born, proven: None }
+    }
+
+    /// A data message under any counter, with a packet to the application that says `number`.
+    pub(crate) fn frame(&self, counter: u64, number: u64) -> Vec<u8> {
+        let mut frame = vec![0; DATA_HEADER + PADDED];
+        write_data_header(frame.first_chunk_mut().unwrap(), self.index.0, counter);
+        frame[DATA_HEADER..DATA_HEADER + PACKET].copy_from_slice(&self.packet(number));
+        let tag = self.key.seal(counter, &[], &mut frame[DATA_HEADER..]);
+        frame.extend(tag);
+        frame
+    }
+
+    fn packet(&self, number: u64) -> Vec<u8> {
+        let mut packet = vec![0x45, 0, 0, 36, 0, 0, 0x40, 0, 64, 17, 0, 0];
+        packet.extend(self.inner.octets());
+        packet.extend([100, 64, 0, 1]);
+        let checksum = !ones_sum(&packet);
+        packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+        let mut udp = [PORT.to_be_bytes(), PORT.to_be_bytes(), [0, 16], [0, 0]].concat();
+        udp.extend(number.to_be_bytes());
+        let checksum = match !ones_sum(&[&packet[12..20], &[0, 17, 0, 16], &udp].concat()) {
+            0 => 0xffff,
+            checksum => checksum,
+        };
+        udp[6..8].copy_from_slice(&checksum.to_be_bytes());
+        packet.extend(udp);
+        packet
+    }
+}
+
+/// RFC 1071, the slow way.
+fn ones_sum(bytes: &[u8]) -> u16 {
+    bytes.chunks_exact(2).fold(0, |sum: u16, pair| {
+        let (sum, carry) = sum.overflowing_add(u16::from_be_bytes([pair[0], pair[1]]));
+        sum + u16::from(carry)
+    })
+}
+
+/// The lane and both ends. Every frame that is sent ends in a drop counter or at the application: so all of them are accounted for.
+pub(crate) struct Rig {
+    keeper: Mutex<KeeperEnd>,
+    pub(crate) target: SocketAddr,
+    /// The peer's place on the wire.
+    pub(crate) wire: UdpSocket,
+    /// The application on the lane's host, behind the TUN.
+    pub(crate) app: UdpSocket,
+    pub(crate) sent: AtomicU64,
+    received: AtomicU64,
+    shared: Arc<Shared>,
+    _lane: Lane,
+}
+
+impl Rig {
+    /// A lane that may hear from these peers and knows no session yet.
+    pub(crate) fn new(peers: &[&Peer]) -> Self {
+        let mut netlink = Netlink::open().unwrap();
+        netlink.set_link_up(1, true).unwrap();
+        let offload = taut_tun::Offload::ALL;
+        let tun =
+            taut_tun::Tun::create(&taut_tun::Config { name: "taut%d".into(), offload, multi_queue: false }).unwrap();
+        let index = netlink.link(tun.name()).unwrap().unwrap().index;
+        netlink.set_link_up(index, true).unwrap();
+        netlink.add_address(index, IpAddr::from([100, 64, 0, 1]), 32).unwrap();
+        let config = taut_udp::Config {
+            port: 0,
+            ipv4_only: true,
+            send_buffer: 1 << 20,
+            receive_buffer: 4 << 20,
+            gso: true,
+            gro: true,
+        };
+        let udp = taut_udp::UdpSocket::bind(&config).unwrap();
+        let target = SocketAddr::from(([127, 0, 0, 1], udp.port()));
+        let (waker, other) = (Waker::new().unwrap(), Waker::new().unwrap());
+        let (keeper, lane_end) = queues(other, waker.clone());
+        let checker = Identity::new(PrivateKey::from_bytes([1; 32])).checker([1; 32]);
+        let limits = Limits::WIREGUARD;
+        let config = taut_lane::Config { tun, mtu: MTU, udp, checker, limits, queues: lane_end, waker };
+        let lane = Lane::start(config).unwrap();
+        let routes: Vec<_> = peers.iter().map(|peer| (Prefix::host(peer.inner.into()), peer.id)).collect();
+        for peer in peers {
+            netlink.add_route(&Route::new(peer.inner.into(), 32, index)).unwrap();
+            assert!(keeper.send(ToLane::AddPeer { peer: peer.id, persistent_keepalive: None }).is_ok());
+        }
+        assert!(keeper.send(ToLane::Routes(Arc::new(Routes::new(routes)))).is_ok());
+        keeper.wake();
+        let app = UdpSocket::bind((Ipv4Addr::new(100, 64, 0, 1), PORT)).unwrap();
+        app.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        Self {
+            keeper: Mutex::new(keeper),
+            target,
+            wire: Self::place(1),
+            app,
+            sent: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            shared: Arc::clone(lane.shared()),
+            _lane: lane,
+        }
+    }
+
+    /// A place on the wire.
+    pub(crate) fn place(number: u8) -> UdpSocket {
+        let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, number), 0)).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket
+    }
+
+    /// Tells the lane something, as soon as its queue takes it.
+    pub(crate) fn tell(&self, mut command: ToLane) {
+        let keeper = self.keeper.lock().unwrap();
+        while let Err(again) = keeper.send(command) {
+            command = again;
+            keeper.wake();
+            std::thread::yield_now();
+        }
+        keeper.wake();
+    }
+
+    /// What the lane says next.
+    pub(crate) fn hear(&self) -> Option<FromLane> {
+        self.keeper.lock().unwrap().receive()
+    }
+
+    pub(crate) fn dropped(&self, reason: Drop) -> u64 {
+        self.shared.drops.count(reason)
+    }
+
+    /// Frames that are neither dropped nor at the application yet.
+    pub(crate) fn on_the_way(&self) -> u64 {
+        let dropped: u64 = self.shared.drops.iter().map(|(_, count)| count).sum();
+        // Sent is read last: both others only rise.
+        let ended = dropped + self.received.load(Ordering::SeqCst);
+        self.sent.load(Ordering::SeqCst).saturating_sub(ended)
+    }
+
+    /// Sends one frame from `place`, as soon as there is room for it.
+    pub(crate) fn send_from(&self, place: &UdpSocket, frame: &[u8]) {
+        let start = Instant::now();
+        while self.on_the_way() >= IN_FLIGHT {
+            assert!(start.elapsed() < PATIENCE, "{} frames went nowhere", self.on_the_way());
+            std::thread::yield_now();
+        }
+        self.sent.fetch_add(1, Ordering::SeqCst);
+        place.send_to(frame, self.target).unwrap();
+    }
+
+    /// What reaches the application until nothing is on its way; `more` says whether more will be sent.
+    pub(crate) fn drain(&self, more: impl Fn() -> bool) -> Vec<u64> {
+        let (mut numbers, mut last) = (Vec::new(), Instant::now());
+        let mut buffer = [0; 64];
+        while more() || self.on_the_way() > 0 {
+            match self.app.recv(&mut buffer) {
+                Ok(length) => {
+                    numbers.push(u64::from_be_bytes(buffer[..length].try_into().unwrap()));
+                    self.received.fetch_add(1, Ordering::SeqCst);
+                    last = Instant::now();
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    assert!(last.elapsed() < PATIENCE, "{} frames went nowhere", self.on_the_way());
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        // A copy too many would still be on its way, accounted for by nobody.
+        while let Ok(length) = self.app.recv(&mut buffer) {
+            numbers.push(u64::from_be_bytes(buffer[..length].try_into().unwrap()));
+        }
+        numbers
+    }
+
+    /// Sends all these, in this order, and yields what reached the application.
+    pub(crate) fn play(&self, place: &UdpSocket, frames: &[Vec<u8>]) -> Vec<u64> {
+        let mut delivered = Vec::new();
+        for some in frames.chunks(50) {
+            for frame in some {
+                self.send_from(place, frame);
+            }
+            delivered.extend(self.drain(|| false));
+        }
+        delivered
+    }
+}
