@@ -14,7 +14,7 @@ mod socket;
 
 use std::fmt;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -57,22 +57,36 @@ pub struct Config {
     pub rekey_after: Option<Duration>,
 }
 
+/// What another program has made, and handed over at the start.
+#[derive(Debug, Default)]
+pub struct Inherited {
+    /// A queue of the TUN device; its name counts, and not the one in [`Config`].
+    pub tun: Option<OwnedFd>,
+    /// A unix socket that listens as the device's `.sock` file, where `wg` looks.
+    pub uapi: Option<OwnedFd>,
+}
+
 /// Runs the interface until its end. `ready` is called once, when the device is made and `wg` is answered.
 ///
 /// The UDP socket stays in the network namespace of this process, wherever the device is moved to.
 ///
 /// # Errors
 /// When it could not start, nothing is left then; or when the kernel refused to let it go on.
-pub fn run(config: &Config, ready: impl FnOnce()) -> Result<(), Error> {
+pub fn run(config: &Config, inherited: Inherited, ready: impl FnOnce()) -> Result<(), Error> {
     // Before any thread is started: they inherit the mask.
     let signals = Signals::new(&[Signal::Terminate, Signal::Interrupt])
         .map_err(|error| Error::System("take over signals", error))?;
     // Before the first reading of the link, so that no change falls in between.
     let monitor = Monitor::open().map_err(Error::Netlink)?;
-    let mut socket = Socket::listen(DIRECTORY.as_ref(), &config.interface)?;
     let offload = if config.tun_offload { Offload::ALL } else { Offload::NONE };
-    let tun = Tun::create(&taut_tun::Config { name: config.interface.clone(), offload, multi_queue: false })
-        .map_err(Error::Tun)?;
+    let handed = inherited.tun.map(|fd| Tun::from_fd(fd, offload)).transpose().map_err(Error::Tun)?;
+    let name = handed.as_ref().map_or(config.interface.as_str(), Tun::name);
+    let mut socket = match inherited.uapi {
+        Some(fd) => Socket::inherit(fd, DIRECTORY.as_ref(), name)?,
+        None => Socket::listen(DIRECTORY.as_ref(), name)?,
+    };
+    let made = || Tun::create(&taut_tun::Config { name: config.interface.clone(), offload, multi_queue: false });
+    let tun = handed.map_or_else(made, Ok).map_err(Error::Tun)?;
     let mut host = Host::prepare(tun.name())?;
     let waker = Waker::new().map_err(|error| Error::System("be woken", error))?;
     let device = Device::new(config, tun, host.mtu, waker.clone())?;
