@@ -28,6 +28,7 @@ use taut_wire::vnet;
 use crate::batch::{Flush, SendBatch};
 use crate::drops::{Drop, DropCounts};
 use crate::heart::Heart;
+use crate::locals::LocalTable;
 use crate::ports::InboundPorts;
 use crate::queue::LaneEnd;
 use crate::tables::TrafficTable;
@@ -73,6 +74,8 @@ pub struct Shared {
     pub drops: Arc<DropCounts>,
     /// Bytes by peer.
     pub traffic: Arc<TrafficTable>,
+    /// Which addresses of ours peers speak to.
+    pub locals: Arc<LocalTable>,
     stop: AtomicBool,
     /// Set when the thread ended by itself: the TUN is gone.
     failed: AtomicBool,
@@ -181,7 +184,7 @@ impl Worker {
         let granted = config.tun.offload();
         let offloads =
             Offloads { tcp4: granted.tso, tcp6: granted.tso, ecn: false, udp4: granted.uso, udp6: granted.uso };
-        let heart = Heart::new(
+        let mut heart = Heart::new(
             config.limits,
             config.mtu,
             config.checker,
@@ -190,6 +193,7 @@ impl Worker {
             Arc::clone(&shared.drops),
             Arc::clone(&shared.traffic),
         );
+        heart.share_locals(Arc::clone(&shared.locals));
         Ok(Self {
             heart,
             out: SendBatch::new(),
@@ -270,6 +274,7 @@ impl Worker {
             }
             let mut ports = Ports { tun: &self.tun, queues: &self.queues, vnet_header: self.tun.offload().vnet_header };
             for received in self.received.iter_mut() {
+                self.heart.arrived_at(received.local);
                 self.heart.inbound(
                     received.source,
                     received.data,
@@ -315,10 +320,14 @@ impl Worker {
             if count == 0 {
                 break;
             }
-            let sent = self.udp.send(&transmits[..count]);
+            let heart = &self.heart;
+            let sent = self.udp.send_from(&transmits[..count], |run| heart.local_for(run.destination, run.contents));
             blocked = sent.blocked;
             self.shared.drops.add(Drop::SendFailed, sent.failed as u64);
             self.out.consume(sent.sent, sent.partial);
+            if let Some(refused) = sent.refused {
+                self.heart.local_refused(refused);
+            }
         }
         if blocked != self.blocked {
             self.blocked = blocked;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use taut_base::{Entropy, PeerId, Prefix, PrivateKey, Time};
 use taut_event::Waker;
+use taut_netlink::Netlink;
 use taut_node::uapi::{self, Answer, Errno, Set};
 use taut_node::{Clocks, Node};
 use taut_tun::Tun;
@@ -173,6 +174,13 @@ impl Device {
     pub(super) fn turn(&mut self, clocks: Clocks) {
         if let Some(link) = &mut self.link {
             link.turn(&mut self.node, clocks);
+        }
+    }
+
+    /// The host's routes, addresses or rules may have changed.
+    pub(super) fn check_ways(&mut self, netlink: &mut Netlink) {
+        if let Some(link) = &mut self.link {
+            link.check_ways(netlink, self.fwmark);
         }
     }
 

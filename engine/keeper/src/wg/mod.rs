@@ -41,6 +41,8 @@ const TOKEN_SOCKET: u64 = 3;
 /// How often to look whether the socket's file and the device are still there: nothing reports that of a file without a watch of its own,
 /// nor of a device in another network namespace.
 const LOOK: Duration = Duration::from_secs(1);
+/// Routes and rules come in bursts (`wg-quick` makes several); one look follows the burst.
+const SETTLE: Duration = Duration::from_millis(100);
 
 /// How an interface runs.
 #[derive(Clone, Debug)]
@@ -99,7 +101,8 @@ pub fn run(config: &Config, inherited: Inherited, ready: impl FnOnce()) -> Resul
     add(monitor.as_fd(), TOKEN_MONITOR)?;
     add(socket.as_fd(), TOKEN_SOCKET)?;
     ready();
-    let result = Room { device, monitor, host: &mut host, socket: &mut socket, poller: &poller }.run(&signals, &waker);
+    let result = Room { device, monitor, host: &mut host, socket: &mut socket, poller: &poller, settle: None }
+        .run(&signals, &waker);
     drop(socket);
     result
 }
@@ -115,6 +118,8 @@ struct Room<'a> {
     host: &'a mut Host,
     socket: &'a mut Socket,
     poller: &'a Poller,
+    /// When to ask for the ways to peers again.
+    settle: Option<Time>,
 }
 
 impl Room<'_> {
@@ -123,7 +128,7 @@ impl Room<'_> {
         let mut look = clocks().now + LOOK;
         loop {
             let now = clocks().now;
-            let due = self.device.poll_timeout(now).into_iter().chain([look]).min();
+            let due = self.device.poll_timeout(now).into_iter().chain([look]).chain(self.settle).min();
             let timeout = due.map(|due: Time| due.since(now));
             self.poller.wait(&mut events, timeout).map_err(|error| Error::System("wait for events", error))?;
             for event in events.iter() {
@@ -142,6 +147,9 @@ impl Room<'_> {
                 return Ok(());
             }
             let now = clocks().now;
+            if self.settle.take_if(|due| now >= *due).is_some() {
+                self.device.check_ways(&mut self.host.netlink);
+            }
             if now >= look {
                 look = now + LOOK;
                 if !self.socket.is_there() || !self.device.exists() {
@@ -153,6 +161,8 @@ impl Room<'_> {
 
     fn serve(&mut self, token: u64) {
         let device = &mut self.device;
+        // It may be another mark.
+        self.settle.get_or_insert(clocks().now + SETTLE);
         self.socket.serve(token, self.poller, |request| match request {
             Ok(Request::Get) => device.describe(clocks()),
             Ok(Request::Set(set)) => Errno::print(device.set(*set)),
@@ -163,7 +173,11 @@ impl Room<'_> {
     /// Something changed on the host. Whether the device is gone.
     fn handle_news(&mut self) -> bool {
         // Lost news counts as a change; an error would come again with the next news.
-        if !self.monitor.drain().is_ok_and(|changes| changes.links) {
+        let Ok(changes) = self.monitor.drain() else { return false };
+        if changes.any() {
+            self.settle.get_or_insert(clocks().now + SETTLE);
+        }
+        if !changes.links {
             return false;
         }
         match self.host.look() {

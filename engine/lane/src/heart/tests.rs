@@ -3,5 +3,6 @@
 mod control;
 mod inbound;
 mod kit;
+mod locals;
 mod outbound;
 mod timers;
