@@ -12,6 +12,7 @@ use taut_tun::Tun;
 use taut_tunnel::Limits;
 use taut_udp::{BindError, UdpSocket};
 
+use super::links::Links;
 use super::{Config, Error, limits};
 use crate::daemon::clocks;
 use crate::entropy::OsEntropy;
@@ -63,8 +64,12 @@ impl Device {
     }
 
     /// Carries a change out. What concerns the interface comes first, as it stands first in the request.
-    pub(super) fn set(&mut self, set: Set) -> Result<(), Errno> {
-        // What the kernel may refuse comes before what would have to be taken back.
+    pub(super) fn set(&mut self, mut set: Set, links: &mut Links<'_>) -> Result<(), Errno> {
+        // What may be refused comes before what would have to be taken back.
+        for change in &mut set.peers {
+            links.resolve(change)?;
+        }
+        self.node.would_configure(set.replace_peers, &set.peers)?;
         let fwmark = set.fwmark.unwrap_or(self.fwmark);
         let fresh = match set.listen_port {
             Some(port) if port == 0 || port != self.udp.port() => {
@@ -72,10 +77,10 @@ impl Device {
             }
             _ => None,
         };
-        if fwmark != self.fwmark {
+        if fresh.is_none() && fwmark != self.fwmark {
             self.udp.set_mark(fwmark).map_err(|_| Errno::Access)?;
-            self.fwmark = fwmark;
         }
+        self.fwmark = fwmark;
         let other_key = self.take_key(set.private_key);
         let other_port = fresh.is_some();
         if let Some(udp) = fresh {
@@ -124,7 +129,7 @@ impl Device {
     }
 
     /// Everything, with figures.
-    pub(super) fn describe(&mut self, clocks: Clocks) -> Answer {
+    pub(super) fn describe(&mut self, clocks: Clocks, links: &mut Links<'_>) -> Answer {
         self.take_figures(clocks);
         let mut allowed: BTreeMap<PeerId, Vec<Prefix>> = BTreeMap::new();
         for (prefix, peer) in self.node.allowed_ips() {
@@ -137,6 +142,7 @@ impl Device {
                 key: peer.key,
                 preshared: peer.preshared,
                 endpoint: peer.endpoint,
+                zone: peer.endpoint.and_then(|endpoint| links.zone(endpoint)),
                 last_handshake: figures.handshake.map_or(Duration::ZERO, |(_, wall)| wall),
                 received: figures.bytes.0 + now.0 + peer.handshake_bytes.0,
                 sent: figures.bytes.1 + now.1 + peer.handshake_bytes.1,

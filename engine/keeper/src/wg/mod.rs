@@ -10,6 +10,7 @@
 //! - `socket`: who asks.
 
 mod device;
+mod links;
 mod socket;
 
 use std::fmt;
@@ -28,6 +29,7 @@ use taut_udp::BindError;
 
 use crate::daemon::clocks;
 use device::Device;
+use links::Links;
 use socket::{FIRST_CONNECTION, Socket};
 
 /// Where `wg` looks for the sockets of userspace interfaces.
@@ -160,12 +162,12 @@ impl Room<'_> {
     }
 
     fn serve(&mut self, token: u64) {
-        let device = &mut self.device;
+        let (device, mut links) = (&mut self.device, Links::new(&mut self.host.netlink));
         // It may be another mark.
         self.settle.get_or_insert(clocks().now + SETTLE);
         self.socket.serve(token, self.poller, |request| match request {
-            Ok(Request::Get) => device.describe(clocks()),
-            Ok(Request::Set(set)) => Errno::print(device.set(*set)),
+            Ok(Request::Get) => device.describe(clocks(), &mut links),
+            Ok(Request::Set(set)) => Errno::print(device.set(*set, &mut links)),
             Err(errno) => Errno::print(Err(errno)),
         });
     }
