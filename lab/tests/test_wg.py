@@ -2,6 +2,7 @@
 
 import base64
 import shutil
+import time
 
 import pytest
 
@@ -262,3 +263,17 @@ def test_the_mark_is_on_every_socket(lab):
     one.set("fwmark", "off")
     assert one.reaches("10.9.0.2")
     assert one.interface()["fwmark"] == "off" and two.peer(one.public)["endpoint"].endswith(":4711")
+
+
+def test_another_port_keeps_the_sessions(lab):
+    one, two = pair(lab)
+    assert one.reaches("10.9.0.2")
+    made = one.peer(two.public)["handshake"]
+    wait_until(lambda: time.time() > made + 2, "another second than the handshake's")
+    for port in (4711, 51820, 4712, 4711):
+        one.set("listen-port", port)
+        assert ping(one.host, "10.9.0.2", count=3)["received"] == 3
+        assert ping(two.host, "10.9.0.1", count=3)["received"] == 3
+        assert two.peer(one.public)["endpoint"] == f"{one.host.ipv4}:{port}"
+    assert one.peer(two.public)["handshake"] == made
+    assert "4711" in (listening := one.host.run("ss", "-Hlun").stdout) and "51820" not in listening

@@ -84,6 +84,11 @@ impl Link {
         self.queue.wake();
     }
 
+    /// Has the lane go on with another socket; its sessions stay.
+    pub(crate) fn replace_socket(&self, udp: UdpSocket) {
+        self.lane.replace_socket(udp);
+    }
+
     /// When a command that found no room is tried again.
     pub(crate) fn poll_timeout(&self, now: Time) -> Option<Time> {
         self.held.as_ref().map(|_| now + QUEUE_RETRY)

@@ -21,6 +21,7 @@ mod meter;
 mod outbound;
 mod ports;
 mod queue;
+mod replacement;
 mod staged;
 mod tables;
 mod thread;

@@ -31,6 +31,7 @@ use crate::heart::Heart;
 use crate::locals::LocalTable;
 use crate::ports::InboundPorts;
 use crate::queue::LaneEnd;
+use crate::replacement::Replacement;
 use crate::tables::TrafficTable;
 
 /// Messages per receive call: with GRO each holds up to 64 datagrams.
@@ -76,6 +77,7 @@ pub struct Shared {
     pub traffic: Arc<TrafficTable>,
     /// Which addresses of ours peers speak to.
     pub locals: Arc<LocalTable>,
+    replacement: Replacement,
     stop: AtomicBool,
     /// Set when the thread ended by itself: the TUN is gone.
     failed: AtomicBool,
@@ -113,6 +115,11 @@ impl Lane {
     /// Whether the lane ended by itself, because its TUN was taken away.
     pub fn has_failed(&self) -> bool {
         self.shared.failed.load(Ordering::Acquire)
+    }
+
+    /// Has the lane go on with another socket, and waits until it closed the former one. What waited to be sent goes by the new one.
+    pub fn replace_socket(&self, socket: UdpSocket) {
+        self.shared.replacement.offer(socket, || self.waker.wake());
     }
 
     /// Ends the thread and waits for it; TUN queue and socket are closed then.
@@ -235,7 +242,10 @@ impl Worker {
         let (mut udp_readable, mut tun_readable) = (false, false);
         for event in events.iter() {
             match event.token {
-                TOKEN_WAKER => self.waker.drain(),
+                TOKEN_WAKER => {
+                    self.waker.drain();
+                    self.take_socket()?;
+                }
                 TOKEN_UDP => {
                     udp_readable |= event.readable;
                     if event.writable && self.blocked {
@@ -333,6 +343,20 @@ impl Worker {
             self.blocked = blocked;
             self.set_interests();
         }
+    }
+
+    /// Goes on with another socket, if the keeper has one for us. What came in by the former one and was not read yet is lost.
+    fn take_socket(&mut self) -> io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        shared.replacement.take(|socket| {
+            self.poller.add(socket.as_fd(), TOKEN_UDP, Interest::READ)?;
+            self.poller.remove(self.udp.as_fd());
+            self.udp = socket;
+            if std::mem::take(&mut self.blocked) {
+                self.set_interests();
+            }
+            Ok(())
+        })
     }
 
     fn set_interests(&self) {

@@ -81,17 +81,25 @@ impl Device {
             self.udp.set_mark(fwmark).map_err(|_| Errno::Access)?;
         }
         self.fwmark = fwmark;
-        let other_key = self.take_key(set.private_key);
-        let other_port = fresh.is_some();
         if let Some(udp) = fresh {
-            self.udp = udp;
+            self.take_socket(udp)?;
         }
+        let other_key = self.take_key(set.private_key);
         let configured = self.node.configure(set.replace_peers, set.peers);
-        if other_key || other_port {
+        if other_key {
             self.restart()?;
         }
         self.carry_out();
         configured
+    }
+
+    /// Sessions go on by another socket.
+    fn take_socket(&mut self, udp: UdpSocket) -> Result<(), Errno> {
+        if let Some(link) = &self.link {
+            link.replace_socket(udp.try_clone().map_err(|_| Errno::Io)?);
+        }
+        self.udp = udp;
+        Ok(())
     }
 
     /// Whether there is another key now.
