@@ -80,6 +80,15 @@ class WireGuard:
         done = self.host.run(*self._mounted("wg", *words), check=check, text=text)
         return done.stdout if check else done
 
+    def ask(self, text):
+        """Says something over the socket itself, as a client that says nothing more; returns all that is answered."""
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.settimeout(PATIENCE_S)
+            asking.connect(str(self._socket()))
+            asking.sendall(text.encode())
+            asking.shutdown(socket.SHUT_WR)
+            return b"".join(iter(lambda: asking.recv(4096), b"")).decode()
+
     def set(self, *words):
         """`wg set wg0 …`"""
         return self.wg("set", INTERFACE, *words)
@@ -132,7 +141,10 @@ class WireGuard:
             raise LabError(f"{self.kind} in {self.host.name} ended\n{self.process.tail()}")
         # Not by `wg show`: that takes a socket which nobody listens on yet for a leftover, and removes it.
         with socket.socket(socket.AF_UNIX) as tried:
-            return tried.connect_ex(str(self.host.state / "wireguard" / f"{INTERFACE}.sock")) == 0
+            return tried.connect_ex(str(self._socket())) == 0
+
+    def _socket(self):
+        return self.host.state / "wireguard" / f"{INTERFACE}.sock"
 
     def _mounted(self, *words):
         own = self.host.state / "wireguard"

@@ -120,3 +120,48 @@ def test_the_device_may_get_another_name(host):
     assert device.process.alive
     host.ip("link delete other")
     assert device.process.wait() == 0
+
+
+# Opens a TUN device and the socket for `wg`, hands their numbers over, and becomes the program.
+LAUNCHER = """
+import fcntl, os, socket, struct, sys
+flags, own_socket, *words = sys.argv[1:]
+tun = os.open("/dev/net/tun", os.O_RDWR)
+fcntl.ioctl(tun, 0x400454CA, struct.pack("16sH22x", b"wg0", int(flags, 0)))  # TUNSETIFF
+os.set_inheritable(tun, True)
+os.environ["WG_TUN_FD"] = str(tun)
+if own_socket == "yes":
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind("/var/run/wireguard/wg0.sock")
+    listener.listen()
+    listener.set_inheritable(True)
+    os.environ["WG_UAPI_FD"] = str(listener.fileno())
+os.execv(words[0], words)
+"""
+IFF_TUN, IFF_NO_PI, IFF_VNET_HDR = 0x1, 0x1000, 0x4000
+
+
+@pytest.mark.parametrize("flags", [IFF_TUN | IFF_NO_PI, IFF_TUN | IFF_NO_PI | IFF_VNET_HDR], ids=["bare", "header"])
+@pytest.mark.parametrize("own_socket", ["no", "yes"])
+def test_device_and_socket_may_be_inherited(lab, flags, own_socket):
+    one, two = pair(lab)
+    assert one.process.stop() == 0
+    # The device's own name counts, whatever is asked for.
+    words = ("python3", "-c", LAUNCHER, hex(flags), own_socket, program(one.host), "another")
+    done = one.host.run(*one._mounted(*words), check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    one.setconf(one.config)
+    one.host.ip(f"address add 10.9.0.1/24 dev {INTERFACE}", f"link set {INTERFACE} up")
+    wait_until(lambda: ping(one.host, "10.9.0.2", count=1)["received"] == 1, "the tunnel to carry")
+    assert ping(two.host, "10.9.0.1", count=3)["received"] == 3
+    one.host.ip(f"link delete {INTERFACE}")
+    wait_until(lambda: not pids(one.host), "it to end with its device")
+    assert not (one.host.state / "wireguard" / f"{INTERFACE}.sock").exists()
+
+
+@pytest.mark.parametrize("variable", ["WG_TUN_FD", "WG_UAPI_FD"])
+@pytest.mark.parametrize(("value", "why"), [("99", "Bad file descriptor"), ("x", "invalid digit"), ("0", "inherited descriptor")])
+def test_a_descriptor_of_no_use_is_named(host, variable, value, why):
+    done = background(host, WireGuard(host), {variable: value})
+    assert done.returncode == 1 and why in done.stderr
+    assert pids(host) == [] and not (host.state / "wireguard" / f"{INTERFACE}.sock").exists()

@@ -97,6 +97,11 @@ pub enum ToLane {
         /// Where the handshake proved the peer to be; on the answering side the peer's first packet proves it.
         proven: Option<SocketAddr>,
     },
+    /// The way to this place from the address of ours that it speaks to is another one now, or none: the routes choose the address again.
+    ForgetLocal {
+        /// Where.
+        place: SocketAddr,
+    },
     /// Send a handshake message from this lane's socket: a NAT mapping belongs to the socket that made it.
     Send {
         /// Where to.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use taut_base::Time;
 use taut_event::Waker;
 use taut_lane::{KeeperEnd, Lane, Shared, StartError, queues};
+use taut_netlink::Netlink;
 use taut_node::{Clocks, Node, ToLane};
 use taut_tun::Tun;
 use taut_tunnel::Limits;
@@ -12,6 +13,7 @@ use taut_tunnel::cookie::Checker;
 use taut_udp::UdpSocket;
 
 use crate::entropy::OsEntropy;
+use crate::ways::Ways;
 
 /// How soon a command that found the lane's queue full is tried again.
 const QUEUE_RETRY: Duration = Duration::from_millis(5);
@@ -22,6 +24,7 @@ pub(crate) struct Link {
     queue: KeeperEnd,
     /// A command that the lane's queue had no room for.
     held: Option<ToLane>,
+    ways: Ways,
 }
 
 impl Link {
@@ -37,7 +40,7 @@ impl Link {
         let waker = Waker::new()?;
         let (queue, lane_end) = queues(keeper.clone(), waker.clone());
         let lane = Lane::start(taut_lane::Config { tun, mtu, udp, checker, limits, queues: lane_end, waker })?;
-        Ok(Self { lane, queue, held: None })
+        Ok(Self { lane, queue, held: None, ways: Ways::default() })
     }
 
     /// Takes what the lane said, does what is due, hands the resulting commands over.
@@ -69,6 +72,21 @@ impl Link {
         if self.queue.send(ToLane::SetMtu(mtu)).is_ok() {
             self.queue.wake();
         }
+    }
+
+    /// Has the lane leave the choice of our address to the routes, where they changed (`ways`): for packets with this mark.
+    pub(crate) fn check_ways(&mut self, netlink: &mut Netlink, mark: u32) {
+        let changed = self.ways.look(netlink, mark, self.lane.shared().locals.all());
+        for place in changed {
+            // One that finds no room is left to the second try of the peer's next handshake.
+            let _ = self.queue.send(ToLane::ForgetLocal { place });
+        }
+        self.queue.wake();
+    }
+
+    /// Has the lane go on with another socket; its sessions stay.
+    pub(crate) fn replace_socket(&self, udp: UdpSocket) {
+        self.lane.replace_socket(udp);
     }
 
     /// When a command that found no room is tried again.

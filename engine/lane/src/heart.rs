@@ -13,6 +13,7 @@ use taut_wire::merge::{Merger, Offloads};
 use crate::batch::SendBatch;
 use crate::drops::{Drop, DropCounts};
 use crate::ingress::Ingress;
+use crate::locals::Locals;
 use crate::staged::Staged;
 use crate::tables::{LanePeer, NumberMap, TrafficTable};
 
@@ -31,6 +32,7 @@ pub struct Heart {
     pub(crate) by_index: NumberMap<ReceiverIndex, PeerId>,
     pub(crate) merger: Merger,
     pub(crate) drops: Arc<DropCounts>,
+    pub(crate) locals: Locals,
     traffic: Arc<TrafficTable>,
     timers: BinaryHeap<Reverse<(Time, PeerId)>>,
     messages: VecDeque<FromLane>,
@@ -60,6 +62,7 @@ impl Heart {
             by_index: NumberMap::default(),
             merger: Merger::new(offloads),
             drops,
+            locals: Locals::default(),
             traffic,
             timers: BinaryHeap::new(),
             messages: VecDeque::new(),
@@ -97,6 +100,7 @@ impl Heart {
                 let new = LanePeer {
                     keyring,
                     endpoint: None,
+                    local: None,
                     staged: Staged::default(),
                     traffic,
                     scheduled: None,
@@ -117,6 +121,7 @@ impl Heart {
                     self.schedule(peer);
                 }
             }
+            ToLane::ForgetLocal { place } => self.forget_locals(|known, _| known == place),
             ToLane::SetMtu(mtu) => self.mtu = usize::from(mtu),
             ToLane::RemovePeer(peer) => self.remove_peer(peer),
             ToLane::AddSession { peer, id, keys, born, proven } => {
@@ -125,6 +130,7 @@ impl Heart {
             ToLane::Send { destination, message } => {
                 let bytes = message.as_bytes();
                 self.ingress.sent(bytes);
+                self.locals.tried(destination, bytes);
                 let appended = out.append(destination, bytes.len(), |room| {
                     room.copy_from_slice(bytes);
                     Ok::<(), std::convert::Infallible>(())
@@ -238,6 +244,7 @@ impl Heart {
         if let Some(endpoint) = proven {
             self.ingress.peer_moved(id, peer.endpoint, Some(endpoint));
             peer.endpoint = Some(endpoint);
+            self.local_proven(id, endpoint);
         }
         self.collect_retired(id);
         // The answering side may use the session only after it heard from us on it: what waited tells it, or an empty packet.

@@ -52,7 +52,7 @@ impl Heart {
             // Timers are looked at once per peer and run, not per packet.
             if peer != last_peer {
                 if let Some(id) = last_peer {
-                    self.schedule(id);
+                    self.heard(id, source);
                 }
                 last_peer = peer;
             }
@@ -60,8 +60,14 @@ impl Heart {
         let drops = &*self.drops;
         self.merger.flush(data, |run| write(ports, drops, run));
         if let Some(id) = last_peer {
-            self.schedule(id);
+            self.heard(id, source);
         }
+    }
+
+    /// What is done once per peer and run.
+    fn heard(&mut self, id: PeerId, source: SocketAddr) {
+        self.note_local(id, source);
+        self.schedule(id);
     }
 
     /// A data message: opened in place, then on to the TUN. Returns whose it was, if it was authentic.
@@ -168,10 +174,11 @@ impl Heart {
         let by_index = &self.by_index;
         let has_session = |index| by_index.contains_key(&ReceiverIndex(index));
         match self.ingress.judge(source, message, bytes, has_session, now) {
-            Verdict::Taken => {}
+            Verdict::Taken => self.note_asked(source),
             Verdict::Dropped(reason) => self.drops.add(reason, 1),
             Verdict::Cookie(reply) => {
                 self.drops.add(Drop::CookieAsked, 1);
+                self.note_asked(source);
                 // What a flood asks for never takes the room of data.
                 if out.has_room() {
                     let _ = out.append(source, reply.len(), |room| {

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use taut_base::{PeerId, Time};
 use taut_tunnel::{Bucket, Keyring};
+use taut_udp::Local;
 
 use crate::staged::Staged;
 
@@ -16,6 +17,8 @@ pub(crate) struct LanePeer {
     pub(crate) keyring: Keyring,
     /// Where packets go: the last place that an authenticated packet came from.
     pub(crate) endpoint: Option<SocketAddr>,
+    /// The address of ours that it speaks to from its endpoint, as last noted.
+    pub(crate) local: Option<(SocketAddr, Local)>,
     pub(crate) staged: Staged,
     pub(crate) traffic: Arc<Traffic>,
     /// When this peer stands in the timer heap, if it does.

@@ -28,8 +28,10 @@ use taut_wire::vnet;
 use crate::batch::{Flush, SendBatch};
 use crate::drops::{Drop, DropCounts};
 use crate::heart::Heart;
+use crate::locals::LocalTable;
 use crate::ports::InboundPorts;
 use crate::queue::LaneEnd;
+use crate::replacement::Replacement;
 use crate::tables::TrafficTable;
 
 /// Messages per receive call: with GRO each holds up to 64 datagrams.
@@ -73,6 +75,9 @@ pub struct Shared {
     pub drops: Arc<DropCounts>,
     /// Bytes by peer.
     pub traffic: Arc<TrafficTable>,
+    /// Which addresses of ours peers speak to.
+    pub locals: Arc<LocalTable>,
+    replacement: Replacement,
     stop: AtomicBool,
     /// Set when the thread ended by itself: the TUN is gone.
     failed: AtomicBool,
@@ -110,6 +115,11 @@ impl Lane {
     /// Whether the lane ended by itself, because its TUN was taken away.
     pub fn has_failed(&self) -> bool {
         self.shared.failed.load(Ordering::Acquire)
+    }
+
+    /// Has the lane go on with another socket, and waits until it closed the former one. What waited to be sent goes by the new one.
+    pub fn replace_socket(&self, socket: UdpSocket) {
+        self.shared.replacement.offer(socket, || self.waker.wake());
     }
 
     /// Ends the thread and waits for it; TUN queue and socket are closed then.
@@ -181,7 +191,7 @@ impl Worker {
         let granted = config.tun.offload();
         let offloads =
             Offloads { tcp4: granted.tso, tcp6: granted.tso, ecn: false, udp4: granted.uso, udp6: granted.uso };
-        let heart = Heart::new(
+        let mut heart = Heart::new(
             config.limits,
             config.mtu,
             config.checker,
@@ -190,6 +200,7 @@ impl Worker {
             Arc::clone(&shared.drops),
             Arc::clone(&shared.traffic),
         );
+        heart.share_locals(Arc::clone(&shared.locals));
         Ok(Self {
             heart,
             out: SendBatch::new(),
@@ -231,7 +242,10 @@ impl Worker {
         let (mut udp_readable, mut tun_readable) = (false, false);
         for event in events.iter() {
             match event.token {
-                TOKEN_WAKER => self.waker.drain(),
+                TOKEN_WAKER => {
+                    self.waker.drain();
+                    self.take_socket()?;
+                }
                 TOKEN_UDP => {
                     udp_readable |= event.readable;
                     if event.writable && self.blocked {
@@ -270,6 +284,7 @@ impl Worker {
             }
             let mut ports = Ports { tun: &self.tun, queues: &self.queues, vnet_header: self.tun.offload().vnet_header };
             for received in self.received.iter_mut() {
+                self.heart.arrived_at(received.local);
                 self.heart.inbound(
                     received.source,
                     received.data,
@@ -315,15 +330,33 @@ impl Worker {
             if count == 0 {
                 break;
             }
-            let sent = self.udp.send(&transmits[..count]);
+            let heart = &self.heart;
+            let sent = self.udp.send_from(&transmits[..count], |run| heart.local_for(run.destination, run.contents));
             blocked = sent.blocked;
             self.shared.drops.add(Drop::SendFailed, sent.failed as u64);
             self.out.consume(sent.sent, sent.partial);
+            if let Some(refused) = sent.refused {
+                self.heart.local_refused(refused);
+            }
         }
         if blocked != self.blocked {
             self.blocked = blocked;
             self.set_interests();
         }
+    }
+
+    /// Goes on with another socket, if the keeper has one for us. What came in by the former one and was not read yet is lost.
+    fn take_socket(&mut self) -> io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        shared.replacement.take(|socket| {
+            self.poller.add(socket.as_fd(), TOKEN_UDP, Interest::READ)?;
+            self.poller.remove(self.udp.as_fd());
+            self.udp = socket;
+            if std::mem::take(&mut self.blocked) {
+                self.set_interests();
+            }
+            Ok(())
+        })
     }
 
     fn set_interests(&self) {

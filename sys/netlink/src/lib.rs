@@ -23,6 +23,7 @@ mod parse;
 mod request;
 mod route;
 mod socket;
+mod way;
 
 pub use address::{Address, Scope};
 pub use error::NetlinkError;

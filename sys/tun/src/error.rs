@@ -35,6 +35,13 @@ pub enum TunError {
         /// The device.
         name: String,
     },
+    /// A descriptor that was handed over does not carry bare IP packets.
+    Unusable {
+        /// The device; empty where there is none.
+        name: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
     /// The kernel refused for another reason.
     Kernel {
         /// The step that was refused.
@@ -84,6 +91,11 @@ impl fmt::Display for TunError {
             Self::SingleQueue { name } => {
                 write!(f, "cannot add a queue to {name}: it was made with one queue; make it with several allowed")
             }
+            Self::Unusable { name, reason } => write!(
+                f,
+                "cannot use the inherited descriptor of the device {name:?}: {reason}; hand over one that was made with \
+                 TUNSETIFF and the flags IFF_TUN and IFF_NO_PI"
+            ),
             Self::Kernel { step, name, source } => write!(
                 f,
                 "cannot {step} for the TUN device {name:?}: {source}; try with offloads off, \
@@ -99,7 +111,9 @@ impl Error for TunError {
             Self::DeviceMissing { source } | Self::NotPermitted { source, .. } | Self::Kernel { source, .. } => {
                 Some(source)
             }
-            Self::InvalidName { .. } | Self::NameTaken { .. } | Self::SingleQueue { .. } => None,
+            Self::InvalidName { .. } | Self::NameTaken { .. } | Self::SingleQueue { .. } | Self::Unusable { .. } => {
+                None
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod edges;
+mod local;
 mod namespace;
 
 use namespace::{SilentNetwork, in_namespace};

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use taut_base::{Entropy, PeerId, Prefix, PrivateKey, Time};
 use taut_event::Waker;
+use taut_netlink::Netlink;
 use taut_node::uapi::{self, Answer, Errno, Set};
 use taut_node::{Clocks, Node};
 use taut_tun::Tun;
 use taut_tunnel::Limits;
 use taut_udp::{BindError, UdpSocket};
 
+use super::links::Links;
 use super::{Config, Error, limits};
 use crate::daemon::clocks;
 use crate::entropy::OsEntropy;
@@ -62,8 +64,12 @@ impl Device {
     }
 
     /// Carries a change out. What concerns the interface comes first, as it stands first in the request.
-    pub(super) fn set(&mut self, set: Set) -> Result<(), Errno> {
-        // What the kernel may refuse comes before what would have to be taken back.
+    pub(super) fn set(&mut self, mut set: Set, links: &mut Links<'_>) -> Result<(), Errno> {
+        // What may be refused comes before what would have to be taken back.
+        for change in &mut set.peers {
+            links.resolve(change)?;
+        }
+        self.node.would_configure(set.replace_peers, &set.peers)?;
         let fwmark = set.fwmark.unwrap_or(self.fwmark);
         let fresh = match set.listen_port {
             Some(port) if port == 0 || port != self.udp.port() => {
@@ -71,21 +77,29 @@ impl Device {
             }
             _ => None,
         };
-        if fwmark != self.fwmark {
+        if fresh.is_none() && fwmark != self.fwmark {
             self.udp.set_mark(fwmark).map_err(|_| Errno::Access)?;
-            self.fwmark = fwmark;
+        }
+        self.fwmark = fwmark;
+        if let Some(udp) = fresh {
+            self.take_socket(udp)?;
         }
         let other_key = self.take_key(set.private_key);
-        let other_port = fresh.is_some();
-        if let Some(udp) = fresh {
-            self.udp = udp;
-        }
         let configured = self.node.configure(set.replace_peers, set.peers);
-        if other_key || other_port {
+        if other_key {
             self.restart()?;
         }
         self.carry_out();
         configured
+    }
+
+    /// Sessions go on by another socket.
+    fn take_socket(&mut self, udp: UdpSocket) -> Result<(), Errno> {
+        if let Some(link) = &self.link {
+            link.replace_socket(udp.try_clone().map_err(|_| Errno::Io)?);
+        }
+        self.udp = udp;
+        Ok(())
     }
 
     /// Whether there is another key now.
@@ -123,7 +137,7 @@ impl Device {
     }
 
     /// Everything, with figures.
-    pub(super) fn describe(&mut self, clocks: Clocks) -> Answer {
+    pub(super) fn describe(&mut self, clocks: Clocks, links: &mut Links<'_>) -> Answer {
         self.take_figures(clocks);
         let mut allowed: BTreeMap<PeerId, Vec<Prefix>> = BTreeMap::new();
         for (prefix, peer) in self.node.allowed_ips() {
@@ -136,6 +150,7 @@ impl Device {
                 key: peer.key,
                 preshared: peer.preshared,
                 endpoint: peer.endpoint,
+                zone: peer.endpoint.and_then(|endpoint| links.zone(endpoint)),
                 last_handshake: figures.handshake.map_or(Duration::ZERO, |(_, wall)| wall),
                 received: figures.bytes.0 + now.0 + peer.handshake_bytes.0,
                 sent: figures.bytes.1 + now.1 + peer.handshake_bytes.1,
@@ -173,6 +188,13 @@ impl Device {
     pub(super) fn turn(&mut self, clocks: Clocks) {
         if let Some(link) = &mut self.link {
             link.turn(&mut self.node, clocks);
+        }
+    }
+
+    /// The host's routes, addresses or rules may have changed.
+    pub(super) fn check_ways(&mut self, netlink: &mut Netlink) {
+        if let Some(link) = &mut self.link {
+            link.check_ways(netlink, self.fwmark);
         }
     }
 

@@ -10,11 +10,12 @@
 //! - `socket`: who asks.
 
 mod device;
+mod links;
 mod socket;
 
 use std::fmt;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ use taut_udp::BindError;
 
 use crate::daemon::clocks;
 use device::Device;
+use links::Links;
 use socket::{FIRST_CONNECTION, Socket};
 
 /// Where `wg` looks for the sockets of userspace interfaces.
@@ -41,6 +43,8 @@ const TOKEN_SOCKET: u64 = 3;
 /// How often to look whether the socket's file and the device are still there: nothing reports that of a file without a watch of its own,
 /// nor of a device in another network namespace.
 const LOOK: Duration = Duration::from_secs(1);
+/// Routes and rules come in bursts (`wg-quick` makes several); one look follows the burst.
+const SETTLE: Duration = Duration::from_millis(100);
 
 /// How an interface runs.
 #[derive(Clone, Debug)]
@@ -57,22 +61,36 @@ pub struct Config {
     pub rekey_after: Option<Duration>,
 }
 
+/// What another program has made, and handed over at the start.
+#[derive(Debug, Default)]
+pub struct Inherited {
+    /// A queue of the TUN device; its name counts, and not the one in [`Config`].
+    pub tun: Option<OwnedFd>,
+    /// A unix socket that listens as the device's `.sock` file, where `wg` looks.
+    pub uapi: Option<OwnedFd>,
+}
+
 /// Runs the interface until its end. `ready` is called once, when the device is made and `wg` is answered.
 ///
 /// The UDP socket stays in the network namespace of this process, wherever the device is moved to.
 ///
 /// # Errors
 /// When it could not start, nothing is left then; or when the kernel refused to let it go on.
-pub fn run(config: &Config, ready: impl FnOnce()) -> Result<(), Error> {
+pub fn run(config: &Config, inherited: Inherited, ready: impl FnOnce()) -> Result<(), Error> {
     // Before any thread is started: they inherit the mask.
     let signals = Signals::new(&[Signal::Terminate, Signal::Interrupt])
         .map_err(|error| Error::System("take over signals", error))?;
     // Before the first reading of the link, so that no change falls in between.
     let monitor = Monitor::open().map_err(Error::Netlink)?;
-    let mut socket = Socket::listen(DIRECTORY.as_ref(), &config.interface)?;
     let offload = if config.tun_offload { Offload::ALL } else { Offload::NONE };
-    let tun = Tun::create(&taut_tun::Config { name: config.interface.clone(), offload, multi_queue: false })
-        .map_err(Error::Tun)?;
+    let handed = inherited.tun.map(|fd| Tun::from_fd(fd, offload)).transpose().map_err(Error::Tun)?;
+    let name = handed.as_ref().map_or(config.interface.as_str(), Tun::name);
+    let mut socket = match inherited.uapi {
+        Some(fd) => Socket::inherit(fd, DIRECTORY.as_ref(), name)?,
+        None => Socket::listen(DIRECTORY.as_ref(), name)?,
+    };
+    let made = || Tun::create(&taut_tun::Config { name: config.interface.clone(), offload, multi_queue: false });
+    let tun = handed.map_or_else(made, Ok).map_err(Error::Tun)?;
     let mut host = Host::prepare(tun.name())?;
     let waker = Waker::new().map_err(|error| Error::System("be woken", error))?;
     let device = Device::new(config, tun, host.mtu, waker.clone())?;
@@ -85,7 +103,8 @@ pub fn run(config: &Config, ready: impl FnOnce()) -> Result<(), Error> {
     add(monitor.as_fd(), TOKEN_MONITOR)?;
     add(socket.as_fd(), TOKEN_SOCKET)?;
     ready();
-    let result = Room { device, monitor, host: &mut host, socket: &mut socket, poller: &poller }.run(&signals, &waker);
+    let result = Room { device, monitor, host: &mut host, socket: &mut socket, poller: &poller, settle: None }
+        .run(&signals, &waker);
     drop(socket);
     result
 }
@@ -101,6 +120,8 @@ struct Room<'a> {
     host: &'a mut Host,
     socket: &'a mut Socket,
     poller: &'a Poller,
+    /// When to ask for the ways to peers again.
+    settle: Option<Time>,
 }
 
 impl Room<'_> {
@@ -109,7 +130,7 @@ impl Room<'_> {
         let mut look = clocks().now + LOOK;
         loop {
             let now = clocks().now;
-            let due = self.device.poll_timeout(now).into_iter().chain([look]).min();
+            let due = self.device.poll_timeout(now).into_iter().chain([look]).chain(self.settle).min();
             let timeout = due.map(|due: Time| due.since(now));
             self.poller.wait(&mut events, timeout).map_err(|error| Error::System("wait for events", error))?;
             for event in events.iter() {
@@ -128,6 +149,9 @@ impl Room<'_> {
                 return Ok(());
             }
             let now = clocks().now;
+            if self.settle.take_if(|due| now >= *due).is_some() {
+                self.device.check_ways(&mut self.host.netlink);
+            }
             if now >= look {
                 look = now + LOOK;
                 if !self.socket.is_there() || !self.device.exists() {
@@ -138,10 +162,12 @@ impl Room<'_> {
     }
 
     fn serve(&mut self, token: u64) {
-        let device = &mut self.device;
+        let (device, mut links) = (&mut self.device, Links::new(&mut self.host.netlink));
+        // It may be another mark.
+        self.settle.get_or_insert(clocks().now + SETTLE);
         self.socket.serve(token, self.poller, |request| match request {
-            Ok(Request::Get) => device.describe(clocks()),
-            Ok(Request::Set(set)) => Errno::print(device.set(*set)),
+            Ok(Request::Get) => device.describe(clocks(), &mut links),
+            Ok(Request::Set(set)) => Errno::print(device.set(*set, &mut links)),
             Err(errno) => Errno::print(Err(errno)),
         });
     }
@@ -149,7 +175,11 @@ impl Room<'_> {
     /// Something changed on the host. Whether the device is gone.
     fn handle_news(&mut self) -> bool {
         // Lost news counts as a change; an error would come again with the next news.
-        if !self.monitor.drain().is_ok_and(|changes| changes.links) {
+        let Ok(changes) = self.monitor.drain() else { return false };
+        if changes.any() {
+            self.settle.get_or_insert(clocks().now + SETTLE);
+        }
+        if !changes.links {
             return false;
         }
         match self.host.look() {

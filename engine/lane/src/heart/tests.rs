@@ -3,6 +3,7 @@
 mod control;
 mod inbound;
 mod kit;
+mod locals;
 mod marks;
 mod outbound;
 mod timers;
