@@ -1,8 +1,12 @@
 """The state directory with the real daemon: two at once, damage, a full disk, crashes in a row, secrets."""
 
 import base64
+import contextlib
 import json
 import os
+import random
+import re
+import time
 from pathlib import Path
 
 import pytest
@@ -114,31 +118,70 @@ def test_fault_k2_k3_a_full_or_read_only_disk(layout):
     assert done.returncode == 1 and "Read-only file system" in done.stderr, done
 
 
-def state_files(node):
-    """What stands in its state directory; a second save adds the copy before it."""
-    return {path.name.removesuffix(".prev") for path in node.state.iterdir()}
+def left_files(node):
+    """What stands in its directory; a save that is not the first, or that was cut off, adds a copy."""
+    names = (path.relative_to(node.host.state) for path in node.host.state.rglob("*"))
+    return {str(name).removesuffix(".prev").removesuffix(".new") for name in names}
+
+
+def open_files(node):
+    """What the daemon has open, without the numbers that differ from run to run."""
+    links = []
+    for link in Path(f"/proc/{node.process.pid}/fd").iterdir():
+        # Closed meanwhile.
+        with contextlib.suppress(FileNotFoundError):
+            links.append(re.sub(r"\d+", "#", os.readlink(link)))
+    return sorted(links)
+
+
+def end_on_the_way_up(node, chance):
+    """Starts a daemon and ends it while it gives the host its device, addresses and routes, or soon after."""
+    flags = ("--state", node.state, "--socket", node.socket)
+    process = node.host.start(binary("taut"), "daemon", *flags, name="daemon")
+    devices = Path(f"/proc/{process.pid}/net/dev")
+    # No pause between two looks: it is a matter of a millisecond.
+    wait_until(lambda: "taut" in devices.read_text(), "the device to be there", story=process.tail, pause=0)
+    time.sleep(chance.choice((0, chance.uniform(0, 0.003), chance.uniform(0, 0.1))))
+    chance.choice((process.kill, process.stop))()
+
+
+def greeted(peer):
+    return peer is not None and peer["last_handshake_s"] is not None
 
 
 def test_fault_j9_p2_a_hundred_crashes_leave_the_host_as_it_was(layout):
     net = layout(nodes=2)
     net.coordinator.start()
     one, two = net.nodes
-    before = one.host.network_state()
+    chance = random.Random(9)
+    before, traces = one.host.network_state(), one.host.traces(sockets=True)
     net.join(one, two)
     net.meet()
     net.connect()
     address, key = one.ipv4, one.status()["self"]["node_key"]
-    files = state_files(one)
-    for crash in range(CRASHES):
-        one.kill()
+    files, handles = left_files(one), open_files(one)
+    assert one.host.network_state() != before and one.host.traces(sockets=True) != traces
+
+    def all_is_as_before(when):
         after = one.host.network_state()
-        assert after == before, f"crash {crash + 1}: {sorted(set(after) ^ set(before))}"
+        assert after == before, f"{when}: {sorted(set(after) ^ set(before))}"
+
+    for crash in range(1, CRASHES + 1):
+        one.kill()
+        all_is_as_before(f"crash {crash}")
+        end_on_the_way_up(one, chance)
+        all_is_as_before(f"after crash {crash}, on the way up")
         one.start()
-        # The restarted node greets its peer: packets flow again without waiting for the peer to notice.
-        assert ping(two.host, address, count=600, first=True)["received"], f"crash {crash + 1}"
+        # The restarted node greets its peer, so packets flow without waiting for the peer to notice. Nobody else has a reason for a handshake.
+        one.wait_for(lambda status: greeted(one.peer(two.name, status)), "a handshake by itself")
+        assert ping(two.host, address, count=600, first=True)["received"], f"crash {crash}"
     assert one.status()["self"]["node_key"] == key
-    assert state_files(one) == files
+    assert left_files(one) == files
+    wait_until(lambda: open_files(one) == handles, "as many open files as at first", story=lambda: f"{handles}\n{open_files(one)}")
     assert call("ip", "netns", "pids", one.host.namespace).stdout.split() == [str(one.process.pid)]
+    one.kill()
+    left = one.host.traces(sockets=True)
+    assert left == traces, sorted(set(left) ^ set(traces))
 
 
 def test_fault_k5_no_key_in_output_arguments_environment_or_answers(layout):
