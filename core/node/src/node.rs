@@ -294,8 +294,11 @@ impl<E: Entropy> Node<E> {
             Ok(Message::Response(response)) => self.handle_response(source, &response, clocks),
             Ok(Message::CookieReply(reply)) => {
                 let owner = self.indices.owner(ReceiverIndex(reply.receiver));
-                if let Some(peer) = owner.and_then(|id| self.peers.get_mut(&id)) {
-                    peer.take_cookie(source, &reply, clocks.now);
+                if let Some(peer) = owner.and_then(|id| self.peers.get_mut(&id))
+                    && let Some(message) = peer.take_cookie(source, &reply, clocks.now)
+                {
+                    peer.handshake_bytes.1 += message.as_bytes().len() as u64;
+                    self.commands.push_back(ToLane::Send { destination: source, message });
                 }
             }
             // Data never comes here.
