@@ -177,15 +177,14 @@ impl Heart {
             Verdict::Taken => self.note_asked(source),
             Verdict::Dropped(reason) => self.drops.add(reason, 1),
             Verdict::Cookie(reply) => {
-                self.drops.add(Drop::CookieAsked, 1);
                 self.note_asked(source);
                 // What a flood asks for never takes the room of data.
-                if out.has_room() {
-                    let _ = out.append(source, reply.len(), |room| {
-                        room.copy_from_slice(&reply);
-                        Ok::<(), std::convert::Infallible>(())
-                    });
-                }
+                let write = |room: &mut [u8]| {
+                    room.copy_from_slice(&reply);
+                    Ok::<(), std::convert::Infallible>(())
+                };
+                let told = out.has_room() && out.append(source, reply.len(), write).is_some();
+                self.drops.add(if told { Drop::CookieAsked } else { Drop::HandshakeRate }, 1);
             }
         }
     }
