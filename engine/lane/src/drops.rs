@@ -39,12 +39,14 @@ pub enum Drop {
     BadOuter,
     /// In: the peer may not send from this address.
     SourceNotAllowed,
+    /// In: a router marked it instead of dropping it, and the flow inside does not know such marks (RFC 6040, section 4.2).
+    CongestionMet,
     /// In: the TUN did not take it.
     TunWrite,
 }
 
 impl Drop {
-    const ALL: [(Self, &'static str); 18] = [
+    const ALL: [(Self, &'static str); 19] = [
         (Self::BadInner, "out-bad-packet"),
         (Self::NoRoute, "out-no-route"),
         (Self::NoHandshake, "out-no-handshake"),
@@ -62,6 +64,7 @@ impl Drop {
         (Self::ControlRate, "in-control-rate"),
         (Self::BadOuter, "in-bad-packet"),
         (Self::SourceNotAllowed, "in-source-not-allowed"),
+        (Self::CongestionMet, "in-congestion-met"),
         (Self::TunWrite, "in-tun-write"),
     ];
 }

@@ -8,6 +8,7 @@ use taut_base::{PeerId, ReceiverIndex, Time};
 use taut_node::{FromLane, Routes, ToLane};
 use taut_tunnel::cookie::Checker;
 use taut_tunnel::{Bucket, Limits, Role, Session, Wish};
+use taut_wire::ecn::Ecn;
 use taut_wire::merge::{Merger, Offloads};
 
 use crate::batch::SendBatch;
@@ -33,6 +34,8 @@ pub struct Heart {
     pub(crate) merger: Merger,
     pub(crate) drops: Arc<DropCounts>,
     pub(crate) locals: Locals,
+    /// What routers marked on the datagrams that are being read.
+    pub(crate) congestion: Ecn,
     traffic: Arc<TrafficTable>,
     timers: BinaryHeap<Reverse<(Time, PeerId)>>,
     messages: VecDeque<FromLane>,
@@ -63,6 +66,7 @@ impl Heart {
             merger: Merger::new(offloads),
             drops,
             locals: Locals::default(),
+            congestion: Ecn::NotEct,
             traffic,
             timers: BinaryHeap::new(),
             messages: VecDeque::new(),

@@ -6,6 +6,7 @@ use std::ops::Range;
 use taut_base::{PeerId, ReceiverIndex, SessionId, Time};
 use taut_node::FromLane;
 use taut_tunnel::OpenError;
+use taut_wire::ecn;
 use taut_wire::ip;
 use taut_wire::merge::Run;
 use taut_wire::vouch::{self, Vouched};
@@ -134,18 +135,10 @@ impl Heart {
                 {
                     self.drops.add(Drop::SourceNotAllowed, 1);
                 }
-                Some((inner_source, bytes, mut vouched)) => {
+                Some((inner_source, bytes, vouched)) => {
                     peer.last_source = Some(inner_source);
                     peer.traffic.add_received(bytes);
-                    let drops = &*self.drops;
-                    if !self.vnet_header
-                        && let Some(vouched) = vouched.take()
-                    {
-                        // Nobody can be told that the checksum is partial.
-                        vouched.complete(&mut data[packet.start..packet.start + bytes]);
-                    }
-                    // Parsed a moment ago, so it is an IP packet.
-                    let _ = self.merger.push(data, packet, index.0, vouched, |run| write(ports, drops, run));
+                    self.deliver(data, packet, bytes, index, vouched, ports);
                 }
             }
         }
@@ -160,6 +153,31 @@ impl Heart {
             self.say(FromLane::WantsHandshake(id));
         }
         Some(id)
+    }
+
+    /// A packet of `bytes` bytes that may go to the TUN, perhaps together with its neighbours; padding may stand behind it.
+    fn deliver(
+        &mut self,
+        data: &mut [u8],
+        packet: Range<usize>,
+        bytes: usize,
+        index: ReceiverIndex,
+        mut vouched: Option<Vouched>,
+        ports: &mut impl InboundPorts,
+    ) {
+        let inner = &mut data[packet.start..packet.start + bytes];
+        if ecn::arrive(inner, self.congestion).is_err() {
+            return self.drops.add(Drop::CongestionMet, 1);
+        }
+        if !self.vnet_header
+            && let Some(vouched) = vouched.take()
+        {
+            // Nobody can be told that the checksum is partial.
+            vouched.complete(inner);
+        }
+        let drops = &*self.drops;
+        // Parsed a moment ago, so it is an IP packet.
+        let _ = self.merger.push(data, packet, index.0, vouched, |run| write(ports, drops, run));
     }
 
     /// The peer used a session that we had answered for: what waited may go.

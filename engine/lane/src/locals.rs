@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use taut_base::PeerId;
 use taut_udp::Local;
+use taut_wire::ecn::Ecn;
 use taut_wire::wireguard::{TYPE_COOKIE_REPLY, TYPE_INITIATION, TYPE_RESPONSE};
 
 use crate::heart::Heart;
@@ -127,9 +128,10 @@ impl Locals {
 }
 
 impl Heart {
-    /// To which address of ours the datagrams came that [`Self::inbound`] is given from here on.
-    pub fn arrived_at(&mut self, local: Option<Local>) {
+    /// To which address of ours the datagrams came that [`Self::inbound`] is given from here on, and what routers marked on them.
+    pub fn arrived_at(&mut self, local: Option<Local>, congestion: Ecn) {
         self.locals.arrival = local;
+        self.congestion = congestion;
     }
 
     /// From which address of ours a message, or a run of them, leaves; `None` where the routes choose.

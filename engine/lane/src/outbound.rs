@@ -1,16 +1,15 @@
 //! The way out: TUN → route → segment → seal → send batch.
 
-use std::net::SocketAddr;
-
 use taut_base::{PeerId, Time};
 use taut_node::FromLane;
 use taut_tunnel::{Limits, Session};
+use taut_wire::ecn::Ecn;
 use taut_wire::ip;
 use taut_wire::split::Split;
 use taut_wire::vnet::VnetHeader;
 use taut_wire::wireguard::DATA_HEADER;
 
-use crate::batch::{SEALED_SUPERPACKET_MAX, SendBatch};
+use crate::batch::{Destination, SEALED_SUPERPACKET_MAX, SendBatch};
 use crate::drops::Drop;
 use crate::heart::Heart;
 use crate::tables::LanePeer;
@@ -37,7 +36,8 @@ impl Heart {
         match (peer.keyring.sending(&self.limits, now), endpoint) {
             (Ok(session), Some(endpoint)) if in_order => {
                 // Each segment is written into the batch and sealed there.
-                let (bytes, outer) = seal_segments(split, session, endpoint, self.mtu, out, &self.drops);
+                let destination = Destination { place: endpoint, ecn: Ecn::of(inner.traffic_class()) };
+                let (bytes, outer) = seal_segments(split, session, destination, self.mtu, out, &self.drops);
                 peer.traffic.add_sent(bytes, outer);
                 peer.keyring.sent(true, &self.limits, now);
             }
@@ -101,7 +101,7 @@ impl Heart {
 fn seal_segments(
     mut split: Split<'_>,
     session: &mut Session,
-    endpoint: SocketAddr,
+    destination: Destination,
     mtu: usize,
     out: &mut SendBatch,
     drops: &crate::drops::DropCounts,
@@ -117,7 +117,7 @@ fn seal_segments(
     let (mut bytes, mut outer) = (0, 0);
     while let Some(length) = split.next_len() {
         let size = Session::sealed_len(length, mtu);
-        let sealed = out.append(endpoint, size, |datagram| {
+        let sealed = out.append(destination, size, |datagram| {
             split.write_next(&mut datagram[DATA_HEADER..]);
             session.seal(datagram, length)
         });

@@ -21,6 +21,7 @@ use taut_tun::Tun;
 use taut_tunnel::Limits;
 use taut_tunnel::cookie::Checker;
 use taut_udp::{MAX_MESSAGES, ReceiveBatch, Transmit, UdpSocket};
+use taut_wire::ecn::Ecn;
 use taut_wire::merge::{MAX_RUN, Offloads, Run};
 use taut_wire::split::MAX_SUPERPACKET;
 use taut_wire::vnet;
@@ -284,7 +285,7 @@ impl Worker {
             }
             let mut ports = Ports { tun: &self.tun, queues: &self.queues, vnet_header: self.tun.offload().vnet_header };
             for received in self.received.iter_mut() {
-                self.heart.arrived_at(received.local);
+                self.heart.arrived_at(received.local, Ecn::of(received.ecn));
                 self.heart.inbound(
                     received.source,
                     received.data,
@@ -321,8 +322,12 @@ impl Worker {
 
     /// Sends what is in the batch, or as much as the socket takes.
     fn send(&mut self, flush: Flush) {
-        let nowhere =
-            Transmit { destination: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), contents: &[], segment_size: 0 };
+        let nowhere = Transmit {
+            destination: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+            contents: &[],
+            segment_size: 0,
+            ecn: 0,
+        };
         let mut blocked = false;
         while !blocked {
             let mut transmits = [nowhere; MAX_MESSAGES];

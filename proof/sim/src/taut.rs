@@ -227,9 +227,9 @@ impl TautHost {
     /// Cuts what the lane would send with GSO into datagrams.
     fn transmit(&mut self) {
         while !self.out.is_empty() {
-            let mut run = [Transmit { destination: self.me.endpoint, contents: &[], segment_size: 0 }];
+            let mut run = [Transmit { destination: self.me.endpoint, contents: &[], segment_size: 0, ecn: 0 }];
             let count = self.out.transmits(Flush::All, &mut run);
-            for Transmit { destination, contents, segment_size } in run {
+            for Transmit { destination, contents, segment_size, .. } in run {
                 self.transmits.extend(contents.chunks(segment_size).map(|datagram| (destination, datagram.to_vec())));
             }
             self.out.consume(count, 0);

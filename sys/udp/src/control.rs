@@ -22,7 +22,7 @@ const INFO6: usize = size_of::<libc::in6_pktinfo>();
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct SendControl {
-    bytes: [u8; space(2) + space(INFO6)],
+    bytes: [u8; space(2) + space(INFO6) + space(4)],
     /// Behind the bytes, where it makes the whole as strict as a header wants it.
     used: usize,
 }
@@ -31,7 +31,7 @@ pub(crate) struct SendControl {
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Answer {
-    bytes: [u8; space(4) + space(INFO6)],
+    bytes: [u8; space(4) + space(INFO6) + space(4)],
     /// As in [`SendControl`].
     _aligned: [usize; 0],
 }
@@ -76,6 +76,14 @@ impl SendControl {
         self.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
     }
 
+    /// Has the message carry these congestion marks, DSCP 0: `IP_TOS`, also for IPv4 from an IPv6 socket, or
+    /// `IPV6_TCLASS`, an int each (net/ipv4/ip_sockglue.c, `ip_cmsg_send`; net/ipv6/datagram.c).
+    pub(crate) fn ecn(&mut self, ecn: u8, ipv6: bool) {
+        let (level, kind) =
+            if ipv6 { (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) } else { (libc::IPPROTO_IP, libc::IP_TOS) };
+        self.push(level, kind, &libc::c_int::from(ecn & 3).to_ne_bytes());
+    }
+
     fn push(&mut self, level: libc::c_int, kind: libc::c_int, payload: &[u8]) {
         // SAFETY: all bytes zero is a valid value of these plain numbers.
         let mut header: libc::cmsghdr = unsafe { mem::zeroed() };
@@ -97,6 +105,8 @@ pub(crate) struct Said {
     pub(crate) segment_size: Option<usize>,
     /// The address of ours that the message came to, IPv4 mapped into IPv6 where the socket is IPv6, and the interface.
     pub(crate) arrival: Option<Arrival>,
+    /// The congestion marks of its IP header: `IP_TOS` is one byte, `IPV6_TCLASS` an int.
+    pub(crate) ecn: u8,
 }
 
 /// Where a message came to.
@@ -108,7 +118,7 @@ pub(crate) enum Arrival {
 
 impl Answer {
     /// Bytes of room.
-    pub(crate) const ROOM: usize = space(4) + space(INFO6);
+    pub(crate) const ROOM: usize = space(4) + space(INFO6) + space(4);
 
     /// Room for an answer.
     pub(crate) fn empty() -> Self {
@@ -138,6 +148,11 @@ impl Said {
             (libc::SOL_UDP, libc::UDP_GRO) => {
                 let size = payload.first_chunk().map(|bytes| libc::c_int::from_ne_bytes(*bytes));
                 self.segment_size = size.and_then(|size| usize::try_from(size).ok()).filter(|size| *size > 0);
+            }
+            (libc::IPPROTO_IP, libc::IP_TOS) => self.ecn = payload.first().map_or(0, |tos| tos & 3),
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                let class = payload.first_chunk().map_or(0, |bytes| libc::c_int::from_ne_bytes(*bytes));
+                self.ecn = class.to_le_bytes()[0] & 3;
             }
             (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
                 // The second number is the address to answer from, where the datagram was sent to everybody.
@@ -196,7 +211,7 @@ mod tests {
     fn only_a_whole_gro_answer_counts() {
         let run = |size: i32| answer(&[(libc::SOL_UDP, libc::UDP_GRO, &size.to_ne_bytes())]);
         let (answer, used) = run(1_452);
-        assert_eq!(answer.read(used), Said { segment_size: Some(1_452), arrival: None });
+        assert_eq!(answer.read(used), Said { segment_size: Some(1_452), arrival: None, ecn: 0 });
         assert_eq!(answer.read(length(4)).segment_size, Some(1_452), "the room behind it is not needed");
         for short in 0..length(4) {
             assert_eq!(answer.read(short), Said::default());
@@ -214,7 +229,7 @@ mod tests {
         let info = [[9; 16].as_slice(), &4_u32.to_ne_bytes()].concat();
         let gro = (libc::SOL_UDP, libc::UDP_GRO, size.as_slice());
         let info = (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info.as_slice());
-        let all = Said { segment_size: Some(1_452), arrival: Some(Arrival::V6([9; 16], 4)) };
+        let all = Said { segment_size: Some(1_452), arrival: Some(Arrival::V6([9; 16], 4)), ecn: 0 };
         for parts in [[gro, info], [info, gro]] {
             let (answer, used) = answer(&parts);
             assert_eq!(answer.read(used), all);

@@ -24,6 +24,8 @@ pub struct Received<'a> {
     /// Bytes of each datagram; the last may be shorter. Never 0, even where `data` is empty (anyone can send empty
     /// datagrams).
     pub segment_size: usize,
+    /// The two bits of congestion notification on them (RFC 3168), equal on all of a run; 0 where the kernel does not say.
+    pub ecn: u8,
 }
 
 impl Received<'_> {
@@ -52,6 +54,7 @@ struct Message {
     local: Option<Local>,
     length: usize,
     segment_size: usize,
+    ecn: u8,
 }
 
 impl ReceiveBatch {
@@ -70,8 +73,8 @@ impl ReceiveBatch {
             // Slots that brought nothing usable are passed over; both run in ascending order.
             let (_, slot) = slots.find(|(slot, _)| *slot == message.slot)?;
             let data = slot.get_mut(..message.length)?;
-            let Message { source, local, segment_size, .. } = *message;
-            Some(Received { source, local, data, segment_size })
+            let Message { source, local, segment_size, ecn, .. } = *message;
+            Some(Received { source, local, data, segment_size, ecn })
         })
     }
 
@@ -102,7 +105,8 @@ impl ReceiveBatch {
         // Its type is not the same with every libc.
         let said = answer.read(header.msg_hdr.msg_controllen as _);
         let segment_size = said.segment_size.unwrap_or(length).max(1);
-        self.received.push(Message { slot, source, local: said.arrival.map(Local::new), length, segment_size });
+        let local = said.arrival.map(Local::new);
+        self.received.push(Message { slot, source, local, length, segment_size, ecn: said.ecn });
     }
 }
 

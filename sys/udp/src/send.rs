@@ -21,6 +21,8 @@ pub struct Transmit<'a> {
     /// one datagram. A run beyond [`MAX_SEGMENTS`](crate::MAX_SEGMENTS) or [`MAX_GSO_BYTES`](crate::MAX_GSO_BYTES)
     /// costs more messages, nothing else.
     pub segment_size: usize,
+    /// The two bits of congestion notification on each datagram (RFC 3168).
+    pub ecn: u8,
 }
 
 /// What became of a batch.

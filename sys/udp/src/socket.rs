@@ -75,6 +75,11 @@ impl UdpSocket {
         } else {
             option::set(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)
         };
+        // The same for congestion marks, without which flows see losses instead. IPv4 on an IPv6 socket has its own option.
+        let _ = option::set(socket, libc::IPPROTO_IP, libc::IP_RECVTOS, 1);
+        if ipv6 {
+            let _ = option::set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1);
+        }
         let port = local_port(socket).map_err(refused("read the port of the UDP socket"))?;
         Ok(Self { fd, port, ipv6, gso: AtomicBool::new(gso), gro })
     }

@@ -1,5 +1,6 @@
 //! Two hearts face to face: what one sends is handed to the other by the tests.
 
+mod congestion;
 mod control;
 mod inbound;
 mod kit;

@@ -107,7 +107,7 @@ impl End {
     /// Hands all that waits to `other`, which changes it in place as it does with what it received; `wire` is the kernel between them.
     pub(crate) fn deliver(&mut self, other: &mut End, wire: &mut [u8], now: Time) {
         while !self.out.is_empty() {
-            let mut transmits = [Transmit { destination: outer(0), contents: &[], segment_size: 0 }; 8];
+            let mut transmits = [Transmit { destination: outer(0), contents: &[], segment_size: 0, ecn: 0 }; 8];
             let count = self.out.transmits(Flush::All, &mut transmits);
             for transmit in &transmits[..count] {
                 let received = &mut wire[..transmit.contents.len()];

@@ -100,7 +100,8 @@ mod tests {
     /// All messages of one transmit, as (length, segment size).
     fn walk(length: usize, segment_size: usize, gso: bool, split: bool) -> Vec<(usize, Option<u16>)> {
         let contents = vec![0; length];
-        let transmit = Transmit { destination: "192.0.2.1:1".parse().unwrap(), contents: &contents, segment_size };
+        let transmit =
+            Transmit { destination: "192.0.2.1:1".parse().unwrap(), contents: &contents, segment_size, ecn: 0 };
         let mut cursor = Cursor::new(gso);
         if split {
             cursor.split_current();

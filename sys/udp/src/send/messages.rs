@@ -77,13 +77,16 @@ impl Messages {
             header.msg_hdr.msg_iov = piece;
             header.msg_hdr.msg_iovlen = 1;
             let local = local_of(transmit).filter(|local| cursor.may_leave_from(*local));
-            if segment_size.is_some() || local.is_some() {
+            if segment_size.is_some() || local.is_some() || transmit.ecn != 0 {
                 let control = self.controls[count].write(SendControl::new());
                 if let Some(size) = segment_size {
                     control.segment(size);
                 }
                 if let Some(local) = local {
                     local.write(control);
+                }
+                if transmit.ecn != 0 {
+                    control.ecn(transmit.ecn, transmit.destination.ip().to_canonical().is_ipv6());
                 }
                 // As with the iovec: it is only read.
                 header.msg_hdr.msg_control = control.bytes().as_ptr().cast_mut().cast();

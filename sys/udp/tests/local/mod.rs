@@ -42,14 +42,14 @@ fn an_answer_leaves_from_where_the_question_came_to() {
             let socket = UdpSocket::bind(&Config { ipv4_only, ..CONFIG }).unwrap();
             for (second, first) in addresses {
                 let to = at(second, socket.port());
-                let question = Transmit { destination: to, contents: b"?", segment_size: 0 };
+                let question = Transmit { destination: to, contents: b"?", segment_size: 0, ecn: 0 };
                 assert_eq!(asker.send_from(&[question], |_| Some(local(first))).failed, 0);
                 let (source, arrival, _) = next(&socket);
                 assert_eq!(arrival, Some(local(second)));
                 // Alone, and as a run.
                 for segment_size in [0, SEGMENT] {
                     let length = if segment_size == 0 { 100 } else { contents.len() };
-                    let answer = Transmit { destination: source, contents: &contents[..length], segment_size };
+                    let answer = Transmit { destination: source, contents: &contents[..length], segment_size, ecn: 0 };
                     let sent = socket.send_from(&[answer], |_| arrival);
                     assert_eq!((sent.sent, sent.failed, sent.refused), (1, 0, None), "{:?}", sent.first_error);
                     let (from, to, received) = next(&asker);
@@ -71,7 +71,10 @@ fn runs_arrive_with_their_address_too() {
         let contents = pattern(10 * SEGMENT);
         for (second, _) in ADDRESSES {
             let destination = at(second, receiver.port());
-            assert_eq!(sender.send(&[Transmit { destination, contents: &contents, segment_size: SEGMENT }]).failed, 0);
+            assert_eq!(
+                sender.send(&[Transmit { destination, contents: &contents, segment_size: SEGMENT, ecn: 0 }]).failed,
+                0
+            );
             let mut batch = ReceiveBatch::new(1).unwrap();
             wait_readable(&receiver);
             receiver.recv(&mut batch).unwrap();
@@ -90,7 +93,7 @@ fn an_address_that_is_gone_stops_nothing() {
             let destination = at(first, receiver.port());
             for segment_size in [0, SEGMENT] {
                 let length = if segment_size == 0 { 100 } else { contents.len() };
-                let transmit = Transmit { destination, contents: &contents[..length], segment_size };
+                let transmit = Transmit { destination, contents: &contents[..length], segment_size, ecn: 0 };
                 let sent = sender.send_from(&[transmit; 2], |_| Some(local(gone)));
                 assert_eq!((sent.sent, sent.failed, sent.refused), (2, 0, Some(local(gone))), "{:?}", sent.first_error);
                 for _ in 0..2 {
@@ -111,7 +114,7 @@ fn an_address_that_is_gone_stops_nothing() {
 fn a_destination_without_a_route_still_fails_once() {
     with_addresses(|| {
         let socket = UdpSocket::bind(&CONFIG).unwrap();
-        let transmit = Transmit { destination: at("203.0.113.1", 9), contents: b"x", segment_size: 0 };
+        let transmit = Transmit { destination: at("203.0.113.1", 9), contents: b"x", segment_size: 0, ecn: 0 };
         let sent = socket.send_from(&[transmit], |_| Some(local("127.0.0.5")));
         assert_eq!((sent.sent, sent.failed, sent.refused), (1, 1, Some(local("127.0.0.5"))));
     });

@@ -4,6 +4,7 @@ use taut_base::{PresharedKey, PrivateKey, ReceiverIndex};
 use taut_node::{HandshakeMessage, ToLane};
 use taut_tunnel::handshake::{Initiation, Remote, Timestamp};
 use taut_udp::Local;
+use taut_wire::ecn::Ecn;
 use taut_wire::wireguard::{TYPE_DATA, TYPE_INITIATION, TYPE_RESPONSE};
 
 use super::kit::{End, add_session, at, identity, keys, outer, packet, pair};
@@ -19,7 +20,7 @@ fn data(end: &End, number: u8) -> Option<Local> {
 
 /// A datagram from host 1 comes to host 2, at its address `at_local`.
 fn deliver(there: &mut End, from: u8, datagram: &[u8], at_local: u8) {
-    there.heart.arrived_at(Some(local(at_local)));
+    there.heart.arrived_at(Some(local(at_local)), Ecn::NotEct);
     there.inbound(outer(from), datagram, datagram.len(), at(1));
 }
 
@@ -44,7 +45,7 @@ fn data_leaves_from_where_the_last_authentic_packet_came_to() {
     deliver(&mut there, 1, &next, 2);
     assert_eq!(data(&there, 1), Some(local(2)));
     // Authentic, but the socket does not say where it came to.
-    there.heart.arrived_at(None);
+    there.heart.arrived_at(None, Ecn::NotEct);
     let datagram = sealed(&mut here);
     there.inbound(outer(1), &datagram, datagram.len(), at(1));
     assert_eq!(data(&there, 1), Some(local(2)));
