@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use taut_base::{PeerId, SessionId, Time};
 use taut_tunnel::{SessionIndices, SessionKeys};
-use taut_wire::control::{Control, Suite};
+use taut_wire::control::{Abilities, Control, Suite};
 use taut_wire::wireguard::{cookie_reply, initiation, response};
 
 use crate::routes::Routes;
@@ -128,6 +128,8 @@ pub enum ToLane {
         session: SessionId,
         /// Which suite.
         suite: Suite,
+        /// What else the peer understands.
+        abilities: Abilities,
     },
     /// How long a packet takes to the peer and back.
     SetRoundTrip {

@@ -17,6 +17,7 @@
 
 mod answer;
 mod contract;
+mod counts;
 mod indices;
 mod node;
 mod peer;
@@ -26,6 +27,7 @@ mod talk;
 pub mod uapi;
 
 pub use contract::{Clocks, FromLane, HandshakeMessage, ToLane};
+pub use counts::HandshakeCounts;
 pub use node::{NativePeer, Node};
 pub use peer::PeerView;
 pub use routes::Routes;

@@ -21,6 +21,7 @@ use taut_wire::wireguard::{self, Message, classify};
 
 use crate::answer::Answer;
 use crate::contract::{Clocks, FromLane, HandshakeMessage, ToLane};
+use crate::counts::HandshakeCounts;
 use crate::indices::Indices;
 use crate::peer::{Peer, PeerView};
 use crate::routes::Routes;
@@ -55,6 +56,7 @@ pub struct Node<E> {
     commands: VecDeque<ToLane>,
     /// Initiations that may still be computed for.
     work: Bucket,
+    counts: HandshakeCounts,
     stamps: Stamps,
     /// What we are ready to receive data with.
     suites: Suites,
@@ -76,6 +78,7 @@ impl<E: Entropy> Node<E> {
             next_session: 0,
             commands: VecDeque::new(),
             work: Bucket::default(),
+            counts: HandshakeCounts::default(),
             stamps: Stamps::default(),
             suites: Suites::STOCK,
         }
@@ -112,6 +115,11 @@ impl<E: Entropy> Node<E> {
     /// Receiver indices in use: those of sessions and of initiations that wait for a response. Stays within a few per peer.
     pub fn indices_in_use(&self) -> usize {
         self.indices.len()
+    }
+
+    /// What became of the initiations to this node.
+    pub fn handshake_counts(&self) -> HandshakeCounts {
+        self.counts
     }
 
     /// What is to be done next; drain it after every other call.
@@ -294,8 +302,11 @@ impl<E: Entropy> Node<E> {
             Ok(Message::Response(response)) => self.handle_response(source, &response, clocks),
             Ok(Message::CookieReply(reply)) => {
                 let owner = self.indices.owner(ReceiverIndex(reply.receiver));
-                if let Some(peer) = owner.and_then(|id| self.peers.get_mut(&id)) {
-                    peer.take_cookie(source, &reply, clocks.now);
+                if let Some(peer) = owner.and_then(|id| self.peers.get_mut(&id))
+                    && let Some(message) = peer.take_cookie(source, &reply, clocks.now)
+                {
+                    peer.handshake_bytes.1 += message.as_bytes().len() as u64;
+                    self.commands.push_back(ToLane::Send { destination: source, message });
                 }
             }
             // Data never comes here.
@@ -305,8 +316,10 @@ impl<E: Entropy> Node<E> {
 
     fn handle_initiation(&mut self, source: SocketAddr, message: &wireguard::Initiation<'_>, clocks: Clocks) {
         if !self.work.take(&WORK, clocks.now) {
+            self.counts.over_limit += 1;
             return;
         }
+        self.counts.computed += 1;
         let Ok(received) = Received::read(&self.identity, message) else { return };
         let Some(id) = self.by_key.get(&received.initiator()).copied() else { return };
         let Some(peer) = self.peers.get_mut(&id) else { return };
@@ -315,10 +328,12 @@ impl<E: Entropy> Node<E> {
             if let Some(response) = peer.answer.as_mut().and_then(|answer| answer.again(message.mac1, clocks.now)) {
                 let message = peer.copy_for(source, response, clocks.now);
                 self.commands.push_back(ToLane::Send { destination: source, message });
+                self.counts.repeated += 1;
             }
             return;
         }
         if !peer.accepted.take(&ACCEPTED, clocks.now) {
+            self.counts.over_limit += 1;
             return;
         }
         let index = self.indices.draw(id, &mut self.entropy);
@@ -328,6 +343,7 @@ impl<E: Entropy> Node<E> {
             self.indices.release(index);
             return;
         };
+        self.counts.answered += 1;
         peer.heard = heard;
         peer.heard_from(source, message.bytes.len(), response.len());
         let response = HandshakeMessage::new(&response);

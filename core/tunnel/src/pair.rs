@@ -63,6 +63,11 @@ impl Pair {
         self.suite
     }
 
+    /// Whether the peer may mark packets in it ([`taut_wire::vouch`]): in none of WireGuard's own suite (law 1).
+    pub fn takes_marks(&self) -> bool {
+        self.suite != Suite::ChaCha20Poly1305
+    }
+
     /// By which the peer names it.
     pub fn local(&self) -> ReceiverIndex {
         self.local

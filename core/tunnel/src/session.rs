@@ -2,7 +2,7 @@
 //! (protocol.md 1.3), and where both ends can, a data pair of another suite.
 
 use taut_base::{LaneId, ReceiverIndex, SessionId, Time};
-use taut_wire::control::{Control, Suite, Suites};
+use taut_wire::control::{Abilities, Control, Suite, Suites};
 use taut_wire::wireguard::{DATA_OVERHEAD, padded_len};
 use zeroize::Zeroizing;
 
@@ -103,6 +103,8 @@ pub struct Session {
     fast: Option<Box<Pair>>,
     /// Data goes by the fast pair: the peer is ready for it.
     uses_fast: bool,
+    /// The peer takes marked packets on the fast pair.
+    peer_takes_marks: bool,
     /// What our last receipt said.
     receipted: Option<(Suite, u64)>,
     /// What the peer's last receipt said.
@@ -120,6 +122,7 @@ impl Session {
             fast: keys.fast().map(|keys| Box::new(Pair::new(keys))),
             stock: Pair::new(keys.stock),
             uses_fast: false,
+            peer_takes_marks: false,
             receipted: None,
             acknowledged: None,
         }
@@ -149,9 +152,16 @@ impl Session {
         self.sending().suite()
     }
 
-    /// Seals data with this suite from now on: the peer said that it is ready. Of a suite that the session has no pair of nothing comes.
-    pub fn use_suite(&mut self, suite: Suite) {
+    /// Seals data with this suite from now on: the peer said that it is ready, and what else it understands. Of a suite that the session has no
+    /// pair of nothing comes.
+    pub fn use_suite(&mut self, suite: Suite, abilities: Abilities) {
+        self.peer_takes_marks = abilities.takes_marks();
         self.uses_fast = self.fast.as_ref().is_some_and(|pair| pair.suite() == suite);
+    }
+
+    /// Whether what [`Self::seal`] seals now may hold [marked](taut_wire::vouch) packets.
+    pub fn may_mark(&self) -> bool {
+        self.peer_takes_marks && self.sending().takes_marks()
     }
 
     /// Turns `datagram` into a data message, see [`Pair::seal`].

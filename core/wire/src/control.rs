@@ -4,8 +4,8 @@
 //! little-endian, bytes that are not named are zero when sent and ignored when read, and so is whatever follows: a later version may say more.
 //!
 //! ```text
-//! offer    1  lanes  suites                          16 bytes
-//! accept   2  lanes  suite                           16
+//! offer    1  lanes  suites  abilities               16 bytes
+//! accept   2  lanes  suite   abilities               16
 //! probe    3  0 × 7  id (8)  0 × 16                  32: as long as its answer, so that nobody is sent more than was asked for
 //! answer   4  0  port (2)  0 × 4  id (8)  address    32: where the probe came from; IPv4 as ::ffff:a.b.c.d
 //! receipt  5  suite  0 × 6  counter (8)              16
@@ -89,6 +89,23 @@ impl Suites {
     }
 }
 
+/// What a node understands beside its suites: one bit each. Bits that nobody knows yet are kept, and mean nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Abilities(pub u8);
+
+impl Abilities {
+    /// What a node of this version says of itself.
+    pub const OURS: Self = Self(Self::MARKS);
+
+    /// It takes [marked packets](crate::vouch) on the data pairs beside WireGuard's own.
+    const MARKS: u8 = 1;
+
+    /// Whether it takes marked packets.
+    pub const fn takes_marks(self) -> bool {
+        self.0 & Self::MARKS != 0
+    }
+}
+
 /// One control message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
@@ -98,6 +115,8 @@ pub enum Control {
         lanes: u8,
         /// Its suites.
         suites: Suites,
+        /// What else it understands.
+        abilities: Abilities,
     },
     /// What of an offer its receiver uses from now on.
     Accept {
@@ -105,6 +124,8 @@ pub enum Control {
         lanes: u8,
         /// The suite that it seals data with.
         suite: Suite,
+        /// What else it understands.
+        abilities: Abilities,
     },
     /// Asks for an [`Self::Answer`] on the same path.
     Probe {
@@ -132,12 +153,12 @@ impl Control {
     pub fn write(&self, out: &mut [u8; MAX]) -> usize {
         out.fill(0);
         match *self {
-            Self::Offer { lanes, suites } => {
-                out[..3].copy_from_slice(&[OFFER, lanes, suites.0]);
+            Self::Offer { lanes, suites, abilities } => {
+                out[..4].copy_from_slice(&[OFFER, lanes, suites.0, abilities.0]);
                 SHORT
             }
-            Self::Accept { lanes, suite } => {
-                out[..3].copy_from_slice(&[ACCEPT, lanes, suite.number()]);
+            Self::Accept { lanes, suite, abilities } => {
+                out[..4].copy_from_slice(&[ACCEPT, lanes, suite.number(), abilities.0]);
                 SHORT
             }
             Self::Probe { id } => {
@@ -169,13 +190,13 @@ impl Control {
     /// # Errors
     /// [`BadControl`] when it is none that this version knows. A newer peer may send such; it is counted and ignored.
     pub fn parse(bytes: &[u8]) -> Result<Self, BadControl> {
-        let (kind, first, second) = match bytes {
-            [kind, first, second, ..] if bytes.len() >= SHORT => (*kind, *first, *second),
+        let (kind, first, second, abilities) = match bytes {
+            [kind, first, second, third, ..] if bytes.len() >= SHORT => (*kind, *first, *second, Abilities(*third)),
             _ => return Err(BadControl),
         };
         match kind {
-            OFFER => Ok(Self::Offer { lanes: lanes(first)?, suites: Suites(second) }),
-            ACCEPT => Ok(Self::Accept { lanes: lanes(first)?, suite: suite(second)? }),
+            OFFER => Ok(Self::Offer { lanes: lanes(first)?, suites: Suites(second), abilities }),
+            ACCEPT => Ok(Self::Accept { lanes: lanes(first)?, suite: suite(second)?, abilities }),
             PROBE if bytes.len() >= MAX => Ok(Self::Probe { id: number(bytes)? }),
             ANSWER => {
                 let address = Ipv6Addr::from(*array::<16>(bytes, 16).ok_or(BadControl)?);
@@ -221,8 +242,8 @@ mod tests {
     fn all() -> [Control; 6] {
         let suite = Suite::Aes256Gcm;
         [
-            Control::Offer { lanes: 16, suites: Suites::STOCK.with(suite) },
-            Control::Accept { lanes: 1, suite },
+            Control::Offer { lanes: 16, suites: Suites::STOCK.with(suite), abilities: Abilities(0xa4) },
+            Control::Accept { lanes: 1, suite, abilities: Abilities::OURS },
             Control::Probe { id: u64::MAX },
             Control::Answer { id: 1, seen: SocketAddr::from(([192, 0, 2, 1], 8288)) },
             Control::Answer { id: 1 << 63, seen: SocketAddr::from(([0xfd00, 0, 0, 0, 0, 0, 0, 1], 65535)) },
@@ -259,6 +280,15 @@ mod tests {
         assert_eq!(Control::parse(&[OFFER, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), Err(BadControl), "no lane");
         assert_eq!(Control::parse(&[OFFER, 17, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), Err(BadControl), "too many");
         assert_eq!(Control::parse(&[ACCEPT, 1, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), Err(BadControl), "no suite");
+    }
+
+    #[test]
+    fn an_older_version_has_no_abilities_and_a_later_one_perhaps_more() {
+        let offer = [OFFER, 1, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let Ok(Control::Offer { abilities, .. }) = Control::parse(&offer) else { panic!("an offer") };
+        assert!(!abilities.takes_marks());
+        assert!(Abilities(0xff).takes_marks() && !Abilities(0xfe).takes_marks());
+        assert!(Abilities::OURS.takes_marks());
     }
 
     #[test]

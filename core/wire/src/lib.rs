@@ -6,12 +6,13 @@
 //! - [`checksum`]: the Internet checksum, written so that the compiler vectorises it.
 //! - [`vnet`]: the ten bytes in front of every packet of a TUN with offloads.
 //! - [`split`]: a superpacket from the TUN, segment by segment, straight into a send buffer.
+//! - [`vouch`]: the mark of packets whose checksum was never computed.
 //! - [`merge`]: received packets back into superpackets, as slices for one `writev`.
 //!
 //! It promises: no panic on any input, no allocation, no `unsafe`, no IO, no clock. Lengths in headers are
 //! checked against the bytes that are there, and every refusal has a name that a caller can count.
 //! It refuses: everything that would change an inner packet that nobody vouched for. Nothing is merged before its
-//! checksums were verified, and what cannot be merged keeps its bytes.
+//! checksums were verified or the peer vouched for them, and what cannot be merged keeps its bytes.
 
 mod bytes;
 pub mod checksum;
@@ -25,4 +26,5 @@ pub mod tcp;
 mod testkit;
 pub mod udp;
 pub mod vnet;
+pub mod vouch;
 pub mod wireguard;

@@ -8,6 +8,8 @@
 //! by one per segment, all checksums are final. Lengths come from the packet and its IP header. Of the virtio header
 //! only kind, segment size and place of the checksum count, and they must agree with the packet; `hdr_len` is a hint
 //! of the kernel and not read.
+//!
+//! For a peer that takes marks ([`Split::vouch`]) checksums stay partial, see [`crate::vouch`].
 
 use core::fmt;
 
@@ -15,6 +17,7 @@ use crate::bytes::{be16, be32, low16, put16, put32};
 use crate::checksum::Sum;
 use crate::ip::{self, Packet, Version, v4, v6};
 use crate::vnet::{GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, VnetHeader};
+use crate::vouch::{self, Vouched};
 use crate::{tcp, udp};
 
 /// Bytes of the longest superpacket, IP header included: the length field of IPv4 ends there, and a TUN reads no more.
@@ -107,6 +110,10 @@ pub struct Split<'a> {
     gso_size: usize,
     segments: usize,
     next: usize,
+    /// The checksum is partial, where it belongs, and nothing stands between IP and TCP or UDP.
+    plain: bool,
+    /// Segments are marked.
+    vouched: bool,
 }
 
 /// What is done to each segment.
@@ -130,6 +137,8 @@ struct Template {
     ip_sum: Sum,
     /// IPv4 ID of the first segment.
     id: u16,
+    /// Sum of the pseudo header without the length.
+    pseudo_header: Sum,
     /// Sum of the pseudo header and the TCP or UDP header, without everything that differs between segments.
     transport_sum: Sum,
     protocol: Protocol,
@@ -162,17 +171,19 @@ impl<'a> Split<'a> {
 
     fn single(header: VnetHeader, ip: &Packet<'a>) -> Result<Split<'a>, Unsplittable> {
         let packet = ip.bytes();
+        let mut plain = false;
         let plan = if header.needs_checksum() {
             let start = usize::from(header.csum_start);
             let field = start + usize::from(header.csum_offset);
             if start < base_header(ip.version()) || field + 2 > packet.len() {
                 return Err(misplaced(header));
             }
+            plain = Vouched::of(ip).is_some_and(|vouched| vouched.is_at(header));
             Plan::Finish { start, field }
         } else {
             Plan::Whole
         };
-        Ok(Split { packet, plan, headers: 0, gso_size: packet.len(), segments: 1, next: 0 })
+        Ok(Split { packet, plan, headers: 0, gso_size: packet.len(), segments: 1, next: 0, plain, vouched: false })
     }
 
     fn many(header: VnetHeader, ip: &Packet<'a>) -> Result<Split<'a>, Unsplittable> {
@@ -202,7 +213,15 @@ impl<'a> Split<'a> {
             return Err(Unsplittable::TooManySegments { segments });
         }
         let plan = Plan::Segments(Template::new(ip, transport_len));
-        Ok(Split { packet: ip.bytes(), plan, headers, gso_size, segments, next: 0 })
+        let plain = header.needs_checksum() && !ip.has_options();
+        Ok(Split { packet: ip.bytes(), plan, headers, gso_size, segments, next: 0, plain, vouched: false })
+    }
+
+    /// Leaves the checksums partial and marks the segments, if the kernel vouched for them: the checksum was partial in its
+    /// usual place. Anything else goes as it would have gone. To be called before the first [`Split::write_next`], and only
+    /// for a peer that takes marks.
+    pub fn vouch(&mut self) {
+        self.vouched = self.plain;
     }
 
     /// Segments in all, at least 1.
@@ -244,6 +263,7 @@ impl<'a> Split<'a> {
         let payload = self.packet.get(start..start + len - self.headers)?;
         match &self.plan {
             Plan::Whole => out.copy_from_slice(payload),
+            Plan::Finish { .. } if self.vouched => out.copy_from_slice(payload),
             Plan::Finish { start, field } => {
                 out.copy_from_slice(payload);
                 finish(out, *start, *field);
@@ -251,9 +271,17 @@ impl<'a> Split<'a> {
             Plan::Segments(template) => {
                 let (head, body) = out.split_at_mut_checked(self.headers)?;
                 head.copy_from_slice(self.packet.get(..self.headers)?);
-                let sum = Sum::copying(payload, body);
+                let sum = if self.vouched {
+                    body.copy_from_slice(payload);
+                    None
+                } else {
+                    Some(Sum::copying(payload, body))
+                };
                 template.patch(head, self.next, self.segments, self.next * self.gso_size, len, sum);
             }
+        }
+        if self.vouched {
+            vouch::mark(out);
         }
         self.next += 1;
         Some(len)
@@ -289,7 +317,7 @@ fn protocol_of(gso_type: u8, ip: &Packet<'_>) -> Result<u8, Unsplittable> {
 }
 
 /// Finishes a partial checksum: the field holds the sum of the pseudo header already.
-fn finish(packet: &mut [u8], start: usize, field: usize) {
+pub(crate) fn finish(packet: &mut [u8], start: usize, field: usize) {
     let sum = Sum::of(packet.get(start..).unwrap_or_default());
     // A checksum at offset 6 is UDP's (or DCCP's), where 0 would mean "none"; 0xffff is the same number.
     let is_udp = field - start == usize::from(udp::CHECKSUM_OFFSET);
@@ -301,7 +329,8 @@ impl Template {
         let bytes = ip.bytes();
         let transport = ip.header_len();
         let header = ip.payload().get(..transport_len).unwrap_or_default();
-        let sum = ip.pseudo_header(0) + Sum::of(header);
+        let pseudo_header = ip.pseudo_header(0);
+        let sum = pseudo_header + Sum::of(header);
         let (protocol, varying) = match ip.protocol() {
             ip::TCP => {
                 let sequence = be32(header, tcp::field::SEQUENCE);
@@ -323,30 +352,34 @@ impl Template {
                 .minus(id)
                 .minus(be16(bytes, v4::CHECKSUM)),
             id,
+            pseudo_header,
             transport_sum: sum.minus(varying.folded()),
             protocol,
         }
     }
 
     /// Turns a copy of the headers into those of segment `index`, whose packet has `len` bytes and whose payload
-    /// begins `offset` bytes into that of the superpacket and sums to `payload`.
+    /// begins `offset` bytes into that of the superpacket and sums to `payload`; without that sum the checksum stays partial.
     #[inline]
-    fn patch(&self, head: &mut [u8], index: usize, segments: usize, offset: usize, len: usize, payload: Sum) {
+    fn patch(&self, head: &mut [u8], index: usize, segments: usize, offset: usize, len: usize, payload: Option<Sum>) {
         self.patch_ip(head, index, len);
         let length = low16(len - self.transport);
         let Some(header) = head.get_mut(self.transport..) else { return };
-        let sum = self.transport_sum.plus(length) + payload;
+        let sum = payload.map(|payload| self.transport_sum.plus(length) + payload);
+        let partial = self.pseudo_header.plus(length).folded();
         match self.protocol {
             Protocol::Tcp { sequence, flags } => {
                 let sequence = sequence.wrapping_add(u32::from(low16(offset)));
                 let flags = flags & segment_flags(index, segments);
                 put32(header, tcp::field::SEQUENCE, sequence);
                 put16(header, tcp::field::OFFSET, flags);
-                put16(header, tcp::field::CHECKSUM, (sum + Sum::double(sequence)).plus(flags).checksum());
+                let complete = |sum: Sum| (sum + Sum::double(sequence)).plus(flags).checksum();
+                put16(header, tcp::field::CHECKSUM, sum.map_or(partial, complete));
             }
             Protocol::Udp => {
                 put16(header, udp::field::LENGTH, length);
-                put16(header, udp::field::CHECKSUM, sum.plus(length).udp_checksum());
+                let complete = |sum: Sum| sum.plus(length).udp_checksum();
+                put16(header, udp::field::CHECKSUM, sum.map_or(partial, complete));
             }
         }
     }

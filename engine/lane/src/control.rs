@@ -100,6 +100,11 @@ impl Heart {
         Some(self.peers.get(&id)?.keyring.current()?.acknowledged()?.1)
     }
 
+    /// Whether data to the peer is [marked](taut_wire::vouch) where its checksum is partial.
+    pub fn marks(&self, id: PeerId) -> bool {
+        self.peers.get(&id).and_then(|peer| peer.keyring.current()).is_some_and(taut_tunnel::Session::may_mark)
+    }
+
     /// What both ends call the session that the data of this peer is sealed with.
     pub fn session_name(&self, id: PeerId) -> Option<(ReceiverIndex, ReceiverIndex)> {
         Some(self.peers.get(&id)?.keyring.current()?.name())

@@ -21,7 +21,7 @@ pub enum Drop {
     BadMac1,
     /// In: a handshake message from a source that sends too many and has not shown a cookie; it was told one.
     CookieAsked,
-    /// In: a handshake message from a source that sends too many, cookie or not.
+    /// In: a handshake message from a source that sends too many, cookie or not; or it would be told one, and there is no room to.
     HandshakeRate,
     /// In: the keeper has more handshakes to look at than its queue holds.
     KeeperBusy,

@@ -142,10 +142,10 @@ impl Heart {
             ToLane::Control { peer, session, destination, message } => {
                 self.send_control(peer, session, destination, message, out);
             }
-            ToLane::UseSuite { peer, session, suite } => {
+            ToLane::UseSuite { peer, session, suite, abilities } => {
                 let known = self.peers.get_mut(&peer);
                 if let Some(session) = known.and_then(|peer| peer.keyring.session(session)) {
-                    session.use_suite(suite);
+                    session.use_suite(suite, abilities);
                 }
             }
             ToLane::SetRoundTrip { peer, round_trip } => {

@@ -1,6 +1,6 @@
 //! The way in: UDP → session by index → open in place → source check → merge → TUN.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
 use taut_base::{PeerId, ReceiverIndex, SessionId, Time};
@@ -8,6 +8,7 @@ use taut_node::FromLane;
 use taut_tunnel::OpenError;
 use taut_wire::ip;
 use taut_wire::merge::Run;
+use taut_wire::vouch::{self, Vouched};
 use taut_wire::wireguard::{DATA_HEADER, Message, classify};
 
 use crate::batch::SendBatch;
@@ -111,6 +112,8 @@ impl Heart {
             Err(OpenError::NotAuthentic | OpenError::CounterAtLimit) => return self.refuse(Drop::NotAuthentic),
         };
         let packet = sealed.start..sealed.start + length;
+        // Without the mark being taken off, a marked packet is none.
+        let marked = pair.takes_marks() && vouch::unmark(&mut data[packet.clone()]);
         peer.traffic.add_outer_received(datagram.len());
 
         // The session's timers, and where the peer is now.
@@ -124,19 +127,25 @@ impl Heart {
 
         // May the peer send from that address? Then to the TUN, together with its neighbours.
         if length > 0 {
-            match ip::Packet::parse(&data[packet.clone()]).map(|inner| (inner.source(), inner.bytes().len())) {
-                Err(_) => self.drops.add(Drop::BadOuter, 1),
-                Ok((inner_source, _))
+            match look(&data[packet.clone()], marked) {
+                None => self.drops.add(Drop::BadOuter, 1),
+                Some((inner_source, ..))
                     if peer.last_source != Some(inner_source) && self.routes.lookup(inner_source) != Some(id) =>
                 {
                     self.drops.add(Drop::SourceNotAllowed, 1);
                 }
-                Ok((inner_source, bytes)) => {
+                Some((inner_source, bytes, mut vouched)) => {
                     peer.last_source = Some(inner_source);
                     peer.traffic.add_received(bytes);
                     let drops = &*self.drops;
+                    if !self.vnet_header
+                        && let Some(vouched) = vouched.take()
+                    {
+                        // Nobody can be told that the checksum is partial.
+                        vouched.complete(&mut data[packet.start..packet.start + bytes]);
+                    }
                     // Parsed a moment ago, so it is an IP packet.
-                    let _ = self.merger.push(data, packet, index.0, |run| write(ports, drops, run));
+                    let _ = self.merger.push(data, packet, index.0, vouched, |run| write(ports, drops, run));
                 }
             }
         }
@@ -168,15 +177,14 @@ impl Heart {
             Verdict::Taken => self.note_asked(source),
             Verdict::Dropped(reason) => self.drops.add(reason, 1),
             Verdict::Cookie(reply) => {
-                self.drops.add(Drop::CookieAsked, 1);
                 self.note_asked(source);
                 // What a flood asks for never takes the room of data.
-                if out.has_room() {
-                    let _ = out.append(source, reply.len(), |room| {
-                        room.copy_from_slice(&reply);
-                        Ok::<(), std::convert::Infallible>(())
-                    });
-                }
+                let write = |room: &mut [u8]| {
+                    room.copy_from_slice(&reply);
+                    Ok::<(), std::convert::Infallible>(())
+                };
+                let told = out.has_room() && out.append(source, reply.len(), write).is_some();
+                self.drops.add(if told { Drop::CookieAsked } else { Drop::HandshakeRate }, 1);
             }
         }
     }
@@ -185,6 +193,14 @@ impl Heart {
         self.drops.add(reason, 1);
         None
     }
+}
+
+/// Source and length of the packet that a peer sealed, and where its checksum stands if the peer vouches for it. `None` if it is no IP packet, or
+/// none that a mark could stand on.
+fn look(bytes: &[u8], marked: bool) -> Option<(IpAddr, usize, Option<Vouched>)> {
+    let inner = ip::Packet::parse(bytes).ok()?;
+    let vouched = if marked { Some(Vouched::of(&inner)?) } else { None };
+    Some((inner.source(), inner.bytes().len(), vouched))
 }
 
 fn write(ports: &mut impl InboundPorts, drops: &DropCounts, run: Run<'_>) {

@@ -9,14 +9,16 @@ use taut_base::{DEFAULT_MTU, PeerId, Prefix, PrivateKey, ReceiverIndex, SessionI
 use taut_lane::{Flush, Heart, InboundPorts, SendBatch};
 use taut_node::{Routes, ToLane};
 use taut_tunnel::handshake::Identity;
-use taut_tunnel::{Limits, Role, Session, SessionKeys};
+use taut_tunnel::{Exporter, Limits, Role, Session, SessionKeys};
 use taut_udp::Transmit;
+use taut_wire::control::{Abilities, Suite, Suites};
 use taut_wire::ip::Packet;
 use taut_wire::merge::{Offloads, Run};
 use taut_wire::wireguard::{DATA_HEADER, padded_len};
 use zeroize::Zeroizing;
 
 use crate::input::Input;
+use crate::reference;
 use crate::superpackets::{apart, by_flow};
 
 const PEER: PeerId = PeerId(5);
@@ -54,7 +56,7 @@ struct End {
     ports: Ports,
     /// The peer's half of the session.
     theirs: Session,
-    /// What the peer sealed, the packet in it, and whether it arrived unaltered.
+    /// What the peer sealed, the packet in it without its mark, and whether it arrived unaltered.
     history: Vec<(Vec<u8>, Vec<u8>, bool)>,
     now: Time,
 }
@@ -80,7 +82,11 @@ impl End {
         let mut out = SendBatch::new();
         let keys = |role, local, remote, sending: u8, receiving: u8| {
             let (local, remote) = (ReceiverIndex(local), ReceiverIndex(remote));
-            SessionKeys::stock(role, local, remote, Zeroizing::new([sending; 32]), Zeroizing::new([receiving; 32]))
+            SessionKeys {
+                extension: Some(Exporter::new(Zeroizing::new([9; 32]), role, local, remote)),
+                suites: Suites::STOCK.with(Suite::Aes256Gcm),
+                ..SessionKeys::stock(role, local, remote, [sending; 32].into(), [receiving; 32].into())
+            }
         };
         let routes = Routes::new([(Prefix::host(IpAddr::from(PEER_ADDRESS)), PEER)]);
         let session = Box::new(keys(Role::Responder, 0x10, 0x20, 3, 4));
@@ -88,6 +94,7 @@ impl End {
             ToLane::AddPeer { peer: PEER, persistent_keepalive: None },
             ToLane::Routes(Arc::new(routes)),
             ToLane::AddSession { peer: PEER, id: SessionId(1), keys: session, born: START, proven: None },
+            ToLane::UseSuite { peer: PEER, session: SessionId(1), suite: Suite::Aes256Gcm, abilities: Abilities::OURS },
         ] {
             heart.command(command, &mut out, START);
         }
@@ -105,13 +112,20 @@ impl End {
                 self.receive(stranger(), bytes, size, &[]);
                 assert!(self.out.is_empty(), "a stranger was answered");
             }
-            // Packets of the peer, in one run.
+            // Packets of the peer, in one run; with the highest bit under AES, with the next one marked.
             1 => {
-                let count = input.byte() % MAX_RUN + 1;
-                let packet = input.piece();
+                let how = input.byte();
+                let count = how % MAX_RUN + 1;
+                self.use_aes(how & 0x80 != 0);
+                let mut packet = input.piece().to_vec();
+                if let Some(first) = packet.first_mut() {
+                    *first |= how << 1 & 0x80;
+                }
+                let packet = packet.as_slice();
                 let sealed: Vec<_> = (0..count).map(|_| self.seal(packet, true)).collect();
                 let size = sealed[0].len();
-                self.receive(peer(), sealed.concat(), size, &vec![packet; sealed.len()]);
+                let packet = self.without_mark(packet);
+                self.receive(peer(), sealed.concat(), size, &vec![packet.as_slice(); sealed.len()]);
             }
             // One that was altered on the way.
             2 => {
@@ -121,7 +135,8 @@ impl End {
                 let place = place % sealed.len();
                 sealed[place] ^= mask;
                 let size = sealed.len();
-                let expected: &[&[u8]] = if mask == 0 { &[packet] } else { &[] };
+                let packet = self.without_mark(packet);
+                let expected: &[&[u8]] = if mask == 0 { &[&packet] } else { &[] };
                 self.receive(peer(), sealed, size, expected);
             }
             // One of before: it may arrive once.
@@ -144,13 +159,30 @@ impl End {
         }
     }
 
+    /// What the peer seals with from now on.
+    fn use_aes(&mut self, aes: bool) {
+        self.theirs.use_suite(if aes { Suite::Aes256Gcm } else { Suite::ChaCha20Poly1305 }, Abilities::default());
+    }
+
     /// The peer seals a packet, whatever it is.
     fn seal(&mut self, packet: &[u8], arrives: bool) -> Vec<u8> {
         let mut datagram = vec![0; Session::sealed_len(packet.len(), usize::from(DEFAULT_MTU))];
         datagram[DATA_HEADER..DATA_HEADER + packet.len()].copy_from_slice(packet);
         assert!(self.theirs.seal(&mut datagram, packet.len()).is_ok(), "a young session seals");
-        self.history.push((datagram.clone(), packet.to_vec(), arrives));
+        self.history.push((datagram.clone(), self.without_mark(packet), arrives));
         datagram
+    }
+
+    /// A packet as it may be delivered when it is sealed now: nothing of one that is marked and must not be.
+    fn without_mark(&self, packet: &[u8]) -> Vec<u8> {
+        let mut padded = packet.to_vec();
+        if self.theirs.suite() == Suite::ChaCha20Poly1305 || !matches!(packet.first(), Some(0xc0..0xd0 | 0xe0..0xf0)) {
+            return padded;
+        }
+        padded[0] &= 0x7f;
+        padded.resize(padded_len(packet.len(), usize::from(DEFAULT_MTU)), 0);
+        let believed = Packet::parse(&padded).is_ok_and(|ip| reference::is_partial(&padded, &ip));
+        if believed { padded } else { Vec::new() }
     }
 
     /// A run arrives; of it, `packets` may be delivered.

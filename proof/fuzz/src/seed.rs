@@ -7,13 +7,13 @@ use serde_json::json;
 use taut_base::PublicKey;
 use taut_netmap::{JoinToken, ToNode};
 use taut_sim::{Link, Party, Settings, Side, TautHost, World, map_for};
-use taut_wire::control::{self, Control, Suite, Suites};
+use taut_wire::control::{self, Abilities, Control, Suite, Suites};
 use taut_wire::icmp::{Echo, Kind};
 use taut_wire::vnet::{self, VnetHeader};
 
 use crate::input::piece;
 use crate::lane::PEER_ADDRESS;
-use crate::superpackets::repair;
+use crate::superpackets::{make_partial, repair};
 
 /// The seeds of a target's corpus; none for a name that is no target's.
 pub fn seeds(target: &str) -> Vec<Vec<u8>> {
@@ -71,8 +71,8 @@ fn datagrams() -> Vec<Vec<u8>> {
 fn control_messages() -> Vec<Vec<u8>> {
     let suite = Suite::Aes256Gcm;
     let messages = [
-        Control::Offer { lanes: 4, suites: Suites::STOCK.with(suite) },
-        Control::Accept { lanes: 1, suite },
+        Control::Offer { lanes: 4, suites: Suites::STOCK.with(suite), abilities: Abilities::OURS },
+        Control::Accept { lanes: 1, suite, abilities: Abilities::OURS },
         Control::Probe { id: 7 },
         Control::Answer { id: 7, seen: SocketAddr::from(([192, 0, 2, 1], 8288)) },
         Control::Answer { id: 8, seen: SocketAddr::from(([0xfd00, 0, 0, 0, 0, 0, 0, 1], 8288)) },
@@ -177,6 +177,8 @@ fn trains() -> Vec<Vec<u8>> {
         [train(&four(6, &tcp(0x10, 90)), &[1, 2, 2, 1]), piece(&finished)].concat(),
         [train(&four(6, &tcp(0x90, 100)), &[1, 2, 2, 1]), piece(&short)].concat(),
         [vec![0], packets().iter().flat_map(|packet| [vec![1], piece(packet)].concat()).collect()].concat(),
+        train(&four(6, &tcp(0x10, 80)), &[17, 18, 18, 2, 18, 18]),
+        train(&six(17, &udp(40)), &[17, 18, 18, 26, 18]),
     ]
 }
 
@@ -187,10 +189,14 @@ fn lanes() -> Vec<Vec<u8>> {
     let peer = |count: u8, packet: &[u8]| [&[1, count], piece(packet).as_slice()].concat();
     let altered = |place: u8, mask: u8| [&[2, place, 0, mask], piece(&good).as_slice()].concat();
     let outbound = [&[5], piece(&[&VnetHeader::NONE.encode(), good.as_slice()].concat()).as_slice()].concat();
+    let mut vouched = good.clone();
+    assert!(make_partial(&mut vouched), "plain TCP");
     let mut seeds: Vec<_> = datagrams().iter().map(|datagram| stranger(datagram)).collect();
     seeds.push([peer(0, &good), vec![3, 0, 3, 0], altered(5, 0), altered(20, 1), altered(8, 0x80)].concat());
     seeds.push([peer(7, &six(17, &udp(9))), peer(3, &good), vec![4, 0x10, 0x27], outbound].concat());
     seeds.push(packets().iter().flat_map(|packet| peer(1, packet)).collect());
+    // Under AES: unmarked, marked, marked although the checksum is complete; marked under WireGuard's own suite.
+    seeds.push([peer(0x83, &good), peer(0xc3, &vouched), peer(0xc0, &good), peer(0x41, &vouched)].concat());
     seeds
 }
 

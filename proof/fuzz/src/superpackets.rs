@@ -6,6 +6,7 @@ use taut_wire::ip::{self, Packet};
 use taut_wire::merge::{MAX_BYTES, MAX_RUN, Merger, Offloads, Run};
 use taut_wire::split::{MAX_SEGMENTS, Split, Unsplittable};
 use taut_wire::vnet::{self, VnetHeader};
+use taut_wire::vouch::{self, Vouched};
 
 use crate::input::Input;
 use crate::reference;
@@ -17,6 +18,7 @@ pub(crate) fn split(data: &[u8]) {
     };
     assert_eq!(VnetHeader::decode(&header.encode()), header);
     let Ok(segments) = cut(header, packet) else { return };
+    marked(header, packet, &segments);
     let whole = Packet::parse(packet).map(|packet| packet.bytes()).unwrap_or_default();
     if header.gso_type == vnet::GSO_NONE {
         let [single] = segments.as_slice() else { unreachable!("one packet is one packet") };
@@ -40,6 +42,25 @@ pub(crate) fn split(data: &[u8]) {
         payload.extend_from_slice(&segment[headers..]);
     }
     assert_eq!(payload, whole[headers..]);
+}
+
+/// The segments for a peer that takes marks: none differs from the others but by its mark and by the checksum that is still to be completed.
+fn marked(header: VnetHeader, packet: &[u8], complete: &[Vec<u8>]) {
+    let Ok(mut split) = Split::new(header, packet) else { unreachable!("it was split a moment ago") };
+    split.vouch();
+    for complete in complete {
+        let mut segment = vec![0xee; complete.len()];
+        assert_eq!(split.write_next(&mut segment), Some(complete.len()));
+        if vouch::unmark(&mut segment) {
+            assert!(header.needs_checksum(), "nobody vouched for it");
+            let Ok(ip) = Packet::parse(&segment) else { unreachable!("a segment is a packet") };
+            assert!(reference::is_partial(&segment, &ip));
+            let Some(vouched) = Vouched::of(&ip) else { unreachable!("a mark of our own is believed") };
+            vouched.complete(&mut segment);
+        }
+        assert_eq!(segment, *complete);
+    }
+    assert_eq!(split.next_len(), None);
 }
 
 /// What differs between a superpacket's headers and those of its segment `number`, whose payload begins at `offset`: sequence number and ID
@@ -86,7 +107,7 @@ const MAX_PACKETS: usize = 80;
 /// A train of packets: what comes out, cut again, is what went in, in order within each flow.
 ///
 /// The script: which offloads, then for each packet how (bit 0: repair its checksums; bit 1: not the piece, but what follows the packet
-/// before; bit 2: another session; bit 3: the batch ends here) and the piece.
+/// before; bit 2: another session; bit 3: the batch ends here; bit 4: marked, if it can be) and the piece.
 pub(crate) fn merge(data: &[u8]) {
     let mut input = Input::new(data);
     let offloads = offloads(input.byte());
@@ -101,18 +122,22 @@ pub(crate) fn merge(data: &[u8]) {
         }
         // Bytes behind the packet's own length, as padding leaves them.
         let start = buffer.len();
+        let marks = how & 16 != 0 && make_partial(&mut packet);
         buffer.extend_from_slice(&packet);
         buffer.extend_from_slice(&[0xee; 3]);
-        places.push((start..buffer.len(), u32::from(how & 4 != 0), how & 8 != 0));
+        places.push((start..buffer.len(), u32::from(how & 4 != 0), how & 8 != 0, marks));
         last = packet;
     }
     let original = buffer.clone();
     let (mut pushed, mut emitted) = (Vec::new(), Vec::new());
     let mut merger = Merger::new(offloads);
-    for (place, session, end) in places {
+    for (place, session, end, marks) in places {
         let packet = Packet::parse(&original[place.clone()]).map(|packet| packet.bytes().to_vec());
         let before = emitted.len();
-        let taken = merger.push(&mut buffer, place, session, |run| emitted.extend(apart(run)));
+        let vouched =
+            Packet::parse(&original[place.clone()]).ok().filter(|_| marks).and_then(|packet| Vouched::of(&packet));
+        assert_eq!(vouched.is_some(), marks);
+        let taken = merger.push(&mut buffer, place, session, vouched, |run| emitted.extend(apart(run)));
         assert_eq!(taken.is_ok(), packet.is_ok());
         assert!(taken.is_ok() || emitted.len() == before);
         pushed.extend(packet);
@@ -136,8 +161,13 @@ pub(crate) fn apart(run: Run<'_>) -> Vec<Vec<u8>> {
     let bytes = run.slices().collect::<Vec<_>>().concat();
     assert!(bytes.len() == run.bytes() && bytes.len() <= MAX_BYTES && (1..=MAX_RUN).contains(&run.packets()));
     if run.packets() == 1 {
-        assert_eq!(run.header(), VnetHeader::NONE);
-        return vec![bytes];
+        if run.header() == VnetHeader::NONE {
+            return vec![bytes];
+        }
+        let Ok(single) = cut(run.header(), &bytes) else { unreachable!("a checksum is told to be where it is not") };
+        let Ok(ip) = Packet::parse(&single[0]) else { unreachable!("what is written is a packet") };
+        assert!(reference::transport_is_right(&single[0], ip.header_len(), ip.protocol()));
+        return single;
     }
     let segments = match cut(run.header(), &bytes) {
         Ok(segments) => segments,
@@ -205,6 +235,23 @@ fn following(packet: &[u8]) -> Vec<u8> {
         next[at + 4..at + 8].copy_from_slice(&u32::from_be_bytes(old).wrapping_add(payload).to_be_bytes());
     }
     next
+}
+
+/// Puts the sum of the pseudo header where the checksum stands, if the packet is plain TCP or UDP.
+pub(crate) fn make_partial(packet: &mut [u8]) -> bool {
+    let Ok(ip) = Packet::parse(packet) else { return false };
+    let field = ip.header_len() + if ip.protocol() == ip::TCP { 16 } else { 6 };
+    if ip.bytes().len() < field + 2 {
+        return false;
+    }
+    let mut partial = ip.bytes().to_vec();
+    let sum = reference::pseudo(&partial, &ip);
+    partial[field..field + 2].copy_from_slice(&sum.to_be_bytes());
+    let plain = Packet::parse(&partial).is_ok_and(|ip| reference::is_partial(&partial, &ip));
+    if plain {
+        packet[..partial.len()].copy_from_slice(&partial);
+    }
+    plain
 }
 
 /// Makes the checksums of a packet right, so that mutations get past them.

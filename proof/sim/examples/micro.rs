@@ -12,7 +12,7 @@ use std::time::Instant;
 use taut_base::{PeerId, Prefix, ReceiverIndex, SessionId};
 use taut_node::Routes;
 use taut_tunnel::{Exporter, Role, Session, SessionKeys, Window};
-use taut_wire::control::{Suite, Suites};
+use taut_wire::control::{Abilities, Suite, Suites};
 use taut_wire::merge::{Merger, Offloads};
 use taut_wire::split::Split;
 use taut_wire::vnet::{self, VnetHeader};
@@ -74,7 +74,7 @@ fn sessions(suite: Suite) -> (Session, Session) {
         let extension = Some(Exporter::new([9; 32].into(), role, local, remote));
         let keys = SessionKeys { extension, suites: Suites::STOCK.with(Suite::Aes256Gcm), ..stock };
         let mut session = Session::new(SessionId(1), keys, rig::at(0));
-        session.use_suite(suite);
+        session.use_suite(suite, Abilities::OURS);
         session
     };
     (side(Role::Initiator, 1, 2), side(Role::Responder, 2, 1))
@@ -142,7 +142,7 @@ fn merge() -> Round {
         buffer[..64].copy_from_slice(&first);
         let mut runs = 0;
         for place in &places {
-            merger.push(&mut buffer, place.clone(), 1, |_| runs += 1).unwrap();
+            merger.push(&mut buffer, place.clone(), 1, None, |_| runs += 1).unwrap();
         }
         merger.flush(&mut buffer, |run| runs += run.packets());
         assert_eq!(runs, usize::from(SEGMENTS), "all in one");

@@ -166,6 +166,11 @@ impl TautHost {
         self.node.peers().find_map(|peer| self.heart.acknowledged(peer.id))
     }
 
+    /// Whether the lane marks what it sends to its peer, where the kernel vouches for it.
+    pub fn marks(&self) -> bool {
+        self.node.peers().any(|peer| self.heart.marks(peer.id))
+    }
+
     /// What both ends call the session that is sealed with.
     pub fn session_name(&self) -> Option<(ReceiverIndex, ReceiverIndex)> {
         self.node.peers().find_map(|peer| self.heart.session_name(peer.id))

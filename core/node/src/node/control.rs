@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use taut_base::{Entropy, PeerId, SessionId};
 use taut_tunnel::Role;
-use taut_wire::control::{Control, Suite, Suites};
+use taut_wire::control::{Abilities, Control, Suite, Suites};
 
 use super::Node;
 use crate::contract::{Clocks, ToLane};
@@ -33,7 +33,8 @@ impl<E: Entropy> Node<E> {
         let session = talk.session();
         let questions = talk.handle_timeout(&mut self.entropy, clocks.now);
         let probe = questions.probe.map(|id| Control::Probe { id });
-        let offer = questions.offer.then_some(Control::Offer { lanes: LANES, suites: self.suites });
+        let offer =
+            questions.offer.then_some(Control::Offer { lanes: LANES, suites: self.suites, abilities: Abilities::OURS });
         for message in [probe, offer].into_iter().flatten() {
             self.commands.push_back(ToLane::Control { peer: id, session, destination: None, message });
         }
@@ -57,18 +58,18 @@ impl<E: Entropy> Node<E> {
                     self.commands.push_back(ToLane::SetRoundTrip { peer: id, round_trip });
                 }
             }
-            Control::Offer { suites, .. } => {
+            Control::Offer { suites, abilities, .. } => {
                 let better = self.suites.better_than_stock(suites);
                 let suite = better.unwrap_or(Suite::ChaCha20Poly1305);
-                let message = Control::Accept { lanes: LANES, suite };
-                self.use_suite(id, session, suite);
+                let message = Control::Accept { lanes: LANES, suite, abilities: Abilities::OURS };
+                self.use_suite(id, session, suite, abilities);
                 self.commands.push_back(ToLane::Control { peer: id, session, destination: Some(source), message });
             }
-            Control::Accept { suite, .. } => {
+            Control::Accept { suite, abilities, .. } => {
                 let offered = self.suites.has(suite);
                 let talk = peer.talk.as_mut().filter(|talk| offered && talk.session() == session);
                 if talk.is_some_and(Talk::accepted) {
-                    self.use_suite(id, session, suite);
+                    self.use_suite(id, session, suite, abilities);
                 }
             }
             // These end in the lane.
@@ -77,9 +78,9 @@ impl<E: Entropy> Node<E> {
     }
 
     /// Both ends made the pair of every suite of theirs when the session began, so either may seal with it as soon as it knows of the other.
-    fn use_suite(&mut self, id: PeerId, session: SessionId, suite: Suite) {
+    fn use_suite(&mut self, id: PeerId, session: SessionId, suite: Suite, abilities: Abilities) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.agreed = Some((session, suite));
-        self.commands.push_back(ToLane::UseSuite { peer: id, session, suite });
+        self.commands.push_back(ToLane::UseSuite { peer: id, session, suite, abilities });
     }
 }

@@ -106,7 +106,7 @@ fn a_stock_session_has_no_pair_but_wireguards() {
     let (mut here, _) = pair();
     assert!(here.control_pair().is_none());
     assert_eq!(here.indices().iter().collect::<Vec<_>>(), [ReceiverIndex(16)]);
-    here.use_suite(Suite::Aes256Gcm);
+    here.use_suite(Suite::Aes256Gcm, Abilities::default());
     assert_eq!(here.suite(), Suite::ChaCha20Poly1305);
 }
 
@@ -134,7 +134,7 @@ fn another_suite_has_its_own_keys_and_is_used_when_both_are_ready() {
     let both = Suites::STOCK.with(Suite::Aes256Gcm);
     let (mut here, mut there) = taut_pair(both, both);
     let before = sealed(&mut here, b"before");
-    here.use_suite(Suite::Aes256Gcm);
+    here.use_suite(Suite::Aes256Gcm, Abilities::default());
     assert_eq!(here.suite(), Suite::Aes256Gcm);
     let after = sealed(&mut here, b"after");
     assert_ne!(header(&before).0, header(&after).0);
@@ -145,8 +145,31 @@ fn another_suite_has_its_own_keys_and_is_used_when_both_are_ready() {
     assert_eq!(there.suite(), Suite::ChaCha20Poly1305, "what it receives does not change what it sends");
 
     let (mut here, _) = taut_pair(Suites::STOCK, both);
-    here.use_suite(Suite::Aes256Gcm);
+    here.use_suite(Suite::Aes256Gcm, Abilities::default());
     assert_eq!(here.suite(), Suite::ChaCha20Poly1305, "not what it was not made for");
+}
+
+#[test]
+fn marks_only_on_a_pair_of_our_own_to_a_peer_that_takes_them() {
+    let both = Suites::STOCK.with(Suite::Aes256Gcm);
+    let (mut here, mut there) = taut_pair(both, both);
+    assert!(!here.may_mark());
+    for (suite, abilities, may) in [
+        (Suite::Aes256Gcm, Abilities::OURS, true),
+        (Suite::Aes256Gcm, Abilities(0xff), true),
+        (Suite::Aes256Gcm, Abilities(0xfe), false),
+        (Suite::ChaCha20Poly1305, Abilities::OURS, false),
+    ] {
+        here.use_suite(suite, abilities);
+        assert_eq!(here.may_mark(), may, "{suite:?} {abilities:?}");
+    }
+    let SessionIndices { stock, control, fast } = there.indices();
+    assert!(!there.data_pair(stock).unwrap().takes_marks());
+    assert!(there.data_pair(fast.unwrap()).unwrap().takes_marks());
+    assert!(there.data_pair(control.unwrap()).is_none() && !there.control_pair().unwrap().takes_marks());
+    let (mut stock, _) = pair();
+    stock.use_suite(Suite::Aes256Gcm, Abilities::OURS);
+    assert!(!stock.may_mark(), "law 1");
 }
 
 #[test]
@@ -170,7 +193,7 @@ fn fault_m8_a_key_is_renewed_after_exactly_2_to_the_60_messages_and_ends_at_its_
 fn an_aes_key_is_limited_by_blocks() {
     let both = Suites::STOCK.with(Suite::Aes256Gcm);
     let (mut here, _) = taut_pair(both, both);
-    here.use_suite(Suite::Aes256Gcm);
+    here.use_suite(Suite::Aes256Gcm, Abilities::default());
     let fast = |session: &mut Session, blocks| session.fast.as_mut().unwrap().skip_to_block(blocks);
     fast(&mut here, REKEY_AFTER_BLOCKS - 3);
     assert!(!here.wants_rekey_by_use());

@@ -4,6 +4,7 @@ use crate::bytes::{array, be16, u8_at};
 use crate::checksum::Sum;
 use crate::ip::{self, Packet, Version, v4, v6};
 use crate::merge::Offloads;
+use crate::vouch::Vouched;
 use crate::{tcp, udp};
 
 /// A packet's place in the order of things.
@@ -14,7 +15,7 @@ pub(super) enum Sight {
     Portless(Flow),
     /// It belongs to this flow, but is not to be merged.
     Alone(Flow),
-    /// It may start or continue a run: its checksums are right.
+    /// It may start or continue a run: its checksums are right, or the peer vouches for them.
     Fit(Flow, Candidate),
 }
 
@@ -75,10 +76,12 @@ pub(super) struct Candidate {
     pub(super) id: u16,
     /// Whether the ID means nothing: DF is set, or it is IPv6.
     pub(super) dont_fragment: bool,
+    /// Where its checksum stands, if that is partial.
+    pub(super) vouched: Option<Vouched>,
 }
 
 /// What stands in a packet, and whether it may be merged at all. The checksums come last, as they cost most.
-pub(super) fn look(packet: &Packet<'_>, offloads: Offloads) -> Sight {
+pub(super) fn look(packet: &Packet<'_>, offloads: Offloads, vouched: Option<Vouched>) -> Sight {
     if packet.is_fragment() {
         return Sight::Portless(Flow::new(packet, [0; 4]));
     }
@@ -93,10 +96,10 @@ pub(super) fn look(packet: &Packet<'_>, offloads: Offloads) -> Sight {
         return Sight::Alone(flow);
     }
     let candidate = match (packet.protocol(), packet.version()) {
-        (ip::TCP, Version::V4) if offloads.tcp4 => tcp_candidate(packet, offloads),
-        (ip::TCP, Version::V6) if offloads.tcp6 => tcp_candidate(packet, offloads),
-        (ip::UDP, Version::V4) if offloads.udp4 => udp_candidate(packet),
-        (ip::UDP, Version::V6) if offloads.udp6 => udp_candidate(packet),
+        (ip::TCP, Version::V4) if offloads.tcp4 => tcp_candidate(packet, offloads, vouched),
+        (ip::TCP, Version::V6) if offloads.tcp6 => tcp_candidate(packet, offloads, vouched),
+        (ip::UDP, Version::V4) if offloads.udp4 => udp_candidate(packet, vouched),
+        (ip::UDP, Version::V6) if offloads.udp6 => udp_candidate(packet, vouched),
         _ => None,
     };
     match candidate {
@@ -105,24 +108,26 @@ pub(super) fn look(packet: &Packet<'_>, offloads: Offloads) -> Sight {
     }
 }
 
-fn tcp_candidate(packet: &Packet<'_>, offloads: Offloads) -> Option<Candidate> {
+fn tcp_candidate(packet: &Packet<'_>, offloads: Offloads, vouched: Option<Vouched>) -> Option<Candidate> {
     let segment = tcp::Segment::parse(packet.payload()).ok()?;
     let flags = segment.flags();
     let forbidden = tcp::SYN | tcp::RST | tcp::URG | if offloads.ecn { 0 } else { tcp::CWR };
     if flags & forbidden != 0 || flags & tcp::ACK == 0 {
         return None;
     }
-    let candidate = Candidate::new(packet, segment.header_len(), segment.sequence(), flags)?;
-    segment.checksum_ok(packet.pseudo_header(transport_len(packet))).then_some(candidate)
+    let candidate = Candidate::new(packet, segment.header_len(), segment.sequence(), flags, vouched)?;
+    let right = vouched.is_some() || segment.checksum_ok(packet.pseudo_header(transport_len(packet)));
+    right.then_some(candidate)
 }
 
-fn udp_candidate(packet: &Packet<'_>) -> Option<Candidate> {
+fn udp_candidate(packet: &Packet<'_>, vouched: Option<Vouched>) -> Option<Candidate> {
     let datagram = udp::Datagram::parse(packet.payload()).ok()?;
     if datagram.length() != packet.payload().len() {
         return None;
     }
-    let candidate = Candidate::new(packet, udp::HEADER, 0, 0)?;
-    datagram.checksum_ok(packet.pseudo_header(transport_len(packet))).then_some(candidate)
+    let candidate = Candidate::new(packet, udp::HEADER, 0, 0, vouched)?;
+    let right = vouched.is_some() || datagram.checksum_ok(packet.pseudo_header(transport_len(packet)));
+    right.then_some(candidate)
 }
 
 fn transport_len(packet: &Packet<'_>) -> u16 {
@@ -130,11 +135,25 @@ fn transport_len(packet: &Packet<'_>) -> u16 {
 }
 
 impl Candidate {
-    pub(super) const NONE: Candidate =
-        Candidate { transport: 0, headers: 0, payload: 0, sequence: 0, flags: 0, id: 0, dont_fragment: false };
+    pub(super) const NONE: Candidate = Candidate {
+        transport: 0,
+        headers: 0,
+        payload: 0,
+        sequence: 0,
+        flags: 0,
+        id: 0,
+        dont_fragment: false,
+        vouched: None,
+    };
 
     /// `None` without payload, and beyond what the fields hold.
-    fn new(packet: &Packet<'_>, transport_len: usize, sequence: u32, flags: u8) -> Option<Candidate> {
+    fn new(
+        packet: &Packet<'_>,
+        transport_len: usize,
+        sequence: u32,
+        flags: u8,
+        vouched: Option<Vouched>,
+    ) -> Option<Candidate> {
         let headers = packet.header_len() + transport_len;
         let payload = packet.bytes().len().checked_sub(headers).filter(|&payload| payload > 0)?;
         let (id, dont_fragment) = match packet.version() {
@@ -149,6 +168,7 @@ impl Candidate {
             flags,
             id,
             dont_fragment,
+            vouched,
         })
     }
 

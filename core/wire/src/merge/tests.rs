@@ -32,7 +32,7 @@ fn merge_sessions(offloads: Offloads, packets: &[(u32, Vec<u8>)]) -> Vec<Out> {
         out.push(Out { header: run.header(), packets: run.packets(), bytes: slices.concat() });
     };
     for (session, place) in places {
-        merger.push(&mut buffer, place, session, &mut emit).unwrap();
+        merger.push(&mut buffer, place, session, None, &mut emit).unwrap();
     }
     merger.flush(&mut buffer, &mut emit);
     assert!(merger.is_empty());
@@ -400,7 +400,7 @@ fn udp_without_checksum_or_payload_or_with_a_short_length_stays_alone() {
 fn what_is_no_packet_or_no_place_is_an_error() {
     let mut merger = Merger::new(Offloads::ALL);
     let mut buffer = [0_u8; 64];
-    let mut push = |place: Range<usize>| merger.push(&mut buffer, place, 1, |_| panic!("emitted"));
+    let mut push = |place: Range<usize>| merger.push(&mut buffer, place, 1, None, |_| panic!("emitted"));
     assert_eq!(push(0..0), Err(Malformed::Empty));
     assert_eq!(push(0..64), Err(Malformed::Version));
     assert_eq!(push(10..65), Err(Malformed::Length));
@@ -416,7 +416,7 @@ fn a_buffer_that_shrank_is_harmless() {
     let mut buffer = packets.concat();
     let mut merger = Merger::new(Offloads::ALL);
     for at in 0..3 {
-        merger.push(&mut buffer, at * 140..(at + 1) * 140, 1, |_| {}).unwrap();
+        merger.push(&mut buffer, at * 140..(at + 1) * 140, 1, None, |_| {}).unwrap();
     }
     let mut emitted = 0;
     merger.flush(&mut [0; 10], |run| emitted += run.slices().map(<[u8]>::len).sum::<usize>());

@@ -4,5 +4,6 @@ mod control;
 mod inbound;
 mod kit;
 mod locals;
+mod marks;
 mod outbound;
 mod timers;

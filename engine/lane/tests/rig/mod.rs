@@ -13,7 +13,7 @@ use taut_node::{Routes, ToLane};
 use taut_tunnel::handshake::Identity;
 use taut_tunnel::{Exporter, Limits, Role, SessionKeys};
 use taut_udp::Transmit;
-use taut_wire::control::{Suite, Suites};
+use taut_wire::control::{Abilities, Suite, Suites};
 use taut_wire::merge::{Offloads, Run};
 use taut_wire::vnet::VnetHeader;
 
@@ -95,7 +95,7 @@ impl End {
         let (id, peer) = (SessionId(u64::from(peer)), PeerId(peer.into()));
         let proven = Some(outer(3 - self.side));
         self.command(ToLane::AddSession { peer, id, keys: Box::new(keys), born: at(0), proven });
-        self.command(ToLane::UseSuite { peer, session: id, suite });
+        self.command(ToLane::UseSuite { peer, session: id, suite, abilities: Abilities::OURS });
     }
 
     /// What the thread does with a packet from the TUN, and then with whatever is due.

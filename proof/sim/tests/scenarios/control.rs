@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use taut_base::Time;
-use taut_sim::{Host, Link, Probability, Recorded, Settings, Side, TautHost, World, map_for};
-use taut_wire::control::{Suite, Suites};
+use taut_base::{SessionId, Time};
+use taut_node::{Clocks, FromLane, Node, ToLane};
+use taut_sim::{Host, Link, Probability, Recorded, Seeded, Settings, Side, TautHost, World, map_for};
+use taut_tunnel::Limits;
+use taut_wire::control::{Abilities, Control, Suite, Suites};
 use taut_wire::wireguard::{Message, classify};
 
 use crate::{
@@ -38,6 +40,10 @@ fn suites(world: &TautWorld) -> [Option<Suite>; 2] {
     [world.a(), world.b()].map(|host| host.node().peers().next().and_then(|peer| peer.suite))
 }
 
+fn marks(world: &TautWorld) -> [bool; 2] {
+    [world.a(), world.b()].map(TautHost::marks)
+}
+
 fn mixed(ours: Suites, theirs: Suites) -> TautWorld {
     let [a, b] = parties();
     let host = |me, peer, suites, seed| taut_host(me, peer, Settings { suites, ..Settings::default() }, seed);
@@ -60,8 +66,35 @@ fn data_goes_by_the_better_suite_within_a_round_trip_where_both_can() {
     world.send(Side::A);
     world.run(ms(20 + 20 + 20));
     assert_eq!(suites(&world), [Some(Suite::ChaCha20Poly1305), Some(Suite::Aes256Gcm)], "the offer has arrived");
+    assert_eq!(marks(&world), [false, true]);
     world.run(ms(20));
     assert_eq!(suites(&world), [Some(Suite::Aes256Gcm); 2]);
+    assert_eq!(marks(&world), [true; 2], "each knows by now that the other takes marks");
+}
+
+/// What an older version says has a zero where this one says that it takes marks.
+#[test]
+fn an_older_peer_is_sent_no_marks() {
+    let [a, b] = parties();
+    for abilities in [Abilities::default(), Abilities(0xfe), Abilities::OURS] {
+        let mut node = Node::new(a.key.clone(), Limits::WIREGUARD, Seeded::new(1));
+        node.set_suites(AES);
+        node.set_map(&map_for(&a, &[&b]));
+        while node.poll_command().is_some() {}
+        let peer = node.peers().next().unwrap().id;
+        let session = SessionId(1);
+        let message = Control::Offer { lanes: 1, suites: AES, abilities };
+        let said = FromLane::Control { peer, session, source: b.endpoint, message };
+        node.handle_lane(said, Clocks { now: Time::ZERO, wall: secs(1) });
+        let Some(ToLane::UseSuite { abilities: told, suite: Suite::Aes256Gcm, .. }) = node.poll_command() else {
+            panic!("the lane is told of an offer");
+        };
+        assert_eq!(told, abilities, "what the peer said, not what we can");
+        let Some(ToLane::Control { message: Control::Accept { abilities: said, .. }, .. }) = node.poll_command() else {
+            panic!("an offer is accepted");
+        };
+        assert_eq!(said, Abilities::OURS);
+    }
 }
 
 #[test]
@@ -73,6 +106,7 @@ fn whoever_cannot_stays_with_the_stock_suite_and_loses_nothing() {
         world.flow(Side::B, ms(50));
         world.run(minutes(5));
         assert_eq!(suites(&world), [Some(Suite::ChaCha20Poly1305); 2]);
+        assert_eq!(marks(&world), [false; 2]);
         assert_complete(&world, start, world.ago(secs(1)));
     }
 }

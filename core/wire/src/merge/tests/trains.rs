@@ -263,7 +263,7 @@ proptest! {
             buffer.extend(packet);
         }
         for (start, end) in places {
-            let _ = merger.push(&mut buffer, start..end, 1, |run| assert!(run.bytes() <= MAX_BYTES));
+            let _ = merger.push(&mut buffer, start..end, 1, None, |run| assert!(run.bytes() <= MAX_BYTES));
         }
         merger.flush(&mut buffer, |run| assert!(run.packets() <= MAX_RUN));
     }

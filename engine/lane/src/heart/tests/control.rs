@@ -1,7 +1,7 @@
 use taut_base::{LaneId, SessionId};
 use taut_node::{FromLane, ToLane};
 use taut_tunnel::{Role, Session, SessionKeys};
-use taut_wire::control::{self, Control, Suite, Suites};
+use taut_wire::control::{self, Abilities, Control, Suite, Suites};
 use taut_wire::wireguard::{DATA_HEADER, DATA_OVERHEAD};
 
 use super::kit::{End, PEER, add_session, at, exporter, keys, outer, packet};
@@ -67,7 +67,7 @@ fn a_probe_is_answered_where_it_came_from_and_moves_nothing() {
 #[test]
 fn what_is_the_keepers_goes_up_but_no_more_than_anybody_needs() {
     let (mut end, mut peer) = taut_end();
-    let offer = Control::Offer { lanes: 1, suites: Suites::STOCK };
+    let offer = Control::Offer { lanes: 1, suites: Suites::STOCK, abilities: Abilities::OURS };
     for _ in 0..1_000 {
         let datagram = said_by(&mut peer, offer);
         end.inbound(outer(1), &datagram, datagram.len(), at(1));
@@ -116,14 +116,14 @@ fn data_under_the_agreed_suite_passes_both_ways() {
         datagram
     };
     let before = seal(&mut peer, &packet(1, 2, 100));
-    peer.use_suite(aes);
+    peer.use_suite(aes, Abilities::OURS);
     let after = seal(&mut peer, &packet(1, 2, 200));
     for datagram in [after, before] {
         end.inbound(outer(1), &datagram, datagram.len(), at(1));
     }
     assert_eq!(end.written(), [packet(1, 2, 200), packet(1, 2, 100)], "in whatever order they come");
 
-    end.command(ToLane::UseSuite { peer: PEER, session: SessionId(1), suite: aes }, at(1));
+    end.command(ToLane::UseSuite { peer: PEER, session: SessionId(1), suite: aes, abilities: Abilities::OURS }, at(1));
     end.outbound(&packet(2, 1, 100), at(1));
     let datagram = end.datagrams().pop().unwrap();
     let index = taut_base::ReceiverIndex(u32::from_le_bytes(datagram[4..8].try_into().unwrap()));
