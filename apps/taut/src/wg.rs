@@ -78,7 +78,12 @@ fn serve(config: &wg::Config, log: Log, ready: impl FnOnce()) -> Result<(), Faul
         ready();
     };
     let inherited = wg::Inherited { tun: inherited(TUN_FD)?, uapi: inherited(UAPI_FD)? };
-    wg::run(config, inherited, ready).map_err(|error| Fault::Failed(error.to_string()))
+    let complain = |error: &wg::Error| {
+        if log != Log::Silent {
+            output::complain(&format!("taut wg: {} is up, but cannot be used yet: {error}", config.interface));
+        }
+    };
+    wg::run(config, inherited, ready, complain).map_err(|error| Fault::Failed(error.to_string()))
 }
 
 /// The descriptor that a variable names, if it is set.
