@@ -1,6 +1,7 @@
 """`taut-wg` as a process: what wireguard-go's users expect of its start, its end and its environment."""
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -54,6 +55,11 @@ def test_it_goes_to_the_background_when_it_is_ready(host):
     host.ip(f"link delete {INTERFACE}")
     wait_until(lambda: not pids(host), "it to end with its device")
     assert not (host.state / "wireguard" / f"{INTERFACE}.sock").exists()
+
+
+def test_it_says_its_version(host):
+    done = host.run(program(host), "--version")
+    assert re.fullmatch(r"taut-wg v\S+\n", done.stdout) and pids(host) == []
 
 
 @pytest.mark.parametrize(("level", "said"), [(None, True), ("error", True), ("verbose", True), ("silent", False)])
