@@ -9,6 +9,7 @@ use taut_keeper::wg;
 
 use crate::fault::Fault;
 use crate::flags::{Word, Words, interface_name, unexpected};
+use crate::version::VERSION;
 use crate::{launch, output};
 
 /// The program's other name: what `wg-quick` and people may call.
@@ -51,6 +52,11 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     };
     while let Some(word) = words.next()? {
         match word {
+            // As wireguard-go: installers ask for it.
+            Word::Flag(flag) if flag == "--version" => {
+                output::print(&format!("{PROGRAM} v{VERSION}"));
+                return Ok(());
+            }
             Word::Flag(flag) if flag == "-f" || flag == "--foreground" => foreground = true,
             Word::Flag(flag) if flag == "--no-tun-offload" => config.tun_offload = false,
             Word::Flag(flag) if flag == "--no-udp-gso" => config.udp_gso = false,
@@ -78,7 +84,12 @@ fn serve(config: &wg::Config, log: Log, ready: impl FnOnce()) -> Result<(), Faul
         ready();
     };
     let inherited = wg::Inherited { tun: inherited(TUN_FD)?, uapi: inherited(UAPI_FD)? };
-    wg::run(config, inherited, ready).map_err(|error| Fault::Failed(error.to_string()))
+    let complain = |error: &wg::Error| {
+        if log != Log::Silent {
+            output::complain(&format!("taut wg: {} is up, but cannot be used yet: {error}", config.interface));
+        }
+    };
+    wg::run(config, inherited, ready, complain).map_err(|error| Fault::Failed(error.to_string()))
 }
 
 /// The descriptor that a variable names, if it is set.

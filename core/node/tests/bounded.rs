@@ -14,7 +14,7 @@ use common::{Dice, dice, draw, endpoint, key, map};
 use taut_base::{MAX_CANDIDATES, PeerId, SessionId, Time};
 use taut_node::{Clocks, FromLane, HandshakeMessage, Node, ToLane};
 use taut_tunnel::{Limits, SessionIndices};
-use taut_wire::control::{Control, Suite, Suites};
+use taut_wire::control::{Abilities, Control, Suite, Suites};
 
 /// Nodes; the first one is under test.
 const NODES: u8 = 5;
@@ -237,8 +237,12 @@ impl Run {
         let source = endpoint(lanes / 2);
         let suite = [Suite::ChaCha20Poly1305, Suite::Aes256Gcm][usize::from(lanes % 2)];
         let message = match self.draw(5) {
-            0 => Control::Offer { lanes, suites: Suites(u8::try_from(self.draw(256)).unwrap()) },
-            1 => Control::Accept { lanes, suite },
+            0 => Control::Offer {
+                lanes,
+                suites: Suites(u8::try_from(self.draw(256)).unwrap()),
+                abilities: Abilities(lanes),
+            },
+            1 => Control::Accept { lanes, suite, abilities: Abilities(lanes) },
             2 => Control::Probe { id: self.draw(u64::MAX) },
             3 => Control::Answer { id: probe.unwrap_or(u64::from(lanes)), seen: source },
             _ => Control::Receipt { suite, counter: self.draw(u64::MAX) },

@@ -19,6 +19,7 @@ mod fuzzing;
 mod link;
 mod message;
 mod monitor;
+mod namespace;
 mod parse;
 mod request;
 mod route;

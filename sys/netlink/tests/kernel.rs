@@ -285,3 +285,29 @@ fn the_way_of_a_packet_is_found_by_address_and_mark() {
         }
     });
 }
+
+#[test]
+fn another_namespace_can_be_asked_and_watched() {
+    in_namespace(|| {
+        let there = std::fs::File::open("/proc/thread-self/ns/net").unwrap();
+        open();
+        let asked = std::thread::spawn(move || {
+            // SAFETY: no pointers; only this thread changes its namespace.
+            assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0);
+            let (mut here, mut far) = (Netlink::open().unwrap(), Netlink::open_in(there.as_fd()).unwrap());
+            let mut monitor = Monitor::open_in(there.as_fd()).unwrap();
+            let is_up = |netlink: &mut Netlink| netlink.link("lo").unwrap().unwrap().up;
+            assert!(is_up(&mut far) && !is_up(&mut here));
+            far.set_mtu(LOOPBACK, 1_300).unwrap();
+            wait_readable(&monitor);
+            assert!(monitor.drain().unwrap().links);
+            assert_ne!(here.link("lo").unwrap().unwrap().mtu, 1_300);
+            // This thread stayed where it was.
+            assert!(!is_up(&mut Netlink::open().unwrap()));
+            let no_namespace = std::fs::File::open("/dev/null").unwrap();
+            assert!(Netlink::open_in(no_namespace.as_fd()).is_err());
+        });
+        asked.join().unwrap();
+        assert_eq!(open().link("lo").unwrap().unwrap().mtu, 1_300);
+    });
+}

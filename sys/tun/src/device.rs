@@ -96,6 +96,17 @@ impl Tun {
         &self.name
     }
 
+    /// The interface's name now: it may have been given another one.
+    pub fn current_name(&self) -> io::Result<String> {
+        ioctl::describe(&self.file).map(|(name, _)| name)
+    }
+
+    /// The network namespace that the device is in now, which need not be the one that it was made in. Needs Linux 5.2, and
+    /// `CAP_NET_ADMIN` there.
+    pub fn namespace(&self) -> io::Result<OwnedFd> {
+        ioctl::namespace(&self.file)
+    }
+
     /// Whether the device still exists. It also does after it was renamed or moved to another network namespace, where netlink
     /// of this one reports it as removed.
     pub fn exists(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::mem;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// Longest interface name in bytes: the kernel's field (`IFNAMSIZ`) less the closing zero.
 pub(crate) const NAME_MAX: usize = libc::IFNAMSIZ - 1;
@@ -55,6 +55,15 @@ pub(crate) fn is_attached(file: &File) -> bool {
     let answer = check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNGETIFF, &raw mut request) });
     // The only answer that speaks of the device; another error is not an absence.
     answer.err().and_then(|error| error.raw_os_error()) != Some(libc::EBADFD)
+}
+
+/// The network namespace that the device is in now (`TUNGETDEVNETNS`, Linux 5.2).
+pub(crate) fn namespace(file: &File) -> io::Result<OwnedFd> {
+    // SAFETY: no argument.
+    let fd = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNGETDEVNETNS) };
+    check(fd)?;
+    // SAFETY: a new descriptor that nothing else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Fixes the length of the header in front of packets (`TUNSETVNETHDRSZ`).

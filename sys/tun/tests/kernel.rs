@@ -8,8 +8,11 @@ use namespace::{configure, exists, in_namespace};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use taut_tun::{Config, HEADER_LEN, Offload, Tun, TunError};
 
@@ -301,6 +304,34 @@ fn what_carries_no_bare_packets_is_refused() {
             let error = Tun::from_fd(file.into(), Offload::ALL).unwrap_err();
             assert!(matches!(error, TunError::Unusable { .. }) && error.to_string().contains(reason), "{error}");
         }
+    });
+}
+
+#[test]
+fn a_device_that_left_is_found() {
+    in_namespace(|| {
+        let tun = device(Offload::NONE);
+        let identity = |file: std::fs::File| file.metadata().map(|namespace| namespace.ino()).unwrap();
+        let of = |thread: i32| identity(std::fs::File::open(format!("/proc/self/task/{thread}/ns/net")).unwrap());
+        // SAFETY: no pointers, cannot fail.
+        assert_eq!(identity(tun.namespace().unwrap().into()), of(unsafe { libc::gettid() }));
+        let (say, hear) = mpsc::channel();
+        let (go, wait) = mpsc::channel::<()>();
+        let other = thread::spawn(move || {
+            // SAFETY: no pointers; only this thread changes its namespace.
+            assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0);
+            // SAFETY: no pointers, cannot fail.
+            say.send(unsafe { libc::gettid() }).unwrap();
+            wait.recv().unwrap_err();
+        });
+        let there = hear.recv().unwrap();
+        let words = ["link", "set", tun.name(), "name", "elsewhere", "netns", &there.to_string()];
+        assert!(Command::new("ip").args(words).status().unwrap().success());
+        assert_eq!(identity(tun.namespace().unwrap().into()), of(there));
+        assert_eq!(tun.current_name().unwrap(), "elsewhere");
+        assert!(tun.exists() && !exists(tun.name()));
+        drop(go);
+        other.join().unwrap();
     });
 }
 

@@ -97,7 +97,7 @@ impl PeerChange {
 pub struct Device<'a> {
     /// Its key, if it has one.
     pub private_key: Option<&'a PrivateKey>,
-    /// Its UDP port.
+    /// Its UDP port; 0 for none yet.
     pub listen_port: u16,
     /// Mark of what it sends; 0 for none.
     pub fwmark: u32,

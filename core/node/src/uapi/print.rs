@@ -17,7 +17,9 @@ impl Device<'_> {
         if let Some(key) = self.private_key {
             hex_line(&mut text, "private_key", key.expose());
         }
-        line(&mut text, "listen_port", self.listen_port);
+        if self.listen_port != 0 {
+            line(&mut text, "listen_port", self.listen_port);
+        }
         if self.fwmark != 0 {
             line(&mut text, "fwmark", self.fwmark);
         }

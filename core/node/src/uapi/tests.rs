@@ -191,7 +191,7 @@ proptest! {
         let lines = text.trim_end().lines().filter(|line| !figures.iter().any(|figure| line.starts_with(figure)));
         let set = set(&lines.map(|line| format!("{line}\n")).collect::<String>()).unwrap();
         prop_assert!(set.private_key == private.map(Some));
-        prop_assert_eq!((set.listen_port, set.fwmark.unwrap_or(0)), (Some(listen_port), fwmark));
+        prop_assert_eq!((set.listen_port.unwrap_or(0), set.fwmark.unwrap_or(0)), (listen_port, fwmark));
         let peer = &set.peers[0];
         let mut read = peer.endpoint;
         prop_assert_eq!(&peer.zone, &zone);
