@@ -1,0 +1,125 @@
+"""The harness of `make bench-tunnel`: its arithmetic, its order, its text, and two systems end to end for a second each. No figure is judged."""
+
+import collections
+import shutil
+
+import pytest
+
+from lab import congestion
+from lab.bench import page, plan
+from lab.bench.measure import Lengths, counters, tcp_figures, udp_figures
+from lab.bench.summary import Figure, Results, figure, quantile
+from lab.bench.tunnel import Bench, Clock
+from lab.systems import ALL
+
+
+def test_every_round_has_every_configuration_once_in_an_order_of_its_own():
+    effort = plan.Effort(rounds=3, lengths=Lengths(1, 1, 1, 1), mtus=(1420, 8900))
+    order = plan.shuffled(["bare", "one", "two"], effort, plan.MODES, 7)
+    rounds = [[(one.mode, one.system, one.mtu) for one in order if one.round == number] for number in (1, 2, 3)]
+    assert all(len(one) == len(set(one)) == 12 for one in rounds)
+    assert rounds[0] != rounds[1] and sorted(rounds[0]) == sorted(rounds[1])
+    assert order == plan.shuffled(["bare", "one", "two"], effort, plan.MODES, 7)
+    assert order != plan.shuffled(["bare", "one", "two"], effort, plan.MODES, 8)
+
+
+def test_the_tests_of_a_configuration_are_shuffled_and_idle_is_first():
+    orders = [plan.tests_in_order(plan.Configuration(number, "free", "one", 1420), 1) for number in range(20)]
+    assert all(order[0] == "idle" and len(set(order)) == len(order) == len(plan.TESTS) for order in orders)
+    assert len({tuple(order) for order in orders}) > 10
+    assert plan.tests_in_order(plan.Configuration(1, "free", "one", 8900), 1) == ["tcp-1"]
+
+
+def test_a_figure_is_the_median_with_its_spread():
+    assert figure([3, 1, 10]) == Figure(3, 1, 10, 3)
+    assert figure([1, 4]).median == 2.5
+    assert figure([]) is None and figure([None]) is None
+    assert page.shown(figure([3000, 1000, 10000]), 1, 1e-3) == "3.0 (1.0–10.0)"
+    assert page.shown(figure([1234.6]), 0) == "1,235"
+    assert page.shown(None) == page.NONE
+
+
+def test_a_quantile_is_a_value_that_was_seen():
+    values = list(range(100, 0, -1))
+    assert (quantile(values, 0.5), quantile(values, 0.99), quantile([7], 0.99)) == (50, 99, 7)
+    assert quantile([], 0.5) is None
+
+
+def test_both_directions_of_a_tcp_run_are_added():
+    end = {
+        "sum_sent": {"retransmits": 2},
+        "sum_received": {"bits_per_second": 3e9},
+        "sum_sent_bidir_reverse": {"retransmits": 5},
+        "sum_received_bidir_reverse": {"bits_per_second": 1e9},
+        "sender_tcp_congestion": "cubic",
+    }
+    told = tcp_figures({"end": end})
+    assert told == {"mbps": 4000, "ways_mbps": [3000, 1000], "retransmits": 7, "congestion_control": "cubic"}
+
+
+def test_udp_is_told_as_the_receiver_saw_it():
+    end = {"sum_sent": {"bits_per_second": 2e9}, "sum_received": {"bits_per_second": 1e9, "packets": 200, "lost_packets": 50, "seconds": 2}}
+    assert udp_figures({"end": end}) == {"offered_mbps": 2000, "mbps": 1000, "lost_percent": 25, "packets_per_s": 75}
+
+
+def test_the_kernels_counters_are_found_by_name():
+    text = "Ip: A B\nIp: 1 2\nUdp: InDatagrams RcvbufErrors\nUdp: 9 4\nTcpExt: TCPOFOQueue Other\nTcpExt: 6 8\n"
+    assert counters(text) == {"Udp.RcvbufErrors": 4, "TcpExt.TCPOFOQueue": 6}
+
+
+def run(system, number=1, mode="free", mtu=1420, error=None, **tests):
+    return {
+        "round": number, "mode": mode, "system": system, "mtu": mtu, "error": error, "memory_kib": {"idle": [1000, 2000], "peak": [3000, 4000]},
+        "tests": {name.replace("_", "-"): figures for name, figures in tests.items()},
+    }  # fmt: skip
+
+
+def test_what_failed_is_left_out_of_the_figures_and_named():
+    results = Results([run("one", 1, tcp_1={"mbps": 5}), run("one", 2, tcp_1={"error": "iperf3: no route\nmore"}), run("one", 3, error="did not start")])
+    assert results.figure("one", "free", 1420, "tcp-1", lambda f, _: f["mbps"]) == Figure(5, 5, 5, 1)
+    assert results.errors("one") == [("free", 1420, "tcp-1", "iperf3: no route"), ("free", 1420, "start", "did not start")]
+
+
+def test_what_a_tunnel_adds_is_taken_from_the_bare_link_of_the_same_round():
+    rows = [run("bare", 1, idle={"ms": [0.1]}), run("one", 1, idle={"ms": [0.15]}), run("bare", 2, idle={"ms": [0.5]}), run("one", 2, idle={"ms": [0.51]})]
+    rows.append(run("one", 3, idle={"ms": [9]}))
+    seen = Results(rows).added_us("one", "free", 1420)
+    assert (round(seen.median), round(seen.least), round(seen.most), seen.rounds) == (30, 10, 50, 2)
+
+
+def test_the_tables_take_their_place_and_nothing_else():
+    document = f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n"
+    once = page.placed(document, "new")
+    assert once == f"before\n{page.BEGIN}\n\nnew\n\n{page.END}\nafter\n" and page.placed(once, "new") == once
+    with pytest.raises(ValueError):
+        page.placed("no place", "new")
+
+
+def test_the_time_left_follows_the_pace(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("lab.bench.tunnel.time.monotonic", lambda: now[0])
+    clock = Clock([60, 60, 120])
+    assert clock.left(0) == "4.0 min"
+    now[0] += 120
+    assert clock.left(1) == "6.0 min"
+
+
+def test_names_of_systems_are_unique():
+    assert max(collections.Counter(system.name for system in ALL).values()) == 1
+
+
+@pytest.mark.skipif(not shutil.which("iperf3"), reason="needs the program iperf3: apt-get install iperf3")
+def test_two_systems_end_to_end():
+    effort = plan.Effort(rounds=1, lengths=Lengths(tcp=1, udp=1, idle=1, loaded=1), mtus=(1420,))
+    chosen = [system for system in ALL if system.name in ("bare", "taut-wg")]
+    with congestion.allowed("cubic") as cubic:
+        bench = Bench(chosen, effort, ["pinned"], 1).run(cubic, print)
+    assert not any(bench.lacking.values()), bench.lacking
+    told = bench.result(quick=True)
+    assert [one["error"] for one in told["runs"]] == [None, None]
+    for one in told["runs"]:
+        assert set(one["tests"]) == set(plan.TESTS)
+        assert not [figures for figures in one["tests"].values() if "error" in figures]
+        assert one["tests"]["tcp-1"]["mbps"] > 0 and one["tests"]["tcp-1"]["cpu"]["machine_s"] > 0
+    text = page.text(told)
+    assert "| taut-wg |" in text and "MTU 1,420" in text
