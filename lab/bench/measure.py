@@ -16,6 +16,8 @@ SMALL = 64
 ECHO_INTERVAL_S = 0.01
 # How long a stream runs before echo requests go along with it.
 RAMP_S = 1
+# A stream below this rate (bits per second) is broken, not slow.
+CARRIES_NOTHING = 1e6
 _ECHO = (sys.executable, "-I", str(Path(__file__).with_name("echo.py")))
 # What the kernel threw away or put in order, per host (/proc/net/snmp, /proc/net/netstat).
 _COUNTERS = {
@@ -111,6 +113,8 @@ class Meter:
             text = host.run("cat", "/proc/net/snmp", "/proc/net/netstat").stdout
             for name, value in counters(text).items():
                 found[f"{host.name}.{name}"] = value
+            # iperf3's own sockets are not there before a run and no more after it.
+            found[f"{host.name}.tunnel_socket_drops"] = socket_drops(host.run("cat", "/proc/net/udp", "/proc/net/udp6").stdout)
             where = f"/sys/class/net/{self.running.interface}/statistics"
             sent, received = host.run("cat", f"{where}/tx_dropped", f"{where}/rx_dropped").stdout.split()
             found |= {f"{host.name}.interface_tx_dropped": int(sent), f"{host.name}.interface_rx_dropped": int(received)}
@@ -122,6 +126,8 @@ def tcp_figures(told):
     end = told["end"]
     sent = [end[name] for name in ("sum_sent", "sum_sent_bidir_reverse") if name in end]
     received = [end[name] for name in ("sum_received", "sum_received_bidir_reverse") if name in end]
+    if not all(part["bits_per_second"] >= CARRIES_NOTHING for part in received):
+        raise LabError(f"a stream carried next to nothing: {sum(part['bytes'] for part in received)} bytes arrived")
     return {
         "mbps": round(sum(part["bits_per_second"] for part in received) / 1e6, 1),
         "ways_mbps": [round(part["bits_per_second"] / 1e6, 1) for part in received],
@@ -138,8 +144,14 @@ def udp_figures(told):
         "offered_mbps": round(sent["bits_per_second"] / 1e6, 1),
         "mbps": round(received["bits_per_second"] / 1e6, 1),
         "lost_percent": round(100 * received["lost_packets"] / max(1, received["packets"]), 3),
+        "packets": received["packets"],
         "packets_per_s": round(arrived / received["seconds"]) if received["seconds"] else 0,
     }
+
+
+def socket_drops(text):
+    """Datagrams that found no room at the sockets of /proc/net/udp, all together: the last column."""
+    return sum(int(line.split()[-1]) for line in text.splitlines() if ":" in line)
 
 
 def moved(told):

@@ -1,6 +1,6 @@
 """The tables in Markdown, and the place in the document where they belong."""
 
-from . import summary
+from . import goals, summary
 from .plan import USUAL_MTU
 from .site import LINKS
 from .summary import BARE, Results
@@ -74,6 +74,12 @@ class Tables:
             ),
         )
 
+    def losses(self, mode):
+        places = (summary.lost_before, summary.lost_inside, summary.lost_after)
+        head = ["lost, % of the datagrams", *(f"{rate}: {place}" for rate in ("1 Gbit/s", "2 Gbit/s") for place in ("before", "inside", "after"))]
+        tests = ("udp-1000", "udp-2000")
+        return table(head, self.rows(lambda name: [self.of(name, mode, test, place, 1) for test in tests for place in places]))
+
     def latency(self, mode):
         head = ["", "idle: median, µs", "added to the bare link, µs", "p99, µs", "beside a stream: median, ms", "p99, ms", "memory idle, MB", "at its peak, MB"]
 
@@ -113,13 +119,29 @@ def facts(told):
     """What a reader has to know of the machine and of the run."""
     machine = told["machine"]
     versions = "; ".join(f"{one['title']}: {one['version']}" for one in told["systems"].values() if not one["lacking"])
-    lengths = told["lengths"]
+    lengths, foreign = told["lengths"], Results(told["runs"]).foreign()
     return f"""Made {told["made"]}{" with QUICK=1: short runs, figures to look at and not to cite" if told["quick"] else ""}.
 {told["rounds"]} rounds, order shuffled by seed {told["seed"]}; TCP {lengths["tcp"]} s after {lengths["omitted"]} s that are not counted, UDP {lengths["udp"]} s, echo requests every 10 ms for
 {lengths["idle"]} s idle and {lengths["loaded"]} s beside a stream. {machine["cpu"]}, {machine["cores"]} cores ({", ".join(machine["cpu_flags"])}), Linux {machine["kernel"]}, iperf3 {machine["iperf3"]},
 congestion control {told["congestion_control"]}, net.core.rmem_max {machine["rmem_max"]}; links: {told["offloads"]}.
 Soft interrupts are counted {machine["soft_interrupts"]}. {"The kernel's own WireGuard is not in this kernel." if not machine["kernel_wireguard"] else ""}
+Of the busy time of all runs {shown(foreign, 0)} % (least and most in brackets) went to neither the tunnel nor iperf3: more than the kernel's own
+threads would mean that somebody else used the machine.
 {versions}."""
+
+
+def verdicts(told):
+    """The goals, judged."""
+    lacking = {name: one["lacking"] for name, one in told["systems"].items()}
+    rows = goals.judge(Results(told["runs"]), lacking)
+    return table(
+        ["what", "", "reach", "go for", "seen", "verdict"],
+        [
+            [row["what"], row["mode"], *row["limits"], row["seen"], "**missed**" if row["verdict"] == "missed" else row["verdict"]]
+            for row in rows
+            if row["mode"] in told["modes"]
+        ],
+    )
 
 
 def text(told):
@@ -127,9 +149,10 @@ def text(told):
     tables, parts = Tables(told), [facts(told)]
     names = {"free": "Free (no affinity)", "pinned": "Pinned (each host on a core of its own, iperf3 included)"}
     for mode in told["modes"]:
-        parts += [f"### {names[mode]}, MTU {USUAL_MTU:,}", tables.tcp(mode), tables.udp(mode), tables.latency(mode)]
+        parts += [f"### {names[mode]}, MTU {USUAL_MTU:,}", tables.tcp(mode), tables.udp(mode), tables.losses(mode), tables.latency(mode)]
     links = ", ".join(f"{mtu:,} on {link:,}" for mtu, link in LINKS.items())
     parts += [f"### Larger MTUs\n\nInside on the link: {links}; the bare link has its own.", tables.mtus()]
+    parts += ["### To reach", verdicts(told)]
     left = tables.left_out()
     if left:
         parts += ["### Left out, and failed", left]

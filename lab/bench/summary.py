@@ -47,6 +47,37 @@ def retransmits(figures, _):
     return figures["retransmits"]
 
 
+def lost_before(figures, _):
+    """Percent of the datagrams that the sender's kernel dropped: the tunnel did not fetch them in time."""
+    return _share(figures, figures["kernel"].get("left.interface_tx_dropped", 0))
+
+
+def lost_inside(figures, _):
+    """Percent that the sockets of the tunnel's receiving end dropped."""
+    return _share(figures, figures["kernel"].get("right.tunnel_socket_drops", 0))
+
+
+def lost_after(figures, _):
+    """Percent that went through the tunnel and found no room at iperf3's own socket."""
+    kernel = figures["kernel"]
+    return _share(figures, kernel.get("right.Udp.RcvbufErrors", 0) - kernel.get("right.tunnel_socket_drops", 0))
+
+
+def _share(figures, count):
+    return 100 * count / max(1, figures["packets"])
+
+
+def foreign(figures, _):
+    """Share of the busy time that neither the tunnel nor the measuring programs are charged with."""
+    cpu = figures["cpu"]
+    return max(0.0, cpu["machine_s"] - sum(cpu["tunnel_s"]) - cpu["applications_s"]) / max(0.001, cpu["machine_s"])
+
+
+def out_of_order(figures, _):
+    """TCP segments that came before their turn, at both ends."""
+    return sum(value for name, value in figures["kernel"].items() if name.endswith("TCPOFOQueue"))
+
+
 def machine_cpu(figures, _):
     """Seconds of all cores per GB, measuring programs included."""
     return figures["cpu"]["machine_s"] / (figures["bytes"] / 1e9)
@@ -110,6 +141,10 @@ class Results:
         bare = dict(self.each(BARE, mode, mtu, "idle", middle_ms))
         own = self.each(system, mode, mtu, "idle", middle_ms)
         return figure([(value - bare[number]) * 1000 for number, value in own if number in bare])
+
+    def foreign(self):
+        """The median and the most of what others took of the machine, in percent of its busy time."""
+        return figure([100 * foreign(figures, run) for run in self.runs for figures in run["tests"].values() if "cpu" in figures])
 
     def all_retransmits(self, system, mode):
         """Of every TCP run of a round together."""

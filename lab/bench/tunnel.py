@@ -20,8 +20,9 @@ from ..net import Lab
 from ..systems import ALL
 from ..taut import ROOT
 from ..wait import LabError
-from . import machine, page, plan, site
+from . import goals, machine, page, plan, site
 from .measure import Meter
+from .summary import Results
 
 SCHEMA = 1
 OUT = ROOT / "target" / "bench"
@@ -106,6 +107,7 @@ class Bench:
                 name: {"title": system.title, "version": None if self.lacking[name] else system.version(), "lacking": self.lacking[name]}
                 for name, system in self.systems.items()
             },
+            "verdicts": goals.judge(Results(self.runs), self.lacking),
             "runs": self.runs,
         }
 

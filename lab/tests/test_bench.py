@@ -6,11 +6,12 @@ import shutil
 import pytest
 
 from lab import congestion
-from lab.bench import page, plan
-from lab.bench.measure import Lengths, counters, tcp_figures, udp_figures
+from lab.bench import goals, page, plan, summary
+from lab.bench.measure import Lengths, counters, socket_drops, tcp_figures, udp_figures
 from lab.bench.summary import Figure, Results, figure, quantile
 from lab.bench.tunnel import Bench, Clock
 from lab.systems import ALL
+from lab.wait import LabError
 
 
 def test_every_round_has_every_configuration_once_in_an_order_of_its_own():
@@ -21,6 +22,12 @@ def test_every_round_has_every_configuration_once_in_an_order_of_its_own():
     assert rounds[0] != rounds[1] and sorted(rounds[0]) == sorted(rounds[1])
     assert order == plan.shuffled(["bare", "one", "two"], effort, plan.MODES, 7)
     assert order != plan.shuffled(["bare", "one", "two"], effort, plan.MODES, 8)
+
+
+def test_a_sparing_run_has_the_larger_mtus_once():
+    effort = plan.Effort(rounds=2, lengths=Lengths(1, 1, 1, 1), mtus=(1420, 8900), sparing=True)
+    order = plan.shuffled(["one"], effort, plan.MODES, 1)
+    assert [(one.round, one.mode) for one in order if one.mtu == 8900] == [(1, "free")] and len(order) == 5
 
 
 def test_the_tests_of_a_configuration_are_shuffled_and_idle_is_first():
@@ -59,7 +66,21 @@ def test_both_directions_of_a_tcp_run_are_added():
 
 def test_udp_is_told_as_the_receiver_saw_it():
     end = {"sum_sent": {"bits_per_second": 2e9}, "sum_received": {"bits_per_second": 1e9, "packets": 200, "lost_packets": 50, "seconds": 2}}
-    assert udp_figures({"end": end}) == {"offered_mbps": 2000, "mbps": 1000, "lost_percent": 25, "packets_per_s": 75}
+    assert udp_figures({"end": end}) == {"offered_mbps": 2000, "mbps": 1000, "lost_percent": 25, "packets": 200, "packets_per_s": 75}
+
+
+def test_a_stream_that_carries_nothing_is_a_failure():
+    end = {"sum_sent": {"retransmits": 2}, "sum_received": {"bits_per_second": 20_000, "bytes": 2500}}
+    with pytest.raises(LabError, match="2500 bytes arrived"):
+        tcp_figures({"end": end})
+
+
+def test_lost_datagrams_are_told_by_place():
+    head = "   sl  local_address rem_address   st ... drops\n"
+    assert socket_drops(f"{head}  1: 00000000:CA6C 00000000:0000 07 0 5\n{head}  9: 00:CA6C 00:0000 07 0 2\n") == 7
+    kernel = {"left.interface_tx_dropped": 10, "right.Udp.RcvbufErrors": 25, "right.tunnel_socket_drops": 5}
+    figures = {"packets": 200, "kernel": kernel}
+    assert [place(figures, None) for place in (summary.lost_before, summary.lost_inside, summary.lost_after)] == [5, 2.5, 10]
 
 
 def test_the_kernels_counters_are_found_by_name():
@@ -67,10 +88,14 @@ def test_the_kernels_counters_are_found_by_name():
     assert counters(text) == {"Udp.RcvbufErrors": 4, "TcpExt.TCPOFOQueue": 6}
 
 
+# What every TCP run tells besides its rate.
+REST = {"mbps": 1.0, "retransmits": 0, "bytes": 1e9, "cpu": {"machine_s": 2.0, "tunnel_s": [1.0, 0.5], "applications_s": 0.4}, "kernel": {}}
+
+
 def run(system, number=1, mode="free", mtu=1420, error=None, **tests):
     return {
         "round": number, "mode": mode, "system": system, "mtu": mtu, "error": error, "memory_kib": {"idle": [1000, 2000], "peak": [3000, 4000]},
-        "tests": {name.replace("_", "-"): figures for name, figures in tests.items()},
+        "tests": {name.replace("_", "-"): figures if "error" in figures else REST | figures for name, figures in tests.items()},
     }  # fmt: skip
 
 
@@ -122,4 +147,52 @@ def test_two_systems_end_to_end():
         assert not [figures for figures in one["tests"].values() if "error" in figures]
         assert one["tests"]["tcp-1"]["mbps"] > 0 and one["tests"]["tcp-1"]["cpu"]["machine_s"] > 0
     text = page.text(told)
-    assert "| taut-wg |" in text and "MTU 1,420" in text
+    assert "| taut-wg |" in text and "MTU 1,420" in text and "### To reach" in text
+
+
+def rounds_of(mbps):
+    """Runs in which `mbps` says each system's one-stream figure."""
+    return [run(system, tcp_1={"mbps": value}) for system, value in mbps.items()]
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict"), [(5000, "go for"), (2600, "go for"), (2599, "reach"), (2000, "reach"), (1999, "missed"), (None, "not measured")]
+)
+def test_a_verdict_follows_from_both_limits(ours, verdict):
+    results = Results(rounds_of({"wireguard-go": 1000} | ({"taut-wg": ours} if ours else {})))
+    row = next(row for row in goals.judge(results, {}) if row["what"].startswith("taut-wg, one") and row["mode"] == "free")
+    assert row["verdict"] == verdict
+
+
+def test_less_is_better_where_the_limit_says_so():
+    goal = goals.Goal("loss", "free", None, 10, 1, "%", most=False)
+    assert [goal.verdict(goals.Seen(value, "")) for value in (0, 1, 1.1, 10, 10.1)] == ["go for", "go for", "reach", "reach", "missed"]
+    assert goal.limits() == ["≤ 10 %", "≤ 1 %"]
+
+
+def test_a_condition_beside_the_figure_counts():
+    echo = {"ms": [1.0] * 100, "retransmits": 0}
+    assert verdict_of("echo beside one stream without retransmits, p99, AES", [run("taut-aes", loaded=echo)]) == "go for"
+    assert verdict_of("echo beside one stream without retransmits, p99, AES", [run("taut-aes", loaded=echo | {"retransmits": 1})]) == "missed"
+
+
+def test_of_several_systems_the_worst_is_judged():
+    runs = [run(name, tcp_1={"mbps": 1000}, tcp_4={"mbps": four}) for name, four in (("taut-aes", 1000), ("taut-chacha", 950), ("taut-wg", 890))]
+    assert verdict_of("four streams, against one", runs) == "missed"
+    assert verdict_of("four streams, against one", runs[:2] + [run("taut-wg", tcp_1={"mbps": 1000}, tcp_4={"mbps": 1001})]) == "reach"
+
+
+def test_retransmits_of_every_tcp_run_count():
+    clean = [run(name, tcp_1={"mbps": 1, "retransmits": 0}, tcp_4={"mbps": 1, "retransmits": 0}) for name in goals.OURS]
+    assert verdict_of("TCP retransmits of a round", clean) == "go for"
+    clean[1]["tests"]["tcp-4"]["retransmits"] = 1
+    assert verdict_of("TCP retransmits of a round", clean) == "missed"
+
+
+def test_a_goal_that_was_not_measured_says_why():
+    row = next(row for row in goals.judge(Results([]), {"taut-lanes-2": "no --lanes"}) if row["what"].startswith("two lanes"))
+    assert (row["verdict"], row["seen"]) == ("not measured", "no --lanes")
+
+
+def verdict_of(what, runs):
+    return next(row["verdict"] for row in goals.judge(Results(runs), {}) if (row["what"], row["mode"]) == (what, "free"))
