@@ -7,17 +7,21 @@ calls, and with soft interrupts that came while it ran: kernels with IRQ_TIME_AC
 import gzip
 import os
 import resource
+import time
 from pathlib import Path
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 # proc(5), /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal.
-_BUSY, _SOFT, _STEAL = (0, 1, 2, 5, 6), (5, 6), (7,)
+_IDLE, _SOFT, _STEAL = (3, 4), (5, 6), (7,)
+# More than this share of what all cores could have done, by others than the tunnel and the measuring programs: the run was disturbed.
+DISTURBED = 0.1
 
 
 class Reading:
     """A look at all counters. Programs that measure are this process's children: their time is there once they have ended."""
 
     def __init__(self, processes):
+        self.when = time.monotonic()
         self.machine = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
         self.tunnel = [sum(_time(process.pid) for process in own) for own in processes]
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -25,16 +29,36 @@ class Reading:
 
     def since(self, before):
         """Seconds between two looks."""
-        def ticks(columns):
-            return round(sum(self.machine[n] - before.machine[n] for n in columns) * _TICK_S, 3)
 
+        def ticks(columns):
+            return sum(self.machine[n] - before.machine[n] for n in columns) * _TICK_S
+
+        # What was not idle. Busy time itself is sampled by a timer, and programs that wake by one are seen too rarely; idle time is measured.
+        capacity = (self.when - before.when) * os.cpu_count()
         return {
-            "machine_s": ticks(_BUSY),
-            "soft_interrupts_s": ticks(_SOFT),
-            "stolen_s": ticks(_STEAL),
+            "capacity_s": round(capacity, 3),
+            "machine_s": round(max(0.0, capacity - ticks(_IDLE) - ticks(_STEAL)), 3),
+            "soft_interrupts_s": round(ticks(_SOFT), 3),
+            "stolen_s": round(ticks(_STEAL), 3),
             "tunnel_s": [round(now - then, 3) for now, then in zip(self.tunnel, before.tunnel)],
             "applications_s": round(self.children - before.children, 3),
         }
+
+
+def foreign(cpu):
+    """Share of all cores' time that went to neither the tunnel nor the measuring programs."""
+    return max(0.0, cpu["machine_s"] - sum(cpu["tunnel_s"]) - cpu["applications_s"]) / cpu["capacity_s"]
+
+
+def calm(patience_s, pause_s=0.5):
+    """Waits until the machine has nothing else to do; whether it came to that."""
+    end = time.monotonic() + patience_s
+    while time.monotonic() < end:
+        start = Reading([])
+        time.sleep(pause_s)
+        if foreign(Reading([]).since(start)) < DISTURBED:
+            return True
+    return False
 
 
 def _time(pid):

@@ -64,7 +64,8 @@ class Meter:
         return udp_figures(told) | cost
 
     def idle(self):
-        return self._echo(self.lengths.idle)
+        start = Reading(self.running.processes)
+        return self._echo(self.lengths.idle) | {"cpu": Reading(self.running.processes).since(start)}
 
     def loaded(self):
         """Echo requests beside one stream."""

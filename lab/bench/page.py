@@ -117,16 +117,16 @@ class Tables:
 
 def facts(told):
     """What a reader has to know of the machine and of the run."""
-    machine = told["machine"]
+    machine, results = told["machine"], Results(told["runs"])
     versions = "; ".join(f"{one['title']}: {one['version']}" for one in told["systems"].values() if not one["lacking"])
-    lengths, foreign = told["lengths"], Results(told["runs"]).foreign()
+    lengths, foreign, (lost, tests) = told["lengths"], results.foreign(), results.disturbed()
+    spoilt = f" {lost} of {tests} runs were disturbed by more than that and left out." if lost else ""
     return f"""Made {told["made"]}{" with QUICK=1: short runs, figures to look at and not to cite" if told["quick"] else ""}.
 {told["rounds"]} rounds, order shuffled by seed {told["seed"]}; TCP {lengths["tcp"]} s after {lengths["omitted"]} s that are not counted, UDP {lengths["udp"]} s, echo requests every 10 ms for
 {lengths["idle"]} s idle and {lengths["loaded"]} s beside a stream. {machine["cpu"]}, {machine["cores"]} cores ({", ".join(machine["cpu_flags"])}), Linux {machine["kernel"]}, iperf3 {machine["iperf3"]},
 congestion control {told["congestion_control"]}, net.core.rmem_max {machine["rmem_max"]}; links: {told["offloads"]}.
 Soft interrupts are counted {machine["soft_interrupts"]}. {"The kernel's own WireGuard is not in this kernel." if not machine["kernel_wireguard"] else ""}
-Of the busy time of all runs {shown(foreign, 0)} % (least and most in brackets) went to neither the tunnel nor iperf3: more than the kernel's own
-threads would mean that somebody else used the machine.
+Others than the tunnel and iperf3 took {shown(foreign, 0)} % of the machine (least and most in brackets) while a figure was taken.{spoilt}
 {versions}."""
 
 

@@ -4,6 +4,8 @@ import math
 import statistics
 from dataclasses import dataclass
 
+from .cpu import foreign
+
 
 # The system that all others are put beside.
 BARE = "bare"
@@ -63,14 +65,12 @@ def lost_after(figures, _):
     return _share(figures, kernel.get("right.Udp.RcvbufErrors", 0) - kernel.get("right.tunnel_socket_drops", 0))
 
 
+def _counts(figures):
+    return "error" not in figures and not figures.get("disturbed")
+
+
 def _share(figures, count):
     return 100 * count / max(1, figures["packets"])
-
-
-def foreign(figures, _):
-    """Share of the busy time that neither the tunnel nor the measuring programs are charged with."""
-    cpu = figures["cpu"]
-    return max(0.0, cpu["machine_s"] - sum(cpu["tunnel_s"]) - cpu["applications_s"]) / max(0.001, cpu["machine_s"])
 
 
 def out_of_order(figures, _):
@@ -112,12 +112,12 @@ class Results:
         self.runs = runs
 
     def each(self, system, mode, mtu, test, pick):
-        """`pick(figures, run)` of every round in which the test succeeded."""
+        """(round, `pick(figures, run)`) of every round in which the test succeeded, undisturbed."""
         found = []
         for run in self.runs:
             if (run["system"], run["mode"], run["mtu"]) == (system, mode, mtu):
                 figures = run["tests"].get(test, {"error": "not run"})
-                if "error" not in figures:
+                if _counts(figures):
                     found.append((run["round"], pick(figures, run)))
         return found
 
@@ -143,13 +143,18 @@ class Results:
         return figure([(value - bare[number]) * 1000 for number, value in own if number in bare])
 
     def foreign(self):
-        """The median and the most of what others took of the machine, in percent of its busy time."""
-        return figure([100 * foreign(figures, run) for run in self.runs for figures in run["tests"].values() if "cpu" in figures])
+        """What others than the tunnel and the measuring programs took of all cores, in percent; of the runs that count."""
+        return figure([100 * foreign(one["cpu"]) for run in self.runs for one in run["tests"].values() if _counts(one) and "cpu" in one])
+
+    def disturbed(self):
+        """How many tests were disturbed each time they were tried, and how many there are."""
+        every = [figures for run in self.runs for figures in run["tests"].values()]
+        return sum(figures.get("disturbed", False) for figures in every), len(every)
 
     def all_retransmits(self, system, mode):
         """Of every TCP run of a round together."""
         rounds = {}
         for run in self.runs:
             if (run["system"], run["mode"]) == (system, mode):
-                rounds.setdefault(run["round"], []).extend(f["retransmits"] for f in run["tests"].values() if "retransmits" in f)
+                rounds.setdefault(run["round"], []).extend(f["retransmits"] for f in run["tests"].values() if _counts(f) and "retransmits" in f)
         return figure([sum(counts) for counts in rounds.values() if counts])

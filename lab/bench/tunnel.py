@@ -1,9 +1,13 @@
 """Taut beside other tunnels: throughput, loss, latency, processor time and memory, interleaved (`make bench-tunnel`).
 
-    python3 -m lab.bench.tunnel [--quick] [--rounds N] [--seed N] [--only NAME,NAME] [--modes free,pinned] [--mtus 1420,8900] [--document FILE]
+    python3 -m lab.bench.tunnel [--quick] [--rounds N] [--seed N] [--only NAME,NAME] [--modes free,pinned] [--mtus 1420,8900]
+                                [--minutes N] [--resume] [--document FILE]
+    python3 -m lab.bench.tunnel --tables FILE [--document FILE]
 
-Two hosts in network namespaces, one system between them at a time. Writes target/bench/tunnel.json (docs/performance.md describes it) and, with
---document, the tables into that file. A system that cannot be had or fails is named there and stops nothing. Exit code 1 when nothing was measured.
+Two hosts in network namespaces, one system between them at a time. Writes target/bench/tunnel.json (docs/performance.md describes it) after every
+configuration and, with --document, the tables into that file at the end. --minutes ends it in between, --resume goes on, with the same other
+words. --tables makes the tables anew from a file. A system that cannot be had or fails is named there and stops nothing. Exit code 1 when nothing
+was measured.
 """
 
 import argparse
@@ -21,11 +25,17 @@ from ..systems import ALL
 from ..taut import ROOT
 from ..wait import LabError
 from . import goals, machine, page, plan, site
+from .cpu import DISTURBED, calm, foreign
 from .measure import Meter
 from .summary import Results
 
 SCHEMA = 1
 OUT = ROOT / "target" / "bench"
+FILE = OUT / "tunnel.json"
+# What has to be equal for a run to go on.
+SAME = ("schema", "seed", "rounds", "modes", "lengths", "machine", "systems")
+# How often a test is run that others disturb, and how long they are waited for.
+TRIES, CALM_S = 3, 30
 # A system that did not come up this often is not tried again.
 GIVE_UP = 2
 # What a system, a program or the kernel may do to us without ending the others' runs.
@@ -39,17 +49,35 @@ class Bench:
         self.effort, self.modes, self.seed = effort, modes, seed
         self.systems = {system.name: system for system in systems}
         self.lacking = {system.name: system.lacking() for system in systems}
-        self.runs, self.told = [], {}
+        self.runs = []
         self.congestion, self.offloads = "unknown", "unknown"
 
-    def run(self, cubic, say):
-        able = [name for name, why in self.lacking.items() if not why]
-        order = plan.shuffled(able, self.effort, self.modes, self.seed)
+    def run(self, cubic, say, keep=lambda: None, minutes=None):
+        """All that is not there yet, or what can be begun within `minutes`; `keep()` is called after each. Returns whether all is there."""
+        order = self.missing()
         clock = Clock([self.effort.seconds(one) for one in order])
         for number, configuration in enumerate(order):
+            if minutes is not None and clock.minutes() > minutes:
+                return False
             say(f"{clock.left(number)} left: round {configuration.round}, {configuration.mode}, {configuration.system}, MTU {configuration.mtu}")
             self.runs.append(self.measure(configuration, cubic, say))
-        return self
+            keep()
+        return True
+
+    def missing(self):
+        """The configurations that have no run yet, in their order."""
+        able = [name for name, why in self.lacking.items() if not why]
+        done = {(run["round"], run["mode"], run["system"], run["mtu"]) for run in self.runs}
+        order = plan.shuffled(able, self.effort, self.modes, self.seed)
+        return [one for one in order if (one.round, one.mode, one.system, one.mtu) not in done]
+
+    def resume(self, told):
+        """Goes on where `told` (what tunnel.json holds) ended; refuses if it was of something else."""
+        now = self.result(told["quick"])
+        other = [key for key in SAME if told[key] != now[key]]
+        if other:
+            raise LabError(f"what is to be resumed was another run: {', '.join(other)} differ; without --resume a new one begins")
+        self.runs, self.congestion, self.offloads = told["runs"], told["congestion_control"], told["offloads"]
 
     def measure(self, configuration, cubic, say):
         """Starts the system, measures, ends it. What fails is in the row."""
@@ -78,17 +106,25 @@ class Bench:
         row["memory_kib"]["idle"] = meter.memory("VmRSS")
         meter.warm_up()
         for test in plan.tests_in_order(configuration, self.seed):
-            row["tests"][test] = figures = self._test(meter, test)
-            say(f"  {test:<14} {outline(figures)}")
+            row["tests"][test] = self._test(meter, test, say)
         row["memory_kib"]["peak"] = meter.memory("VmHWM")
         row["facts"] = running.facts()
         running.stop()
 
-    def _test(self, meter, test):
-        try:
-            return meter.run(test)
-        except FAILURES as error:
-            return {"error": _told(error)}
+    def _test(self, meter, test, say):
+        """One test; once more when somebody else used the machine meanwhile."""
+        for attempt in range(1, TRIES + 1):
+            try:
+                figures = meter.run(test)
+            except FAILURES as error:
+                figures = {"error": _told(error)}
+            figures["attempts"] = attempt
+            if "cpu" in figures:
+                figures["disturbed"] = foreign(figures["cpu"]) > DISTURBED
+            say(f"  {test:<14} {outline(figures)}")
+            if "error" in figures or not figures["disturbed"] or not calm(CALM_S):
+                break
+        return figures
 
     def result(self, quick):
         """What tunnel.json holds."""
@@ -118,6 +154,9 @@ class Clock:
     def __init__(self, planned):
         self.planned, self.start = planned, time.monotonic()
 
+    def minutes(self):
+        return (time.monotonic() - self.start) / 60
+
     def left(self, done):
         """In minutes, as text, when `done` parts are over."""
         behind = sum(self.planned[:done])
@@ -133,6 +172,7 @@ def outline(figures):
     words += [f"{figures['lost_percent']:.2f} % lost"] if "lost_percent" in figures else []
     words += [f"{figures['retransmits']} retransmits"] if "retransmits" in figures else []
     words += [f"{sorted(figures['ms'])[len(figures['ms']) // 2]:.3f} ms"] if "ms" in figures else []
+    words += [f"disturbed: others took {100 * foreign(figures['cpu']):.0f} % of the machine"] if figures.get("disturbed") else []
     return ", ".join(words)
 
 
@@ -148,6 +188,9 @@ def arguments():
     parser.add_argument("--only", help="systems, by name, separated by commas")
     parser.add_argument("--modes", default=",".join(plan.MODES), help="free, pinned or both (default)")
     parser.add_argument("--mtus", help="of " + ", ".join(map(str, site.LINKS)))
+    parser.add_argument("--minutes", type=float, help="begin nothing after this many")
+    parser.add_argument("--resume", action="store_true", help="go on with target/bench/tunnel.json")
+    parser.add_argument("--tables", type=Path, help="measure nothing: tables from this file")
     parser.add_argument("--document", type=Path, help="put the tables into this file")
     return parser.parse_args()
 
@@ -167,6 +210,8 @@ def say(text):
 
 def main():
     args = arguments()
+    if args.tables:
+        return show(json.loads(args.tables.read_text()), args.document)
     lacks = needs.missing("iperf3", "wg", "taskset", "ss")
     for lack in lacks:
         print(f"bench: {lack}", file=sys.stderr)
@@ -178,16 +223,35 @@ def main():
     for name, why in bench.lacking.items():
         if why:
             say(f"left out: {name}: {why}")
-    with congestion.allowed("cubic") as cubic:
-        bench.run(cubic, say)
-    told = bench.result(args.quick)
-    OUT.mkdir(parents=True, exist_ok=True)
-    (OUT / "tunnel.json").write_text(json.dumps(told, indent=1) + "\n")
+
+    def keep():
+        OUT.mkdir(parents=True, exist_ok=True)
+        FILE.write_text(json.dumps(bench.result(args.quick), indent=1) + "\n")
+
+    try:
+        if args.resume and FILE.exists():
+            bench.resume(json.loads(FILE.read_text()))
+        with congestion.allowed("cubic") as cubic:
+            whole = bench.run(cubic, say, keep, args.minutes)
+    except LabError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("bench: interrupted; --resume goes on", file=sys.stderr)
+        return 130
+    say("all is measured" if whole else f"{len(bench.missing())} configurations are left: --resume goes on")
+    keep()
+    say(f"written: {FILE.relative_to(ROOT)}")
+    return show(bench.result(args.quick), args.document if whole else None)
+
+
+def show(told, document):
+    """Prints the tables, and puts them into the document; exit code 1 when there is nothing in them."""
     tables = page.text(told)
-    print(f"\n{tables}\n\nwritten: {(OUT / 'tunnel.json').relative_to(ROOT)}", flush=True)
-    if args.document:
-        args.document.write_text(page.placed(args.document.read_text(), tables))
-    return 0 if any("error" not in figures for run in bench.runs for figures in run["tests"].values()) else 1
+    print(f"\n{tables}\n", flush=True)
+    if document:
+        document.write_text(page.placed(document.read_text(), tables))
+    return 0 if any("error" not in figures for run in told["runs"] for figures in run["tests"].values()) else 1
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import pytest
 
 from lab import congestion
 from lab.bench import goals, page, plan, summary
+from lab.bench.cpu import foreign
 from lab.bench.measure import Lengths, counters, socket_drops, tcp_figures, udp_figures
 from lab.bench.summary import Figure, Results, figure, quantile
 from lab.bench.tunnel import Bench, Clock
@@ -89,7 +90,7 @@ def test_the_kernels_counters_are_found_by_name():
 
 
 # What every TCP run tells besides its rate.
-REST = {"mbps": 1.0, "retransmits": 0, "bytes": 1e9, "cpu": {"machine_s": 2.0, "tunnel_s": [1.0, 0.5], "applications_s": 0.4}, "kernel": {}}
+REST = {"mbps": 1.0, "retransmits": 0, "bytes": 1e9, "cpu": {"capacity_s": 4.0, "machine_s": 2.0, "tunnel_s": [1.0, 0.5], "applications_s": 0.4}, "kernel": {}}
 
 
 def run(system, number=1, mode="free", mtu=1420, error=None, **tests):
@@ -103,6 +104,38 @@ def test_what_failed_is_left_out_of_the_figures_and_named():
     results = Results([run("one", 1, tcp_1={"mbps": 5}), run("one", 2, tcp_1={"error": "iperf3: no route\nmore"}), run("one", 3, error="did not start")])
     assert results.figure("one", "free", 1420, "tcp-1", lambda f, _: f["mbps"]) == Figure(5, 5, 5, 1)
     assert results.errors("one") == [("free", 1420, "tcp-1", "iperf3: no route"), ("free", 1420, "start", "did not start")]
+
+
+def test_what_was_disturbed_is_in_no_figure_and_is_counted():
+    results = Results([run("one", 1, tcp_1={"mbps": 5, "disturbed": False}), run("one", 2, tcp_1={"mbps": 1, "retransmits": 9, "disturbed": True})])
+    assert results.figure("one", "free", 1420, "tcp-1", summary.mbps) == Figure(5, 5, 5, 1)
+    assert results.all_retransmits("one", "free").most == 0
+    assert results.disturbed() == (1, 2)
+
+
+def test_the_share_of_others_is_what_neither_the_tunnel_nor_the_measuring_took():
+    cpu = {"capacity_s": 4.0, "machine_s": 3.0, "tunnel_s": [1.0, 0.5], "applications_s": 0.5}
+    assert foreign(cpu) == 0.25
+    assert foreign(cpu | {"machine_s": 1.9}) == 0
+
+
+class Meddled:
+    """A meter whose machine others use for the first `times` runs."""
+
+    def __init__(self, times):
+        self.times, self.runs = times, 0
+
+    def run(self, _):
+        self.runs += 1
+        return {"mbps": float(self.runs), "cpu": REST["cpu"] | {"machine_s": 4.0 if self.runs <= self.times else 2.0}}
+
+
+@pytest.mark.parametrize(("times", "runs", "disturbed"), [(0, 1, False), (1, 2, False), (9, 3, True)])
+def test_a_disturbed_test_is_run_again(monkeypatch, times, runs, disturbed):
+    monkeypatch.setattr("lab.bench.tunnel.calm", lambda _: True)
+    meter = Meddled(times)
+    figures = Bench([], plan.QUICK, ["free"], 1)._test(meter, "tcp-1", print)
+    assert (meter.runs, figures["attempts"], figures["disturbed"], figures["mbps"]) == (runs, runs, disturbed, runs)
 
 
 def test_what_a_tunnel_adds_is_taken_from_the_bare_link_of_the_same_round():
@@ -129,6 +162,49 @@ def test_the_time_left_follows_the_pace(monkeypatch):
     assert clock.left(1) == "6.0 min"
 
 
+class Idle:
+    """A system that can be had and is never started."""
+
+    def __init__(self, name):
+        self.name = self.title = name
+
+    def lacking(self):
+        return None
+
+    def version(self):
+        return "1"
+
+
+def test_a_run_goes_on_where_it_ended():
+    def bench(seed=1):
+        return Bench([Idle("one"), Idle("two")], plan.Effort(2, Lengths(1, 1, 1, 1), (1420,)), ["free"], seed)
+
+    first = bench()
+    order = first.missing()
+    first.runs = [run(one.system, one.round, one.mode, one.mtu) for one in order[:3]]
+    told, again = first.result(quick=False), bench()
+    again.resume(told)
+    assert again.missing() == order[3:]
+    with pytest.raises(LabError, match="seed"):
+        bench(seed=2).resume(told)
+
+
+def test_a_system_that_fails_stops_nothing_and_is_not_tried_for_ever(lab):
+    class Broken(Idle):
+        starts = 0
+
+        def start(self, hosts, helper, mtu):
+            self.starts += 1
+            raise LabError("it has no legs\nand more")
+
+    broken = Broken("broken")
+    bench = Bench([broken], plan.Effort(3, Lengths(1, 1, 1, 1), (1420,)), ["free"], 1)
+    assert bench.run(False, print)
+    assert [one["error"].splitlines()[0] for one in bench.runs] == ["it has no legs"] * 2 + ["not tried again: it has no legs"]
+    assert broken.starts == 2
+    assert "- broken, free, MTU 1,420, start: it has no legs" in page.text(bench.result(quick=True))
+
+
 def test_names_of_systems_are_unique():
     assert max(collections.Counter(system.name for system in ALL).values()) == 1
 
@@ -138,7 +214,8 @@ def test_two_systems_end_to_end():
     effort = plan.Effort(rounds=1, lengths=Lengths(tcp=1, udp=1, idle=1, loaded=1), mtus=(1420,))
     chosen = [system for system in ALL if system.name in ("bare", "taut-wg")]
     with congestion.allowed("cubic") as cubic:
-        bench = Bench(chosen, effort, ["pinned"], 1).run(cubic, print)
+        bench = Bench(chosen, effort, ["pinned"], 1)
+        assert bench.run(cubic, print)
     assert not any(bench.lacking.values()), bench.lacking
     told = bench.result(quick=True)
     assert [one["error"] for one in told["runs"]] == [None, None]
