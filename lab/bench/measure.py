@@ -70,7 +70,7 @@ class Meter:
     def loaded(self):
         """Echo requests beside one stream."""
         seen = {}
-        seconds = self.lengths.loaded + RAMP_S + 1
+        seconds = self.lengths.loaded + 1
         told, cost = self._iperf(seconds, "-O", RAMP_S, during=lambda: seen.update(self._echo(self.lengths.loaded)))
         return seen | tcp_figures(told) | cost
 
