@@ -6,7 +6,7 @@
 
 Two hosts in network namespaces, one system between them at a time. Writes target/bench/tunnel.json (docs/performance.md describes it) after every
 configuration and, with --document, the tables into that file at the end. --minutes ends it in between, --resume goes on, with the same other
-words. --tables makes the tables anew from a file. A system that cannot be had or fails is named there and stops nothing. Exit code 1 when nothing
+words, and measures again what others disturbed. --tables makes the tables anew from a file. A system that cannot be had or fails is named there and stops nothing. Exit code 1 when nothing
 was measured.
 """
 
@@ -72,12 +72,13 @@ class Bench:
         return [one for one in order if (one.round, one.mode, one.system, one.mtu) not in done]
 
     def resume(self, told):
-        """Goes on where `told` (what tunnel.json holds) ended; refuses if it was of something else."""
+        """Goes on where `told` (what tunnel.json holds) ended, disturbed configurations once more; refuses if it was of something else."""
         now = self.result(told["quick"])
         other = [key for key in SAME if told[key] != now[key]]
         if other:
             raise LabError(f"what is to be resumed was another run: {', '.join(other)} differ; without --resume a new one begins")
-        self.runs, self.congestion, self.offloads = told["runs"], told["congestion_control"], told["offloads"]
+        self.congestion, self.offloads = told["congestion_control"], told["offloads"]
+        self.runs = [run for run in told["runs"] if not any(figures.get("disturbed") for figures in run["tests"].values())]
 
     def measure(self, configuration, cubic, say):
         """Starts the system, measures, ends it. What fails is in the row."""
