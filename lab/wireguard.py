@@ -14,9 +14,10 @@ from .wait import PATIENCE_S, LabError, wait_until
 SOCKETS = Path("/var/run/wireguard")
 PEERS = ROOT / "target" / "peers"
 # What is compared with, and in which version; tools/peers installs them.
-VERSIONS = {"boringtun": "0.7.1", "wireguard-go": "v0.0.0-20260522210424-ecfc5a8d5446"}
+VERSIONS = {"boringtun": "0.7.1", "gotatun": "0.10.2", "wireguard-go": "v0.0.0-20260522210424-ecfc5a8d5446"}
 _PROGRAMS = {
     "boringtun": ("boringtun-cli-{}/bin/boringtun-cli", ("--foreground", "--disable-drop-privileges")),
+    "gotatun": ("gotatun-cli-{}/bin/gotatun", ("--foreground", "--disable-drop-privileges")),
     "wireguard-go": ("wireguard-go-{}/wireguard", ("-f",)),
 }
 INTERFACE = "wg0"
@@ -26,11 +27,23 @@ def command(kind):
     """The words that start this implementation in the foreground; raises when it is not there."""
     if kind == "taut":
         return [binary("taut"), "wg", "-f", INTERFACE]
+    if kind == "taut-wg":
+        return [_named(kind), "-f", INTERFACE]
     path, flags = _PROGRAMS[kind]
     program = PEERS / path.format(VERSIONS[kind])
     if not os.access(program, os.X_OK):
         raise LabError(f"{kind} {VERSIONS[kind]} is not installed: make peers")
     return [program, *flags, INTERFACE]
+
+
+def _named(name):
+    """Our program under another name: a link is all that takes."""
+    link = ROOT / "target" / "lab-bin" / name
+    if not link.exists() or link.resolve() != binary("taut"):
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(binary("taut"))
+    return link
 
 
 def lacking(kind):
