@@ -109,6 +109,14 @@ bench-micro: ## instructions (compared with tools/micro.json) and time of each p
 	    && tools/micro.py $$CARGO_TARGET_DIR/release/examples/micro $(or $(ARGS),--check); \
 	    else say 'instructions not counted: needs valgrind (apt-get install valgrind)'; fi
 
+.PHONY: bench-tunnel
+bench-tunnel: peers ## Taut beside other tunnels; fills docs/performance.md; QUICK=1 takes ten minutes, else two hours (needs root)
+	@tools/preflight test
+	@tools/setup bench
+	@$(ENV) && say 'building for release' && cargo build --release --locked -p taut -p taut-coordinator
+	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release \
+	    python3 -m lab.bench.tunnel $(if $(QUICK),--quick) --document docs/performance.md $(ARGS)
+
 .PHONY: peers
 peers: ## installs the other WireGuard implementations that are compared with, into target/peers
 	@tools/peers

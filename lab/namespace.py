@@ -25,6 +25,8 @@ class Namespace:
         self.name = name
         self.namespace = leftovers.namespace_name(name)
         self.processes = []
+        # Words before every program that runs in here, such as `taskset -c 0`.
+        self.prefix = []
         call("ip", "netns", "add", self.namespace)
         lab.nodes[name] = self
         writes = (f"echo {value} > /proc/sys/{key.replace('.', '/')}" for key, value in map(_split, settings))
@@ -59,7 +61,7 @@ class Namespace:
         return process
 
     def _inside(self, argv):
-        return ["ip", "netns", "exec", self.namespace, *(str(word) for word in argv)]
+        return ["ip", "netns", "exec", self.namespace, *self.prefix, *(str(word) for word in argv)]
 
 
 def _split(setting):

@@ -7,7 +7,7 @@ import subprocess
 from . import leftovers
 
 # Program -> Debian package.
-PROGRAMS = {"ip": "iproute2", "iperf3": "iperf3", "wg": "wireguard-tools"}
+PROGRAMS = {"ip": "iproute2", "iperf3": "iperf3", "ss": "iproute2", "taskset": "util-linux", "wg": "wireguard-tools"}
 TUN = "/dev/net/tun"
 
 

@@ -14,6 +14,7 @@ import contextlib
 import ipaddress
 import json
 import shutil
+import sys
 from pathlib import Path
 
 from . import leftovers
@@ -28,6 +29,7 @@ _SETTINGS = (
     "net.ipv6.conf.default.accept_dad=0",
     "net.ipv6.conf.default.accept_ra=0",
 )
+_TRACES = (sys.executable, "-I", str(Path(__file__).with_name("traces.py")))
 _FORWARDING = ("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
 
 
@@ -173,6 +175,10 @@ class Host(Namespace):
             text = call("ip", "-n", self.namespace, "-o", *view.split()).stdout
             lines += [f"{view}: {line.strip()}" for line in text.splitlines()]
         return sorted(lines)
+
+    def traces(self, sockets=False):
+        """Network settings and packet filters as lines, and open sockets on request: what `network_state` leaves out."""
+        return self.run(*_TRACES, *(["--sockets"] if sockets else [])).stdout.splitlines()
 
 
 class Router(Host):

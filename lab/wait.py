@@ -11,10 +11,11 @@ class LabError(Exception):
     """Something in the lab did not work: what was wanted, what happened instead."""
 
 
-def wait_until(condition, what, timeout=PATIENCE_S, story=lambda: ""):
+def wait_until(condition, what, timeout=PATIENCE_S, story=lambda: "", pause=POLL_S):
     """Polls `condition()` until it is true and returns its value.
 
-    `what` says in words what is awaited; `story()` is called when time is up and tells what was seen instead.
+    `what` says in words what is awaited; `story()` is called when time is up and tells what was seen instead; between two
+    looks are `pause` seconds.
     """
     deadline = time.monotonic() + timeout
     while True:
@@ -23,4 +24,4 @@ def wait_until(condition, what, timeout=PATIENCE_S, story=lambda: ""):
             return value
         if time.monotonic() > deadline:
             raise LabError(f"waited {timeout:.0f} s in vain for: {what}\n{story()}")
-        time.sleep(POLL_S)
+        time.sleep(pause)

@@ -14,9 +14,10 @@ from .wait import PATIENCE_S, LabError, wait_until
 SOCKETS = Path("/var/run/wireguard")
 PEERS = ROOT / "target" / "peers"
 # What is compared with, and in which version; tools/peers installs them.
-VERSIONS = {"boringtun": "0.7.1", "wireguard-go": "v0.0.0-20260522210424-ecfc5a8d5446"}
+VERSIONS = {"boringtun": "0.7.1", "gotatun": "0.10.2", "wireguard-go": "v0.0.0-20260522210424-ecfc5a8d5446"}
 _PROGRAMS = {
     "boringtun": ("boringtun-cli-{}/bin/boringtun-cli", ("--foreground", "--disable-drop-privileges")),
+    "gotatun": ("gotatun-cli-{}/bin/gotatun", ("--foreground", "--disable-drop-privileges")),
     "wireguard-go": ("wireguard-go-{}/wireguard", ("-f",)),
 }
 INTERFACE = "wg0"
@@ -26,11 +27,23 @@ def command(kind):
     """The words that start this implementation in the foreground; raises when it is not there."""
     if kind == "taut":
         return [binary("taut"), "wg", "-f", INTERFACE]
+    if kind == "taut-wg":
+        return [_named(kind), "-f", INTERFACE]
     path, flags = _PROGRAMS[kind]
     program = PEERS / path.format(VERSIONS[kind])
     if not os.access(program, os.X_OK):
         raise LabError(f"{kind} {VERSIONS[kind]} is not installed: make peers")
     return [program, *flags, INTERFACE]
+
+
+def _named(name):
+    """Our program under another name: a link is all that takes."""
+    link = ROOT / "target" / "lab-bin" / name
+    if not link.exists() or link.resolve() != binary("taut"):
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(binary("taut"))
+    return link
 
 
 def lacking(kind):
@@ -79,6 +92,15 @@ class WireGuard:
         """A `wg` command; returns its output (with `check` off, the finished process)."""
         done = self.host.run(*self._mounted("wg", *words), check=check, text=text)
         return done.stdout if check else done
+
+    def ask(self, text):
+        """Says something over the socket itself, as a client that says nothing more; returns all that is answered."""
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.settimeout(PATIENCE_S)
+            asking.connect(str(self._socket()))
+            asking.sendall(text.encode())
+            asking.shutdown(socket.SHUT_WR)
+            return b"".join(iter(lambda: asking.recv(4096), b"")).decode()
 
     def set(self, *words):
         """`wg set wg0 …`"""
@@ -132,7 +154,10 @@ class WireGuard:
             raise LabError(f"{self.kind} in {self.host.name} ended\n{self.process.tail()}")
         # Not by `wg show`: that takes a socket which nobody listens on yet for a leftover, and removes it.
         with socket.socket(socket.AF_UNIX) as tried:
-            return tried.connect_ex(str(self.host.state / "wireguard" / f"{INTERFACE}.sock")) == 0
+            return tried.connect_ex(str(self._socket())) == 0
+
+    def _socket(self):
+        return self.host.state / "wireguard" / f"{INTERFACE}.sock"
 
     def _mounted(self, *words):
         own = self.host.state / "wireguard"

@@ -12,19 +12,23 @@ ENDS = {
 
 
 @pytest.mark.parametrize("how", ENDS)
-def test_links_addresses_routes_and_rules_are_as_before(layout, how):
+def test_links_addresses_routes_rules_filters_and_settings_are_as_before(layout, how):
     net = layout(nodes=2)
     net.coordinator.start()
     one, two = net.nodes
-    before = one.host.network_state()
+
+    def state():
+        return one.host.network_state() + one.host.traces()
+
+    before = state()
     net.join(one, two)
     net.meet()
     net.connect()
-    assert one.host.network_state() != before
+    assert state() != before
     ENDS[how](one)
 
     def difference():
-        return sorted(set(one.host.network_state()) ^ set(before))
+        return sorted(set(state()) ^ set(before))
 
     wait_until(lambda: not difference(), "the host to be as before", timeout=20, story=lambda: "\n".join(difference()))
 

@@ -1,6 +1,8 @@
 """`taut wg`, driven by the stock `wg`."""
 
+import base64
 import shutil
+import time
 
 import pytest
 
@@ -179,3 +181,99 @@ def test_another_private_key_is_another_peer(lab):
     assert ping(one.host, "10.9.0.2", count=3)["received"] == 0
     two.setconf(two.config.replace(two.interface()["private"], two.private))
     assert two.reaches("10.9.0.1")
+
+
+def link_local(host):
+    """The host's link-local address on eth0."""
+    for line in host.run("ip", "-6", "-o", "address", "show", "dev", "eth0", "scope", "link").stdout.splitlines():
+        return line.split()[3].partition("/")[0]
+    raise AssertionError(f"{host.name} has no link-local address")
+
+
+def test_endpoints_on_the_link_name_their_interface(lab):
+    one, two = pair(lab, family=6, passive=True)
+    # Of all interfaces with a link-local address, only this one leads there.
+    one.host.ip("link add other type veth peer name far", "link set other up", "link set far up")
+    far = f"[{link_local(two.host)}%eth0]:51820"
+    one.set("peer", two.public, "endpoint", far)
+    assert one.peer(two.public)["endpoint"] == far
+    assert one.reaches("10.9.0.2")
+    # Also as heard, and the other way round.
+    assert two.peer(one.public)["endpoint"] == f"[{link_local(one.host)}%eth0]:51820"
+    assert ping(two.host, "10.9.0.1", count=3)["received"] == 3
+    shown = one.wg("showconf", INTERFACE)
+    assert f"Endpoint = {far}" in shown
+    one.setconf(shown)
+    assert one.reaches("10.9.0.2")
+    answer = one.ask(f"set=1\npublic_key={hexadecimal(two.public)}\nendpoint=[fe80::1%nowhere]:1\n\n")
+    assert answer == "errno=-19\n\n" and one.peer(two.public)["endpoint"] == far
+
+
+def hexadecimal(key):
+    return base64.b64decode(key).hex()
+
+
+def without_figures(answer):
+    return [line for line in answer.splitlines() if not line.startswith("tx_bytes=")]
+
+
+def test_the_protocol_itself(alone):
+    private, peer, other = hexadecimal(alone.private), hexadecimal(key(alone)), hexadecimal(key(alone))
+    assert alone.ask("get=1\n\n").startswith("listen_port=")
+    lines = f"private_key={private}\nlisten_port=4711\nfwmark=7\nreplace_peers=true\npublic_key={peer}\nprotocol_version=1\nendpoint=192.0.2.1:5\n"
+    assert alone.ask(f"set=1\n{lines}persistent_keepalive_interval=9\nallowed_ip=10.0.0.0/8\n\n") == "errno=0\n\n"
+    before = alone.ask("get=1\n\n")
+    assert before.splitlines() == [
+        f"private_key={private}",
+        "listen_port=4711",
+        "fwmark=7",
+        f"public_key={peer}",
+        "protocol_version=1",
+        "endpoint=192.0.2.1:5",
+        "last_handshake_time_sec=0",
+        "last_handshake_time_nsec=0",
+        *[line for line in before.splitlines() if line.startswith("tx_bytes=")],
+        "rx_bytes=0",
+        "persistent_keepalive_interval=9",
+        "allowed_ip=10.0.0.0/8",
+        "errno=0",
+        "",
+    ]
+    # Of a request that is refused nothing is done, whatever stood before the line in question.
+    well = f"listen_port=4712\nfwmark=8\nreplace_peers=true\npublic_key={other}\nallowed_ip=10.0.0.0/8\n"
+    for wrong, errno in (("what=1", -22), ("no key", -71), ("protocol_version=2", -22), ("endpoint=here:1", -22), (f"public_key={'0' * 64}", -22)):
+        assert alone.ask(f"set=1\n{well}{wrong}\n\n") == f"errno={errno}\n\n", wrong
+        # Handshakes go on meanwhile.
+        assert without_figures(alone.ask("get=1\n\n")) == without_figures(before)
+    assert alone.ask(f"set=1\npublic_key={other}\nupdate_only=true\nallowed_ip=10.0.0.0/8\n\n") == "errno=0\n\n"
+    assert alone.peers() == [base64.b64encode(bytes.fromhex(peer)).decode()]
+    # Several requests over one connection, each with its answer.
+    assert alone.ask("set=1\nfwmark=0\n\nget=2\n\nset=1\n\n") == "errno=0\n\nerrno=-22\n\nerrno=0\n\n"
+
+
+def test_the_mark_is_on_every_socket(lab):
+    one, two = pair(lab, passive=True)
+    one.host.ip("rule add fwmark 0x2a blackhole")
+    assert one.reaches("10.9.0.2")
+    one.set("fwmark", "0x2a")
+    assert ping(one.host, "10.9.0.2", count=3)["received"] == 0
+    # Another port is another socket.
+    one.set("listen-port", 4711)
+    assert ping(one.host, "10.9.0.2", count=3)["received"] == 0
+    one.set("fwmark", "off")
+    assert one.reaches("10.9.0.2")
+    assert one.interface()["fwmark"] == "off" and two.peer(one.public)["endpoint"].endswith(":4711")
+
+
+def test_another_port_keeps_the_sessions(lab):
+    one, two = pair(lab)
+    assert one.reaches("10.9.0.2")
+    made = one.peer(two.public)["handshake"]
+    wait_until(lambda: time.time() > made + 2, "another second than the handshake's")
+    for port in (4711, 51820, 4712, 4711):
+        one.set("listen-port", port)
+        assert ping(one.host, "10.9.0.2", count=3)["received"] == 3
+        assert ping(two.host, "10.9.0.1", count=3)["received"] == 3
+        assert two.peer(one.public)["endpoint"] == f"{one.host.ipv4}:{port}"
+    assert one.peer(two.public)["handshake"] == made
+    assert "4711" in (listening := one.host.run("ss", "-Hlun").stdout) and "51820" not in listening

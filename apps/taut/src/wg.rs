@@ -2,12 +2,14 @@
 
 mod background;
 
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use taut_keeper::wg;
 
 use crate::fault::Fault;
 use crate::flags::{Word, Words, interface_name, unexpected};
+use crate::version::VERSION;
 use crate::{launch, output};
 
 /// The program's other name: what `wg-quick` and people may call.
@@ -24,10 +26,16 @@ background when interface and socket are there. Its UDP socket stays in the netw
 --no-udp-gso       do without segmentation offload of the UDP socket\n\
 --no-udp-gro       do without receive offload of the UDP socket\n\n\
 Also as `taut-wg INTERFACE`, for WG_QUICK_USERSPACE_IMPLEMENTATION=taut-wg. Environment: LOG_LEVEL is silent, error (the default) or \n\
-verbose (also debug); where it is set and not silent, standard error stays open in the background. WG_PROCESS_FOREGROUND=1 is -f.";
+verbose (also debug); where it is set and not silent, standard error stays open in the background. WG_PROCESS_FOREGROUND=1 is -f. \n\
+WG_TUN_FD and WG_UAPI_FD are numbers of inherited descriptors: a queue of the TUN device, and the listening socket for `wg`.";
 
 /// As `-f`, by wireguard-go's name.
 const FOREGROUND: &str = "WG_PROCESS_FOREGROUND";
+
+/// Numbers of descriptors that another program opened for us, by wireguard-go's names: a queue of the TUN device, and the socket
+/// that `wg` asks. They need no passing on to the background: what is inherited once is inherited again.
+const TUN_FD: &str = "WG_TUN_FD";
+const UAPI_FD: &str = "WG_UAPI_FD";
 
 /// Tests only, as for `taut daemon`.
 const TEST_REKEY: &str = "TAUT_TEST_REKEY_AFTER_S";
@@ -44,6 +52,11 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     };
     while let Some(word) = words.next()? {
         match word {
+            // As wireguard-go: installers ask for it.
+            Word::Flag(flag) if flag == "--version" => {
+                output::print(&format!("{PROGRAM} v{VERSION}"));
+                return Ok(());
+            }
             Word::Flag(flag) if flag == "-f" || flag == "--foreground" => foreground = true,
             Word::Flag(flag) if flag == "--no-tun-offload" => config.tun_offload = false,
             Word::Flag(flag) if flag == "--no-udp-gso" => config.udp_gso = false,
@@ -70,7 +83,23 @@ fn serve(config: &wg::Config, log: Log, ready: impl FnOnce()) -> Result<(), Faul
         }
         ready();
     };
-    wg::run(config, ready).map_err(|error| Fault::Failed(error.to_string()))
+    let inherited = wg::Inherited { tun: inherited(TUN_FD)?, uapi: inherited(UAPI_FD)? };
+    let complain = |error: &wg::Error| {
+        if log != Log::Silent {
+            output::complain(&format!("taut wg: {} is up, but cannot be used yet: {error}", config.interface));
+        }
+    };
+    wg::run(config, inherited, ready, complain).map_err(|error| Fault::Failed(error.to_string()))
+}
+
+/// The descriptor that a variable names, if it is set.
+fn inherited(variable: &str) -> Result<Option<OwnedFd>, Fault> {
+    let Some(text) = std::env::var(variable).ok().filter(|text| !text.is_empty()) else { return Ok(None) };
+    let refused = |why: &dyn std::fmt::Display| {
+        Fault::Failed(format!("{variable}={text} is not a descriptor that this program was started with: {why}"))
+    };
+    let number = text.parse().map_err(|error: std::num::ParseIntError| refused(&error))?;
+    taut_event::inherit(number).map(Some).map_err(|error| refused(&error))
 }
 
 /// How much is said on standard error: `LOG_LEVEL`.

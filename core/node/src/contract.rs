@@ -124,6 +124,11 @@ pub enum ToLane {
     },
     /// What is for the peer goes by the first lane again.
     CloseLanes(PeerId),
+    /// The way to this place from the address of ours that it speaks to is another one now, or none: the routes choose the address again.
+    ForgetLocal {
+        /// Where.
+        place: SocketAddr,
+    },
     /// Send a handshake message from this lane's socket: a NAT mapping belongs to the socket that made it.
     Send {
         /// Where to.

@@ -19,6 +19,7 @@
 
 mod answer;
 mod contract;
+mod counts;
 mod further;
 mod indices;
 mod node;
@@ -29,6 +30,7 @@ mod talk;
 pub mod uapi;
 
 pub use contract::{Clocks, FromLane, HandshakeMessage, Reading, ToLane};
+pub use counts::HandshakeCounts;
 pub use node::{NativePeer, Node};
 pub use peer::PeerView;
 pub use routes::Routes;

@@ -21,6 +21,7 @@ use taut_wire::wireguard::{self, Message, classify};
 
 use crate::answer::Answer;
 use crate::contract::{Clocks, FromLane, HandshakeMessage, ToLane};
+use crate::counts::HandshakeCounts;
 use crate::further::Further;
 use crate::indices::Indices;
 use crate::peer::{Made, Peer, PeerView};
@@ -60,6 +61,7 @@ pub struct Node<E> {
     commands: VecDeque<(LaneId, ToLane)>,
     /// Initiations that may still be computed for.
     work: Bucket,
+    counts: HandshakeCounts,
     stamps: Stamps,
     /// What we are ready to receive data with.
     suites: Suites,
@@ -85,6 +87,7 @@ impl<E: Entropy> Node<E> {
             next_session: 0,
             commands: VecDeque::new(),
             work: Bucket::default(),
+            counts: HandshakeCounts::default(),
             stamps: Stamps::default(),
             suites: Suites::STOCK,
             lanes: Lanes::ONE,
@@ -123,6 +126,11 @@ impl<E: Entropy> Node<E> {
     /// Receiver indices in use: those of sessions and of initiations that wait for a response. Stays within a few per peer.
     pub fn indices_in_use(&self) -> usize {
         self.indices.len()
+    }
+
+    /// What became of the initiations to this node.
+    pub fn handshake_counts(&self) -> HandshakeCounts {
+        self.counts
     }
 
     /// What is to be done next, and by which lane; drain it after every other call. The commands of all lanes are carried out in this order: a session
@@ -333,8 +341,11 @@ impl<E: Entropy> Node<E> {
             Ok(Message::Response(response)) => self.handle_response(source, &response, clocks),
             Ok(Message::CookieReply(reply)) => {
                 let owner = self.indices.owner(ReceiverIndex(reply.receiver));
-                if let Some(peer) = owner.and_then(|id| self.peers.get_mut(&id)) {
-                    peer.take_cookie(source, &reply, clocks.now);
+                if let Some(peer) = owner.and_then(|id| self.peers.get_mut(&id))
+                    && let Some(message) = peer.take_cookie(source, &reply, clocks.now)
+                {
+                    peer.handshake_bytes.1 += message.as_bytes().len() as u64;
+                    self.tell(lane, ToLane::Send { destination: source, message });
                 }
             }
             // Data never comes here.
@@ -351,8 +362,10 @@ impl<E: Entropy> Node<E> {
         clocks: Clocks,
     ) {
         if !self.work.take(&WORK, clocks.now) {
+            self.counts.over_limit += 1;
             return;
         }
+        self.counts.computed += 1;
         let Ok(received) = Received::read(&self.identity, message) else { return };
         let Some(id) = self.by_key.get(&received.initiator()).copied() else { return };
         let Some(peer) = self.peers.get_mut(&id) else { return };
@@ -361,10 +374,12 @@ impl<E: Entropy> Node<E> {
             if let Some(response) = peer.answer.as_mut().and_then(|answer| answer.again(message.mac1, clocks.now)) {
                 let message = peer.copy_for(source, response, clocks.now);
                 self.tell(lane, ToLane::Send { destination: source, message });
+                self.counts.repeated += 1;
             }
             return;
         }
         if !peer.accepted.take(&ACCEPTED, clocks.now) {
+            self.counts.over_limit += 1;
             return;
         }
         let index = self.indices.draw(id, &mut self.entropy);
@@ -374,6 +389,7 @@ impl<E: Entropy> Node<E> {
             self.indices.release(index);
             return;
         };
+        self.counts.answered += 1;
         peer.heard = heard;
         peer.heard_from(source, message.bytes.len(), response.len());
         let response = HandshakeMessage::new(&response);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use taut_base::{NodeId, PeerId, PublicKey, ReceiverIndex, SessionId, Time};
+use taut_base::{MAX_CANDIDATES, NodeId, PeerId, PublicKey, ReceiverIndex, SessionId, Time};
 use taut_path::Candidates;
 use taut_tunnel::cookie::{Cookies, mac1};
 use taut_tunnel::handshake::{Initiation, Remote, Timestamp};
@@ -38,6 +38,8 @@ pub(crate) struct Peer {
     pub(crate) accepted: Bucket,
     /// Cookies that the peer asked us to show.
     cookies: Cookies,
+    /// Where the newest initiation went once more, because a cookie came from there.
+    shown: Vec<SocketAddr>,
     /// The latest stamp of an initiation of the peer; an earlier or equal one is a replay.
     pub(crate) heard: Timestamp,
     /// The latest stamp of an initiation of ours.
@@ -95,6 +97,7 @@ impl Peer {
             message: None,
             accepted: Bucket::default(),
             cookies: Cookies::default(),
+            shown: Vec::new(),
             heard: Timestamp::default(),
             stamped: Timestamp::default(),
             answer: None,
@@ -156,6 +159,7 @@ impl Peer {
     ) -> Option<ReceiverIndex> {
         self.waiting.push_back((now, initiation));
         self.message = Some(message);
+        self.shown.clear();
         if self.waiting.len() <= WAITING {
             return None;
         }
@@ -174,15 +178,31 @@ impl Peer {
     }
 
     /// The peer is busy and answers the message that it names with a cookie, which the next copy or message to `source` shows. A cookie for anything
-    /// but our last initiation or response changes nothing, and none moves an endpoint (fault B8).
-    pub(crate) fn take_cookie(&mut self, source: SocketAddr, reply: &CookieReply<'_>, now: Time) {
+    /// but our last initiation or response changes nothing, and none moves an endpoint (fault B8). Returns the copy that goes there at once, if any.
+    pub(crate) fn take_cookie(
+        &mut self,
+        source: SocketAddr,
+        reply: &CookieReply<'_>,
+        now: Time,
+    ) -> Option<HandshakeMessage> {
         let sent = [self.message.as_ref(), self.answer.as_ref().map(Answer::response)];
-        let Some(message) = sent.into_iter().flatten().find(|message| message.sender() == Some(reply.receiver)) else {
-            return;
-        };
-        if let Some(mac1) = mac1(message.as_bytes()) {
-            self.cookies.take(&self.remote, mac1, source, reply, now);
+        let message = sent.into_iter().flatten().find(|message| message.sender() == Some(reply.receiver))?;
+        let taken = self.cookies.take(&self.remote, mac1(message.as_bytes())?, source, reply, now);
+        if taken { self.copy_at_once(source, reply.receiver, now) } else { None }
+    }
+
+    /// The initiation `index` with the cookie that just came from `source`, instead of the try that is due later (protocol.md 2.1). Only while it is
+    /// asked for, only to where it went before, and only once there: who can read it can make cookies for it, and must not make us send.
+    fn copy_at_once(&mut self, source: SocketAddr, index: u32, now: Time) -> Option<HandshakeMessage> {
+        let message = self.repeatable(now).filter(|message| message.sender() == Some(index))?;
+        let asked = self.attempt.is_some() && self.candidates.for_handshake().any(|candidate| candidate == source);
+        let again = self.shown.contains(&source) || self.shown.len() >= MAX_CANDIDATES;
+        // Stock WireGuard keeps the cookie for its next try (paper, section 6.6), and so do we with it (protocol.md 2.2).
+        if self.native || !asked || again {
+            return None;
         }
+        self.shown.push(source);
+        Some(self.copy_for(source, message, now))
     }
 
     /// The initiation that the peer names `index`.

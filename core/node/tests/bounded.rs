@@ -4,95 +4,73 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod common;
+
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use taut_base::{MAX_CANDIDATES, NodeId, PeerId, Prefix, PrivateKey, PublicKey, SessionId, Time};
-use taut_netmap::{Me, NetworkInfo, NetworkMap, Peer};
+use common::{Dice, dice, draw, endpoint, key, map};
+use taut_base::{LaneId, MAX_CANDIDATES, MAX_LANES, PeerId, SessionId, Time};
 use taut_node::{Clocks, FromLane, HandshakeMessage, Node, ToLane};
-use taut_noise::public_key;
 use taut_tunnel::{Limits, SessionIndices};
+use taut_wire::control::{Abilities, Control, Lanes, Suite, Suites};
 
 /// Nodes; the first one is under test.
 const NODES: u8 = 5;
 /// Sessions of one peer that a lane keeps: the previous, the current, the next.
 const LANE_SESSIONS: usize = 3;
-/// Indices of one session: WireGuard's own pair and the control pair.
-const INDICES: usize = 2;
 /// Initiations of one peer that wait for a response.
 const WAITING: usize = 3;
 /// Captured messages that are played again.
 const CAPTURED: usize = 64;
-
-type Dice = Box<dyn FnMut(&mut [u8])>;
-
-/// PCG's multiplier and increment; any generator would do.
-fn dice(seed: u64) -> Dice {
-    let mut state = seed;
-    Box::new(move |bytes| {
-        for byte in bytes {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            *byte = state.to_be_bytes()[0];
-        }
-    })
-}
-
-fn key(number: u8) -> PrivateKey {
-    PrivateKey::from_bytes([number + 1; 32])
-}
-
-fn public(number: u8) -> PublicKey {
-    public_key(&key(number))
-}
-
-fn endpoint(number: u8) -> SocketAddr {
-    SocketAddr::from(([192, 0, 2, number + 1], 8288))
-}
-
-fn map(me: u8, listed: impl Iterator<Item = u8>) -> NetworkMap {
-    let address = |number| IpAddr::from([100, 64, 0, number + 1]);
-    let peer = |number| Peer {
-        id: NodeId(u64::from(number) + 1),
-        name: format!("n{number}"),
-        key: public(number),
-        addresses: vec![address(number)],
-        endpoints: vec![endpoint(number), SocketAddr::from(([198, 51, 100, number + 1], 9))],
-        native: false,
-    };
-    NetworkMap {
-        version: 1,
-        network: NetworkInfo {
-            name: String::from("net"),
-            ipv4: Prefix::new(IpAddr::from([100, 64, 0, 0]), 10).unwrap(),
-            ipv6: Prefix::new(IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, 0]), 48).unwrap(),
-        },
-        me: Me {
-            id: NodeId(u64::from(me) + 1),
-            name: String::from("me"),
-            key: public(me),
-            addresses: vec![address(me)],
-        },
-        peers: listed
-            .filter(|number| *number != me)
-            .map(|number| (NodeId(u64::from(number) + 1), peer(number)))
-            .collect(),
-    }
-}
+/// Probes of one session.
+const PROBES: usize = 8;
+/// What a node of Taut can have.
+const AES: Suites = Suites::STOCK.with(Suite::Aes256Gcm);
 
 /// A node with a lane that keeps what a real one keeps, and no more.
 struct Host {
     number: u8,
     node: Node<Dice>,
-    lane: BTreeMap<PeerId, VecDeque<(SessionId, SessionIndices)>>,
+    suites: Suites,
+    lane: BTreeMap<PeerId, VecDeque<(SessionId, Vec<SessionIndices>)>>,
     sent: Vec<(SocketAddr, HandshakeMessage)>,
+    /// The newest probes, by session and lane, and how many there were of each.
+    probes: BTreeMap<(PeerId, SessionId, LaneId), (u64, usize)>,
+    seen: Seen,
+}
+
+/// How often there was what makes a run worth something.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
     sessions: usize,
+    /// Sessions with three indices.
+    fast: usize,
+    /// Sessions that were told to use AES.
+    agreed: usize,
+    round_trips: usize,
+    /// Lanes of sessions beyond the first.
+    further: usize,
+    /// How often further lanes were opened.
+    opened: usize,
 }
 
 impl Host {
     fn new(number: u8, seed: u64) -> Self {
-        let node = Node::new(key(number), Limits::WIREGUARD, dice(seed ^ u64::from(number)));
-        Self { number, node, lane: BTreeMap::new(), sent: Vec::new(), sessions: 0 }
+        let mut node = Node::new(key(number), Limits::WIREGUARD, dice(seed ^ u64::from(number)));
+        // Who has AES differs from run to run; in each some have, and some have not.
+        let suites = if (u64::from(number) + seed).is_multiple_of(3) { Suites::STOCK } else { AES };
+        node.set_suites(suites);
+        Self {
+            number,
+            node,
+            suites,
+            lane: BTreeMap::new(),
+            sent: Vec::new(),
+            probes: BTreeMap::new(),
+            seen: Seen::default(),
+        }
     }
 
     /// Carries out what the node wants, until it wants nothing. Returns how much that was.
@@ -103,14 +81,35 @@ impl Host {
             match command {
                 ToLane::Send { destination, message } => self.sent.push((destination, message)),
                 ToLane::RemovePeer(peer) => drop(self.lane.remove(&peer)),
+                ToLane::AddSession { peer, id, keys, .. } if keys.lane != LaneId::FIRST => {
+                    self.seen.further += 1;
+                    let sessions = self.lane.get_mut(&peer).into_iter().flatten();
+                    // One that is gone was retired whole.
+                    if let Some((_, lanes)) = sessions.into_iter().find(|(session, _)| *session == id) {
+                        assert!(lanes.iter().all(|known| known.lane() != keys.lane), "a lane was given twice");
+                        lanes.push(keys.indices());
+                    }
+                }
                 ToLane::AddSession { peer, id, keys, .. } => {
-                    self.sessions += 1;
+                    self.seen.sessions += 1;
+                    self.seen.fast += usize::from(keys.indices().fast.is_some());
                     let sessions = self.lane.entry(peer).or_default();
-                    sessions.push_back((id, keys.indices()));
+                    sessions.push_back((id, vec![keys.indices()]));
                     if sessions.len() > LANE_SESSIONS {
                         self.retire(peer, clocks);
                     }
                 }
+                ToLane::Control { peer, session, lane, message: Control::Probe { id }, .. } => {
+                    let probes = self.probes.entry((peer, session, lane)).or_default();
+                    *probes = (id, probes.1 + 1);
+                    assert!(lane != LaneId::FIRST || probes.1 <= PROBES, "{} probes of one session", probes.1);
+                }
+                ToLane::UseSuite { suite, .. } => {
+                    assert!(self.suites.has(suite), "told to seal with what it has not");
+                    self.seen.agreed += usize::from(suite == Suite::Aes256Gcm);
+                }
+                ToLane::OpenLanes { .. } => self.seen.opened += 1,
+                ToLane::SetRoundTrip { .. } => self.seen.round_trips += 1,
                 _ => {}
             }
         }
@@ -118,18 +117,25 @@ impl Host {
     }
 
     fn retire(&mut self, peer: PeerId, clocks: Clocks) {
-        let Some((id, indices)) = self.lane.get_mut(&peer).and_then(VecDeque::pop_front) else { return };
-        self.node.handle_lane(FromLane::Retired { peer, id, indices }, clocks);
+        let Some((id, lanes)) = self.lane.get_mut(&peer).and_then(VecDeque::pop_front) else { return };
+        for indices in lanes {
+            self.node.handle_lane(FromLane::Retired { peer, id, indices }, clocks);
+        }
     }
 
     fn check(&self, commands: usize, what: &str) {
         let peers = self.node.peers().count();
-        let most = peers * (LANE_SESSIONS * INDICES + WAITING);
+        // WireGuard's own pair, the control pair, and that of AES, on each lane.
+        let indices = MAX_LANES * if self.suites == AES { 3 } else { 2 };
+        let most = peers * (LANE_SESSIONS * indices + WAITING);
         assert!(self.node.indices_in_use() <= most, "{what}: {} indices, {peers} peers", self.node.indices_in_use());
         assert!(peers < usize::from(NODES) && self.lane.len() <= peers, "{what}");
         assert!(self.node.peers().all(|peer| peer.candidates.len() <= MAX_CANDIDATES), "{what}");
-        // A map says something of each peer, a time-out may ask each at all its places; anything else is about one peer.
-        assert!(commands <= usize::from(NODES) * (2 + MAX_CANDIDATES + 1), "{what}: {commands} commands");
+        // A map says something of each peer, a time-out may ask each at all its places, and send a probe and an offer; anything else is about one peer.
+        let about_all = matches!(what, "a map" | "the first map" | "time");
+        let peers = if about_all { usize::from(NODES) } else { 1 };
+        // On each further lane a session and a probe, in the worst case.
+        assert!(commands <= peers * (2 + MAX_CANDIDATES + 3 + 2 * MAX_LANES), "{what}: {commands} commands");
     }
 }
 
@@ -152,9 +158,7 @@ impl Run {
     }
 
     fn draw(&mut self, below: u64) -> u64 {
-        let mut bytes = [0; 8];
-        (self.dice)(&mut bytes);
-        u64::from_le_bytes(bytes) % below
+        draw(&mut self.dice, below)
     }
 
     fn step(&mut self) -> &'static str {
@@ -165,14 +169,14 @@ impl Run {
         let count = u64::try_from(peers.len()).unwrap().max(1);
         let peer = peers.get(usize::try_from(self.draw(count)).unwrap()).copied().unwrap_or(PeerId(99));
         let clocks = self.clocks;
-        match self.draw(12) {
+        match self.draw(15) {
             0 | 1 => {
                 self.hosts[who].node.handle_lane(FromLane::WantsHandshake(peer), clocks);
                 "a wish"
             }
             2..=5 => self.message(who),
             6 => {
-                let newest = self.hosts[who].lane.get(&peer).and_then(|sessions| sessions.back().copied());
+                let newest = self.hosts[who].lane.get(&peer).and_then(|sessions| sessions.back().cloned());
                 let id = newest.map_or(SessionId(self.draw(9)), |(id, _)| id);
                 self.hosts[who].node.handle_lane(FromLane::Confirmed { peer, id }, clocks);
                 "a confirmation"
@@ -187,6 +191,7 @@ impl Run {
                 self.hosts[who].node.handle_lane(FromLane::Moved { peer, endpoint }, clocks);
                 "a move"
             }
+            10..=12 => self.control(who, peer),
             9 if self.draw(10) == 0 => {
                 let mask = self.draw(1 << NODES);
                 let host = &mut self.hosts[who];
@@ -234,6 +239,38 @@ impl Run {
         "a message"
     }
 
+    /// Any control message, on a session of the peer or on one that never was; answers fit a probe now and then.
+    fn control(&mut self, who: usize, peer: PeerId) -> &'static str {
+        let sessions = self.hosts[who].lane.get(&peer).map_or(0, VecDeque::len);
+        // The newest one mostly: about that one there are questions.
+        let place = usize::try_from(self.draw(6).saturating_sub(2)).unwrap();
+        let fits = self.draw(3) > 0;
+        let session = match self.hosts[who].lane.get(&peer).filter(|_| place < sessions) {
+            Some(sessions) => sessions[sessions.len() - 1 - place].0,
+            None => SessionId(self.draw(9)),
+        };
+        let lanes = u8::try_from(self.draw(256)).unwrap();
+        let many = Lanes::with_ports(&vec![u16::from(lanes); usize::from(lanes % 16)]);
+        let lane = LaneId(u8::try_from(self.draw(16)).unwrap() * (lanes / 128));
+        let probe = self.hosts[who].probes.get(&(peer, session, lane)).map(|(id, _)| *id).filter(|_| fits);
+        let source = endpoint(lanes / 2);
+        let suite = [Suite::ChaCha20Poly1305, Suite::Aes256Gcm][usize::from(lanes % 2)];
+        let message = match self.draw(5) {
+            0 => Control::Offer {
+                lanes: many,
+                suites: Suites(u8::try_from(self.draw(256)).unwrap()),
+                abilities: Abilities(lanes),
+            },
+            1 => Control::Accept { lanes: many, suite, abilities: Abilities(lanes) },
+            2 => Control::Probe { id: self.draw(u64::MAX) },
+            3 => Control::Answer { id: probe.unwrap_or(u64::from(lanes)), seen: source },
+            _ => Control::Receipt { suite, counter: self.draw(u64::MAX) },
+        };
+        let clocks = self.clocks;
+        self.hosts[who].node.handle_lane(FromLane::Control { peer, session, lane, source, message }, clocks);
+        "a control message"
+    }
+
     fn settle(&mut self, what: &str) {
         for host in &mut self.hosts {
             let commands = host.settle(self.clocks);
@@ -251,15 +288,22 @@ impl Run {
 
 #[test]
 fn state_is_bounded_under_any_input() {
-    let mut established = 0;
+    let mut seen = Seen::default();
     for seed in 0..12 {
         let mut run = Run::new(seed);
         run.settle("the first map");
-        for _ in 0..2_500 {
+        for _ in 0..3_000 {
             let what = run.step();
             run.settle(what);
         }
-        established += run.hosts.iter().map(|host| host.sessions).sum::<usize>();
+        for host in &run.hosts {
+            seen.sessions += host.seen.sessions;
+            seen.fast += host.seen.fast;
+            seen.agreed += host.seen.agreed;
+            seen.round_trips += host.seen.round_trips;
+            seen.further += host.seen.further;
+            seen.opened += host.seen.opened;
+        }
         for host in &mut run.hosts {
             host.node.set_map(&map(host.number, std::iter::empty()));
             host.settle(run.clocks);
@@ -267,5 +311,6 @@ fn state_is_bounded_under_any_input() {
             assert_eq!(host.node.poll_timeout(), None);
         }
     }
-    assert!(established > 100, "{established} sessions: the runs are not worth much without any");
+    let worth = [seen.sessions, seen.fast, seen.agreed, seen.round_trips, seen.further, seen.opened];
+    assert!(worth.iter().all(|count| *count > 20), "the runs are not worth much without any: {seen:?}");
 }

@@ -5,6 +5,7 @@
 //! - [`ip`], [`tcp`], [`udp`], [`icmp`]: checked views of inner packets; echo requests and replies.
 //! - [`checksum`]: the Internet checksum, written so that the compiler vectorises it.
 //! - [`vnet`]: the ten bytes in front of every packet of a TUN with offloads.
+//! - [`ecn`]: congestion marks through the tunnel.
 //! - [`split`]: a superpacket from the TUN, segment by segment, straight into a send buffer.
 //! - [`vouch`]: the mark of packets whose checksum was never computed.
 //! - [`merge`]: received packets back into superpackets, as slices for one `writev`.
@@ -17,6 +18,7 @@
 mod bytes;
 pub mod checksum;
 pub mod control;
+pub mod ecn;
 pub mod icmp;
 pub mod ip;
 pub mod merge;

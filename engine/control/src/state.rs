@@ -95,8 +95,9 @@ impl StateDir {
             false => damaged(unusable.to_string()),
         })?;
         let Some(loaded) = loaded else {
-            if self.has_map() {
-                return Err(damaged(format!("{MAP} is there, but {IDENTITY} is not")));
+            // Both are saved by members only: who lost the identity was somebody (fault K2).
+            if let Some(trace) = [MAP, STAMPS].into_iter().find(|name| self.has(name)) {
+                return Err(damaged(format!("{trace} is there, but {IDENTITY} is not")));
             }
             return Ok(Found { membership: None, map: None, recent: Vec::new(), ceiling: None, notes });
         };
@@ -108,8 +109,8 @@ impl StateDir {
         Ok(Found { membership: Some(membership), map, recent: recent.unwrap_or_default(), ceiling, notes })
     }
 
-    fn has_map(&self) -> bool {
-        let path = self.path.join(MAP);
+    fn has(&self, name: &str) -> bool {
+        let path = self.path.join(name);
         path.exists() || beside(&path, "prev").exists()
     }
 

@@ -93,6 +93,24 @@ pub struct Status {
     pub peers: Vec<PeerStatus>,
     /// Packets that were dropped, by reason; reasons that never happened are left out.
     pub drops: BTreeMap<String, u64>,
+    /// What became of the handshakes that others began, since the device came up.
+    #[serde(default)]
+    pub handshakes: Handshakes,
+}
+
+/// What became of the handshakes that others began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handshakes {
+    /// Initiations that were computed for: one Diffie-Hellman each.
+    pub computed: u64,
+    /// Of these, answered by a response that makes a session: three more.
+    pub answered: u64,
+    /// Of these, copies that got the same response again.
+    pub repeated: u64,
+    /// Dropped by the keeper because they were too many, of all or of one peer. What a lane drops is in [`Status::drops`].
+    pub over_limit: u64,
+    /// Cookie replies sent.
+    pub cookies: u64,
 }
 
 /// Where the daemon stands.

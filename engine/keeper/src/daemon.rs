@@ -205,7 +205,7 @@ impl Daemon {
     fn handle_news(&mut self) {
         let Some(monitor) = &mut self.monitor else { return };
         // A lost message counts as a change; an error would come again with the next one.
-        let changed = monitor.drain().is_ok_and(|changes| changes.addresses || changes.links);
+        let changed = monitor.drain().is_ok_and(|changes| changes.any());
         if changed && self.overlay.is_some() && self.settle.is_none() {
             self.settle = Some(clocks().now + SETTLE);
         }
@@ -246,6 +246,7 @@ impl Daemon {
 
     fn refresh_endpoints(&mut self) {
         let Some(overlay) = &mut self.overlay else { return };
+        overlay.check_ways();
         if overlay.refresh_endpoints() {
             overlay.greet(&self.recent, clocks());
             let (endpoints, ports) = (overlay.endpoints.clone(), vec![overlay.port]);

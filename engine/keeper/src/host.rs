@@ -68,6 +68,11 @@ impl Host {
         Ok(endpoints)
     }
 
+    /// To ask the kernel something else.
+    pub(crate) fn netlink(&mut self) -> &mut Netlink {
+        &mut self.netlink
+    }
+
     fn route(&self, address: IpAddr) -> Route {
         Route::new(address, Prefix::host(address).length(), self.index)
     }

@@ -25,6 +25,7 @@ mod overlay;
 mod server;
 mod status;
 mod steering;
+mod ways;
 pub mod wg;
 
 pub use config::Config;

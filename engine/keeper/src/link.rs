@@ -6,6 +6,7 @@ use std::time::Duration;
 use taut_base::{LaneId, PeerId, Time};
 use taut_event::Waker;
 use taut_lane::{KeeperEnd, Lane, Rings, Shared, StartError, queues, rings};
+use taut_netlink::Netlink;
 use taut_node::{Clocks, FromLane, Node, ToLane};
 use taut_tun::Tun;
 use taut_tunnel::Limits;
@@ -14,6 +15,7 @@ use taut_udp::UdpSocket;
 
 use crate::entropy::OsEntropy;
 use crate::steering::Steering;
+use crate::ways::Ways;
 
 /// How soon a command that found a lane's queue full is tried again.
 const QUEUE_RETRY: Duration = Duration::from_millis(5);
@@ -31,6 +33,7 @@ pub(crate) struct Link {
 struct Running {
     lane: Lane,
     queue: KeeperEnd,
+    ways: Ways,
 }
 
 /// What a lane works on; it closes these when it ends.
@@ -69,7 +72,7 @@ impl Link {
             let (queue, lane_end) = queues(keeper.clone(), waker.clone());
             let (own, queues, waker) = (LaneId(own), lane_end, waker.clone());
             let config = taut_lane::Config { own, lanes: count, rings, tun, mtu, udp, checker, limits, queues, waker };
-            lanes.push(Running { lane: Lane::start(config)?, queue });
+            lanes.push(Running { lane: Lane::start(config)?, queue, ways: Ways::default() });
         }
         Ok(Self { lanes, steering, commands: VecDeque::new(), held: None })
     }
@@ -117,6 +120,24 @@ impl Link {
             if running.queue.send(ToLane::SetMtu(mtu)).is_ok() {
                 running.queue.wake();
             }
+        }
+    }
+
+    /// Has the lanes leave the choice of our address to the routes, where they changed (`ways`): for packets with this mark.
+    pub(crate) fn check_ways(&mut self, netlink: &mut Netlink, mark: u32) {
+        for running in &mut self.lanes {
+            for place in running.ways.look(netlink, mark, running.lane.shared().locals.all()) {
+                // One that finds no room is left to the second try of the peer's next handshake.
+                let _ = running.queue.send(ToLane::ForgetLocal { place });
+            }
+            running.queue.wake();
+        }
+    }
+
+    /// Has the only lane go on with another socket; its sessions stay.
+    pub(crate) fn replace_socket(&self, udp: UdpSocket) {
+        if let [only] = &self.lanes[..] {
+            only.lane.replace_socket(udp);
         }
     }
 

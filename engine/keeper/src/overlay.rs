@@ -119,6 +119,11 @@ impl Overlay {
         changed
     }
 
+    /// The host's routes or addresses changed.
+    pub(crate) fn check_ways(&mut self) {
+        self.link.check_ways(self.host.netlink(), 0);
+    }
+
     /// Takes what the lane said, does what is due, hands the resulting commands to the lane.
     pub(crate) fn turn(&mut self, clocks: Clocks) {
         self.link.turn(&mut self.node, clocks);

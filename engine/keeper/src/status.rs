@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use taut_base::{NodeId, Time};
-use taut_lane::Shared;
+use taut_lane::{Drop, Shared};
 use taut_netmap::NetworkMap;
-use taut_node::PeerView;
+use taut_node::{HandshakeCounts, PeerView};
 use taut_wire::control::Suite;
 
-use crate::api::{LanesStatus, PathKind, PathStatus, PeerStatus, SelfStatus, SessionStatus};
+use crate::api::{Handshakes, LanesStatus, PathKind, PathStatus, PeerStatus, SelfStatus, SessionStatus};
 use crate::overlay::Overlay;
 
 /// This node, as its map and its overlay say.
@@ -69,6 +69,15 @@ pub(crate) fn drops(overlay: Option<&Overlay>) -> BTreeMap<String, u64> {
         }
     }
     drops
+}
+
+/// What became of the handshakes that others began.
+pub(crate) fn handshakes(overlay: Option<&Overlay>) -> Handshakes {
+    let Some(overlay) = overlay else { return Handshakes::default() };
+    let HandshakeCounts { computed, answered, repeated, over_limit } = overlay.node().handshake_counts();
+    // Who is dropped for this reason is told a cookie.
+    let cookies = overlay.link().all_shared().map(|shared| shared.drops.count(Drop::CookieAsked)).sum();
+    Handshakes { computed, answered, repeated, over_limit, cookies }
 }
 
 fn connected(peer: &PeerView<'_>, (received, sent): (u64, u64), online: Option<bool>, now: Time) -> PeerStatus {

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use taut_udp::{MAX_GSO_BYTES, MAX_MESSAGES, MAX_SEGMENTS, Transmit};
+use taut_wire::ecn::Ecn;
 
 /// Most bytes that one superpacket turns into when sealed. The smallest segments that a kernel makes carry 48 bytes of TCP payload
 /// (`tcp_min_snd_mss`): 1,366 of them, each with 40 bytes of IPv6 and 20 of TCP header, padded to 112 and sealed to 144.
@@ -19,7 +20,7 @@ const MAX_RUNS: usize = 512;
 
 /// Sealed datagrams for one or several destinations, in the order in which they were sealed.
 ///
-/// Datagrams of equal size for one destination form a run; a shorter one ends it, as `UDP_SEGMENT` wants it.
+/// Datagrams of equal size and congestion marks for one destination form a run; a shorter one ends it, as `UDP_SEGMENT` wants it.
 /// While more is to come, the last run waits for its neighbours ([`Flush::Full`]): a superpacket rarely seals to a whole number of full messages, and
 /// a small rest costs sender and receiver as much as a full one. Memory: one buffer, touched as far as it is used.
 pub struct SendBatch {
@@ -29,6 +30,22 @@ pub struct SendBatch {
     /// Runs that were sent, and bytes of the next one that were.
     sent: usize,
     partial: usize,
+}
+
+/// Where a datagram goes, and what it carries on its IP header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Destination {
+    /// Where to.
+    pub place: SocketAddr,
+    /// The congestion marks of what is inside.
+    pub ecn: Ecn,
+}
+
+/// What carries nobody's packet has no marks: no flow would answer to them.
+impl From<SocketAddr> for Destination {
+    fn from(place: SocketAddr) -> Self {
+        Self { place, ecn: Ecn::NotEct }
+    }
 }
 
 /// Which runs to send.
@@ -42,7 +59,7 @@ pub enum Flush {
 
 #[derive(Clone, Copy)]
 struct Run {
-    destination: SocketAddr,
+    destination: Destination,
     start: usize,
     end: usize,
     segment_size: usize,
@@ -70,10 +87,11 @@ impl SendBatch {
     /// `None` when there is no room: a caller that asked [`Self::has_room`] before never sees it.
     pub fn append<E>(
         &mut self,
-        destination: SocketAddr,
+        destination: impl Into<Destination>,
         length: usize,
         write: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Option<Result<(), E>> {
+        let destination = destination.into();
         let start = self.used;
         let end = start + length;
         let room = self.bytes.get_mut(start..end)?;
@@ -104,7 +122,8 @@ impl SendBatch {
         let mut count = 0;
         for ((run, skip), place) in waiting.iter().zip(skip).zip(transmits) {
             let contents = self.bytes.get(run.start + skip..run.end).unwrap_or_default();
-            *place = Transmit { destination: run.destination, contents, segment_size: run.segment_size };
+            let Destination { place: destination, ecn } = run.destination;
+            *place = Transmit { destination, contents, segment_size: run.segment_size, ecn: ecn.bits() };
             count += 1;
         }
         count
@@ -154,7 +173,7 @@ impl Run {
         (self.end - self.start) != self.segments * self.segment_size
     }
 
-    fn takes(&self, destination: SocketAddr, length: usize) -> bool {
+    fn takes(&self, destination: Destination, length: usize) -> bool {
         self.destination == destination
             && length <= self.segment_size
             && !self.ended()
@@ -185,7 +204,7 @@ mod tests {
     }
 
     fn shape(batch: &SendBatch) -> Vec<(SocketAddr, usize, usize)> {
-        let mut transmits = [Transmit { destination: to(0), contents: &[], segment_size: 0 }; 64];
+        let mut transmits = [Transmit { destination: to(0), contents: &[], segment_size: 0, ecn: 0 }; 64];
         let count = batch.transmits(Flush::All, &mut transmits);
         transmits[..count].iter().map(|run| (run.destination, run.contents.len(), run.segment_size)).collect()
     }
@@ -241,7 +260,7 @@ mod tests {
                 append(&mut batch, 1, 1452);
             }
             assert!(batch.is_worth_sending());
-            let mut transmits = [Transmit { destination: to(0), contents: &[], segment_size: 0 }; 8];
+            let mut transmits = [Transmit { destination: to(0), contents: &[], segment_size: 0, ecn: 0 }; 8];
             let count = batch.transmits(Flush::Full, &mut transmits);
             for transmit in &transmits[..count] {
                 assert_eq!(transmit.contents.len(), 45 * 1452, "full messages only");
@@ -250,7 +269,10 @@ mod tests {
             }
             batch.consume(count, 0);
             assert_eq!(
-                batch.transmits(Flush::Full, &mut [Transmit { destination: to(0), contents: &[], segment_size: 0 }]),
+                batch.transmits(
+                    Flush::Full,
+                    &mut [Transmit { destination: to(0), contents: &[], segment_size: 0, ecn: 0 }]
+                ),
                 0
             );
         }
@@ -270,7 +292,7 @@ mod tests {
         let before = shape(&batch);
         batch.move_to_front();
         assert_eq!(shape(&batch), before);
-        let mut transmits = [Transmit { destination: to(0), contents: &[], segment_size: 0 }; 64];
+        let mut transmits = [Transmit { destination: to(0), contents: &[], segment_size: 0, ecn: 0 }; 64];
         let count = batch.transmits(Flush::All, &mut transmits);
         for (transmit, number) in transmits[..count].iter().zip(3..) {
             assert!(transmit.contents.iter().all(|byte| *byte == number));

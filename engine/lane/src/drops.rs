@@ -21,7 +21,7 @@ pub enum Drop {
     BadMac1,
     /// In: a handshake message from a source that sends too many and has not shown a cookie; it was told one.
     CookieAsked,
-    /// In: a handshake message from a source that sends too many, cookie or not.
+    /// In: a handshake message from a source that sends too many, cookie or not; or it would be told one, and there is no room to.
     HandshakeRate,
     /// In: the keeper has more handshakes to look at than its queue holds.
     KeeperBusy,
@@ -39,12 +39,14 @@ pub enum Drop {
     BadOuter,
     /// In: the peer may not send from this address.
     SourceNotAllowed,
+    /// In: a router marked it instead of dropping it, and the flow inside does not know such marks (RFC 6040, section 4.2).
+    CongestionMet,
     /// In: the TUN did not take it.
     TunWrite,
 }
 
 impl Drop {
-    const ALL: [(Self, &'static str); 18] = [
+    const ALL: [(Self, &'static str); 19] = [
         (Self::BadInner, "out-bad-packet"),
         (Self::NoRoute, "out-no-route"),
         (Self::NoHandshake, "out-no-handshake"),
@@ -62,6 +64,7 @@ impl Drop {
         (Self::ControlRate, "in-control-rate"),
         (Self::BadOuter, "in-bad-packet"),
         (Self::SourceNotAllowed, "in-source-not-allowed"),
+        (Self::CongestionMet, "in-congestion-met"),
         (Self::TunWrite, "in-tun-write"),
     ];
 }

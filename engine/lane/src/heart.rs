@@ -8,14 +8,16 @@ use taut_base::{LaneId, PeerId, ReceiverIndex, Time};
 use taut_node::{FromLane, Routes, ToLane};
 use taut_tunnel::cookie::Checker;
 use taut_tunnel::{Bucket, Keyring, Limits, Role, Session, Wish};
+use taut_wire::ecn::Ecn;
 use taut_wire::merge::{Merger, Offloads};
 
 use crate::batch::SendBatch;
 use crate::drops::{Drop, DropCounts};
+use crate::fork::Fork;
 use crate::ingress::Ingress;
+use crate::locals::Locals;
 use crate::staged::Staged;
 use crate::tables::{LanePeer, NumberMap, Side, TrafficTable};
-use crate::ways::Ways;
 
 /// Wishes and moves that wait for a keeper that does not listen. Sessions that end are told in any case; they are few by themselves.
 const MAX_EVENTS: usize = 1024;
@@ -35,6 +37,9 @@ pub struct Heart {
     pub(crate) by_index: NumberMap<ReceiverIndex, PeerId>,
     pub(crate) merger: Merger,
     pub(crate) drops: Arc<DropCounts>,
+    pub(crate) locals: Locals,
+    /// What routers marked on the datagrams that are being read.
+    pub(crate) congestion: Ecn,
     traffic: Arc<TrafficTable>,
     timers: BinaryHeap<Reverse<(Time, PeerId)>>,
     messages: VecDeque<FromLane>,
@@ -79,6 +84,8 @@ impl Heart {
             by_index: NumberMap::default(),
             merger: Merger::new(offloads),
             drops,
+            locals: Locals::default(),
+            congestion: Ecn::NotEct,
             traffic,
             timers: BinaryHeap::new(),
             messages: VecDeque::new(),
@@ -128,9 +135,9 @@ impl Heart {
                 let first = self.own == LaneId::FIRST;
                 let keyring = if first { Keyring::new(persistent_keepalive) } else { Keyring::further() };
                 let new = LanePeer {
-                    first: Side { lane: self.own, keyring, endpoint: None },
+                    first: Side::new(self.own, keyring),
                     others: Vec::new(),
-                    ways: Ways::default(),
+                    fork: Fork::default(),
                     staged: Staged::default(),
                     traffic,
                     scheduled: None,
@@ -151,6 +158,7 @@ impl Heart {
                     self.schedule(peer);
                 }
             }
+            ToLane::ForgetLocal { place } => self.forget_locals(|known, _| known == place),
             ToLane::SetMtu(mtu) => self.mtu = usize::from(mtu),
             ToLane::RemovePeer(peer) => self.remove_peer(peer),
             ToLane::AddSession { peer, id, keys, born, proven } => {
@@ -161,13 +169,14 @@ impl Heart {
             ToLane::OpenLanes { peer, lanes, barrier } => self.open_lanes(peer, &lanes, barrier),
             ToLane::Passed { peer, barrier } => {
                 if let Some(known) = self.peers.get_mut(&peer) {
-                    known.ways.passed(barrier, now);
+                    known.fork.passed(barrier, now);
                 }
             }
             ToLane::CloseLanes(peer) => self.close_lanes(peer),
             ToLane::Send { destination, message } => {
                 let bytes = message.as_bytes();
                 self.ingress.sent(bytes);
+                self.locals.tried(destination, bytes);
                 let appended = out.append(destination, bytes.len(), |room| {
                     room.copy_from_slice(bytes);
                     Ok::<(), std::convert::Infallible>(())
@@ -187,7 +196,7 @@ impl Heart {
             }
             ToLane::SetRoundTrip { peer, round_trip } => {
                 if let Some(peer) = self.peers.get_mut(&peer) {
-                    peer.ways.set_round_trip(round_trip);
+                    peer.fork.set_round_trip(round_trip);
                     peer.sides().for_each(|side| side.keyring.set_round_trip(round_trip));
                 }
             }
@@ -290,13 +299,14 @@ impl Heart {
         let started_by_us = session.role == Role::Initiator;
         self.by_index.extend(session.indices().iter().map(|index| (index, id)));
         if peer.side(lane).is_none() {
-            peer.others.push(Side { lane, keyring: Keyring::further(), endpoint: None });
+            peer.others.push(Side::new(lane, Keyring::further()));
         }
         let Some(side) = peer.side(lane) else { return };
         side.keyring.add(session);
         if let Some(endpoint) = proven {
             self.ingress.peer_moved(id, side.endpoint, Some(endpoint));
             side.endpoint = Some(endpoint);
+            self.local_proven(id, endpoint);
         }
         self.collect_retired(id);
         if lane != LaneId::FIRST {
@@ -331,12 +341,12 @@ impl Heart {
             }
         }
         let first = Some(LaneId::FIRST).filter(|first| *first == self.own);
-        peer.ways.open(first.into_iter().chain(lanes.iter().map(|(lane, _)| *lane)).collect(), barrier);
+        peer.fork.open(first.into_iter().chain(lanes.iter().map(|(lane, _)| *lane)).collect(), barrier);
     }
 
     fn close_lanes(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        peer.ways.close();
+        peer.fork.close();
         peer.sides().filter(|side| side.lane != LaneId::FIRST).for_each(|side| side.keyring.expect_nothing());
     }
 

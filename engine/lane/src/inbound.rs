@@ -6,6 +6,7 @@ use std::ops::Range;
 use taut_base::{LaneId, PeerId, ReceiverIndex, SessionId, Time};
 use taut_node::FromLane;
 use taut_tunnel::OpenError;
+use taut_wire::ecn;
 use taut_wire::ip;
 use taut_wire::merge::Run;
 use taut_wire::vouch::{self, Vouched};
@@ -52,7 +53,7 @@ impl Heart {
             // Timers are looked at once per peer and run, not per packet.
             if peer != last_peer {
                 if let Some(id) = last_peer {
-                    self.schedule(id);
+                    self.heard(id, source);
                 }
                 last_peer = peer;
             }
@@ -60,8 +61,14 @@ impl Heart {
         let drops = &*self.drops;
         self.merger.flush(data, |run| write(ports, drops, run));
         if let Some(id) = last_peer {
-            self.schedule(id);
+            self.heard(id, source);
         }
+    }
+
+    /// What is done once per peer and run.
+    fn heard(&mut self, id: PeerId, source: SocketAddr) {
+        self.note_local(id, source);
+        self.schedule(id);
     }
 
     /// A data message: opened in place, then on to the TUN. Returns whose it was, if it was authentic.
@@ -137,18 +144,10 @@ impl Heart {
                 {
                     self.drops.add(Drop::SourceNotAllowed, 1);
                 }
-                Some((inner_source, bytes, mut vouched)) => {
+                Some((inner_source, bytes, vouched)) => {
                     peer.last_source = Some(inner_source);
                     peer.traffic.add_received(bytes);
-                    let drops = &*self.drops;
-                    if !self.vnet_header
-                        && let Some(vouched) = vouched.take()
-                    {
-                        // Nobody can be told that the checksum is partial.
-                        vouched.complete(&mut data[packet.start..packet.start + bytes]);
-                    }
-                    // Parsed a moment ago, so it is an IP packet.
-                    let _ = self.merger.push(data, packet, index.0, vouched, |run| write(ports, drops, run));
+                    self.deliver(data, packet, bytes, index, vouched, ports);
                 }
             }
         }
@@ -165,6 +164,31 @@ impl Heart {
         Some(id)
     }
 
+    /// A packet of `bytes` bytes that may go to the TUN, perhaps together with its neighbours; padding may stand behind it.
+    fn deliver(
+        &mut self,
+        data: &mut [u8],
+        packet: Range<usize>,
+        bytes: usize,
+        index: ReceiverIndex,
+        mut vouched: Option<Vouched>,
+        ports: &mut impl InboundPorts,
+    ) {
+        let inner = &mut data[packet.start..packet.start + bytes];
+        if ecn::arrive(inner, self.congestion).is_err() {
+            return self.drops.add(Drop::CongestionMet, 1);
+        }
+        if !self.vnet_header
+            && let Some(vouched) = vouched.take()
+        {
+            // Nobody can be told that the checksum is partial.
+            vouched.complete(inner);
+        }
+        let drops = &*self.drops;
+        // Parsed a moment ago, so it is an IP packet.
+        let _ = self.merger.push(data, packet, index.0, vouched, |run| write(ports, drops, run));
+    }
+
     /// The peer used a session that we had answered for: what waited may go.
     pub(crate) fn confirmed(&mut self, id: PeerId, session: SessionId, out: &mut SendBatch, now: Time) {
         self.say(FromLane::Confirmed { peer: id, id: session });
@@ -177,17 +201,17 @@ impl Heart {
         let by_index = &self.by_index;
         let has_session = |index| by_index.contains_key(&ReceiverIndex(index));
         match self.ingress.judge(source, message, bytes, has_session, now) {
-            Verdict::Taken => {}
+            Verdict::Taken => self.note_asked(source),
             Verdict::Dropped(reason) => self.drops.add(reason, 1),
             Verdict::Cookie(reply) => {
-                self.drops.add(Drop::CookieAsked, 1);
+                self.note_asked(source);
                 // What a flood asks for never takes the room of data.
-                if out.has_room() {
-                    let _ = out.append(source, reply.len(), |room| {
-                        room.copy_from_slice(&reply);
-                        Ok::<(), std::convert::Infallible>(())
-                    });
-                }
+                let write = |room: &mut [u8]| {
+                    room.copy_from_slice(&reply);
+                    Ok::<(), std::convert::Infallible>(())
+                };
+                let told = out.has_room() && out.append(source, reply.len(), write).is_some();
+                self.drops.add(if told { Drop::CookieAsked } else { Drop::HandshakeRate }, 1);
             }
         }
     }

@@ -1,21 +1,20 @@
 //! The way out: TUN → route → segment → seal → send batch.
 
-use std::net::SocketAddr;
-
 use taut_base::{LaneId, PeerId, Time};
 use taut_node::FromLane;
 use taut_tun::flow;
 use taut_tunnel::{Limits, Session};
+use taut_wire::ecn::Ecn;
 use taut_wire::ip;
 use taut_wire::split::Split;
 use taut_wire::vnet::VnetHeader;
 use taut_wire::wireguard::DATA_HEADER;
 
-use crate::batch::{SEALED_SUPERPACKET_MAX, SendBatch};
+use crate::batch::{Destination, SEALED_SUPERPACKET_MAX, SendBatch};
 use crate::drops::Drop;
+use crate::fork::Way;
 use crate::heart::{Heart, Outcome};
 use crate::tables::{LanePeer, Side};
-use crate::ways::Way;
 
 /// Where a packet comes from.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,7 +49,7 @@ impl Heart {
         let Some(peer) = self.peers.get_mut(&id) else { return self.drop_out(Drop::NoRoute) };
 
         // By which lane? By the first, mostly; nothing is looked at then.
-        let lane = if origin != Origin::Read || peer.ways.are_closed() {
+        let lane = if origin != Origin::Read || peer.fork.are_closed() {
             LaneId::FIRST
         } else {
             match choose_way(peer, packet, &self.limits, self.lanes, &mut self.marks, id, now) {
@@ -69,7 +68,8 @@ impl Heart {
         match (side.keyring.sending(&self.limits, now), endpoint) {
             (Ok(session), Some(endpoint)) if in_order => {
                 // Each segment is written into the batch and sealed there.
-                let (bytes, outer) = seal_segments(split, session, endpoint, self.mtu, out, &self.drops);
+                let destination = Destination { place: endpoint, ecn: Ecn::of(inner.traffic_class()) };
+                let (bytes, outer) = seal_segments(split, session, destination, self.mtu, out, &self.drops);
                 side.keyring.sent(true, &self.limits, now);
                 peer.traffic.add_sent(bytes, outer);
             }
@@ -148,13 +148,13 @@ fn choose_way(
 ) -> Way {
     // All flows that are read here have the same remainder (`Tun::steer`); what is above tells them apart.
     let flow = usize::from(flow(packet)) / usize::from(lanes);
-    let way = peer.ways.choose(flow, now, |barrier| marks.push((id, barrier)));
+    let way = peer.fork.choose(flow, now, |barrier| marks.push((id, barrier)));
     let Way::Lane(lane) = way else { return way };
     let ready = |side: &mut Side| side.endpoint.is_some() && side.keyring.sending(limits, now).is_ok();
     if peer.staged.is_empty() && peer.side(lane).is_some_and(ready) {
         return way;
     }
-    peer.ways.again(now);
+    peer.fork.again(now);
     Way::First
 }
 
@@ -162,7 +162,7 @@ fn choose_way(
 fn seal_segments(
     mut split: Split<'_>,
     session: &mut Session,
-    endpoint: SocketAddr,
+    destination: Destination,
     mtu: usize,
     out: &mut SendBatch,
     drops: &crate::drops::DropCounts,
@@ -178,7 +178,7 @@ fn seal_segments(
     let (mut bytes, mut outer) = (0, 0);
     while let Some(length) = split.next_len() {
         let size = Session::sealed_len(length, mtu);
-        let sealed = out.append(endpoint, size, |datagram| {
+        let sealed = out.append(destination, size, |datagram| {
             split.write_next(&mut datagram[DATA_HEADER..]);
             session.seal(datagram, length)
         });

@@ -2,7 +2,7 @@
 //!
 //! - **Packets** of the host that another lane seals. The buffer that a superpacket was read into goes over as it is, and an empty one comes back for
 //!   it: nothing is copied, and nothing allocated once as many buffers are on their way as there ever will be. A full ring stops the reading of the TUN.
-//! - **Marks** between them, see `ways`.
+//! - **Marks** between them, see `fork`.
 //! - **Datagrams** that came to the wrong socket. They are copied, and dropped when there are too many: the network decides how many there are.
 //!
 //! With one lane there are no rings.
@@ -14,6 +14,8 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 use taut_base::{LaneId, PeerId};
 use taut_event::Waker;
+use taut_udp::Local;
+use taut_wire::ecn::Ecn;
 use taut_wire::split::MAX_SUPERPACKET;
 use taut_wire::vnet;
 
@@ -47,7 +49,20 @@ pub(crate) enum Handed {
 /// A datagram that carries another lane's index.
 pub(crate) struct Stray {
     pub(crate) source: SocketAddr,
+    pub(crate) arrival: Arrival,
     pub(crate) datagram: Box<[u8]>,
+}
+
+/// How a datagram came, see [`crate::Heart::arrived_at`].
+#[derive(Clone, Copy)]
+pub(crate) struct Arrival {
+    pub(crate) local: Option<Local>,
+    pub(crate) congestion: Ecn,
+}
+
+impl Arrival {
+    /// Nothing is known of it.
+    pub(crate) const UNKNOWN: Self = Self { local: None, congestion: Ecn::NotEct };
 }
 
 /// One lane's ends of all rings.
@@ -144,9 +159,9 @@ impl Rings {
     }
 
     /// Hands a copy of a datagram over; false when there is no room or no such lane.
-    pub(crate) fn stray(&mut self, to: LaneId, source: SocketAddr, datagram: &[u8]) -> bool {
+    pub(crate) fn stray(&mut self, to: LaneId, source: SocketAddr, arrival: Arrival, datagram: &[u8]) -> bool {
         let Some(Some(outlet)) = self.to.get_mut(usize::from(to.0)) else { return false };
-        let taken = outlet.strays.try_send(Stray { source, datagram: datagram.into() }).is_ok();
+        let taken = outlet.strays.try_send(Stray { source, arrival, datagram: datagram.into() }).is_ok();
         outlet.news |= taken;
         taken
     }
@@ -273,9 +288,9 @@ mod tests {
     fn fault_b2_strays_take_no_room_of_packets() {
         let (_, mut all) = three();
         let source = SocketAddr::from(([192, 0, 2, 1], 1));
-        let taken = (0..1_000).take_while(|_| all[1].stray(LaneId(0), source, &[7; 40])).count();
+        let taken = (0..1_000).take_while(|_| all[1].stray(LaneId(0), source, Arrival::UNKNOWN, &[7; 40])).count();
         assert_eq!(taken, DATAGRAMS);
-        assert!(!all[1].stray(LaneId(9), source, &[7; 40]), "nobody there");
+        assert!(!all[1].stray(LaneId(9), source, Arrival::UNKNOWN, &[7; 40]), "nobody there");
         assert!(all[1].hand(LaneId(0), mark(1)).is_ok());
         let stray = all[0].take_stray(1).unwrap();
         assert_eq!((stray.source, &stray.datagram[..]), (source, &[7; 40][..]));

@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use taut_base::{LaneId, PeerId, Time};
 use taut_tunnel::{Bucket, Keyring};
+use taut_udp::Local;
 
+use crate::fork::Fork;
 use crate::staged::Staged;
-use crate::ways::Ways;
 
 /// One lane of a peer's sessions.
 pub(crate) struct Side {
@@ -18,6 +19,15 @@ pub(crate) struct Side {
     pub(crate) keyring: Keyring,
     /// Where packets go: the last place that an authenticated packet came from. On further lanes a probe's answer before there was one.
     pub(crate) endpoint: Option<SocketAddr>,
+    /// The address of ours that it speaks to from its endpoint, as last noted.
+    pub(crate) local: Option<(SocketAddr, Local)>,
+}
+
+impl Side {
+    /// A lane of which nothing is known yet.
+    pub(crate) fn new(lane: LaneId, keyring: Keyring) -> Self {
+        Self { lane, keyring, endpoint: None, local: None }
+    }
 }
 
 /// A peer on this lane.
@@ -27,7 +37,7 @@ pub(crate) struct LanePeer {
     /// The others, if the peer has more lanes than we.
     pub(crate) others: Vec<Side>,
     /// By which of them packets go.
-    pub(crate) ways: Ways,
+    pub(crate) fork: Fork,
     pub(crate) staged: Staged,
     pub(crate) traffic: Arc<Traffic>,
     /// When this peer stands in the timer heap, if it does.
@@ -45,6 +55,11 @@ impl LanePeer {
             return Some(&mut self.first);
         }
         self.others.iter_mut().find(|side| side.lane == lane)
+    }
+
+    /// Where its sides are that are served here.
+    pub(crate) fn endpoints(&self) -> impl Iterator<Item = SocketAddr> {
+        std::iter::once(&self.first).chain(&self.others).filter_map(|side| side.endpoint)
     }
 
     /// Everything that is served here.

@@ -25,14 +25,17 @@ use taut_tun::Tun;
 use taut_tunnel::Limits;
 use taut_tunnel::cookie::Checker;
 use taut_udp::{MAX_MESSAGES, ReceiveBatch, Transmit, UdpSocket};
+use taut_wire::ecn::Ecn;
 use taut_wire::merge::{MAX_RUN, Offloads, Run};
 
 use crate::batch::{Flush, SendBatch};
 use crate::drops::{Drop, DropCounts};
 use crate::heart::Heart;
+use crate::locals::LocalTable;
 use crate::ports::InboundPorts;
 use crate::queue::LaneEnd;
-use crate::ring::{Buffer, Handed, Rings, buffer};
+use crate::replacement::Replacement;
+use crate::ring::{Arrival, Buffer, Handed, Rings, buffer};
 use crate::tables::TrafficTable;
 use hand::{Drain, Held};
 
@@ -83,6 +86,9 @@ pub struct Shared {
     pub drops: Arc<DropCounts>,
     /// Bytes by peer.
     pub traffic: Arc<TrafficTable>,
+    /// Which addresses of ours peers speak to.
+    pub locals: Arc<LocalTable>,
+    replacement: Replacement,
     handed_over: AtomicU64,
     strays: AtomicU64,
     stop: AtomicBool,
@@ -132,6 +138,11 @@ impl Lane {
     /// Whether the lane ended by itself, because its TUN was taken away.
     pub fn has_failed(&self) -> bool {
         self.shared.failed.load(Ordering::Acquire)
+    }
+
+    /// Has the lane go on with another socket, and waits until it closed the former one. What waited to be sent goes by the new one.
+    pub fn replace_socket(&self, socket: UdpSocket) {
+        self.shared.replacement.offer(socket, || self.waker.wake());
     }
 
     /// Ends the thread and waits for it; TUN queue and socket are closed then.
@@ -217,7 +228,7 @@ impl Worker {
         let granted = config.tun.offload();
         let offloads =
             Offloads { tcp4: granted.tso, tcp6: granted.tso, ecn: false, udp4: granted.uso, udp6: granted.uso };
-        let heart = Heart::new(
+        let mut heart = Heart::new(
             config.limits,
             config.mtu,
             config.checker,
@@ -227,6 +238,7 @@ impl Worker {
             Arc::clone(&shared.traffic),
         )
         .as_lane(config.own, config.lanes);
+        heart.share_locals(Arc::clone(&shared.locals));
         let reading = if config.own == LaneId::FIRST { Reading::Own } else { Reading::Nothing };
         Ok(Self {
             heart,
@@ -279,7 +291,10 @@ impl Worker {
         let (mut udp_readable, mut tun_readable) = (false, false);
         for event in events.iter() {
             match event.token {
-                TOKEN_WAKER => self.waker.drain(),
+                TOKEN_WAKER => {
+                    self.waker.drain();
+                    self.take_socket()?;
+                }
                 TOKEN_UDP => {
                     udp_readable |= event.readable;
                     if event.writable && self.blocked {
@@ -341,6 +356,8 @@ impl Worker {
             }
             let mut ports = Ports::of(&self.tun, &self.queues, &mut self.rings, &self.shared);
             for received in self.received.iter_mut() {
+                ports.arrival = Arrival { local: received.local, congestion: Ecn::of(received.ecn) };
+                self.heart.arrived_at(ports.arrival.local, ports.arrival.congestion);
                 self.heart.inbound(
                     received.source,
                     received.data,
@@ -383,8 +400,12 @@ impl Worker {
 
     /// Sends what is in the batch, or as much as the socket takes.
     fn send(&mut self, flush: Flush) {
-        let nowhere =
-            Transmit { destination: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), contents: &[], segment_size: 0 };
+        let nowhere = Transmit {
+            destination: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+            contents: &[],
+            segment_size: 0,
+            ecn: 0,
+        };
         let mut blocked = false;
         while !blocked {
             let mut transmits = [nowhere; MAX_MESSAGES];
@@ -392,12 +413,29 @@ impl Worker {
             if count == 0 {
                 break;
             }
-            let sent = self.udp.send(&transmits[..count]);
+            let heart = &self.heart;
+            let sent = self.udp.send_from(&transmits[..count], |run| heart.local_for(run.destination, run.contents));
             blocked = sent.blocked;
             self.shared.drops.add(Drop::SendFailed, sent.failed as u64);
             self.out.consume(sent.sent, sent.partial);
+            if let Some(refused) = sent.refused {
+                self.heart.local_refused(refused);
+            }
         }
         self.blocked = blocked;
+    }
+
+    /// Goes on with another socket, if the keeper has one for us. What came in by the former one and was not read yet is lost.
+    fn take_socket(&mut self) -> io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        shared.replacement.take(|socket| {
+            self.poller.add(socket.as_fd(), TOKEN_UDP, Interest::READ)?;
+            self.poller.remove(self.udp.as_fd());
+            self.udp = socket;
+            self.blocked = false;
+            self.interests.0 = Interest::READ;
+            Ok(())
+        })
     }
 
     fn set_interests(&mut self) {
@@ -434,13 +472,16 @@ struct Ports<'a> {
     vnet_header: bool,
     rings: &'a mut Rings,
     shared: &'a Shared,
+    /// How what is being read came.
+    arrival: Arrival,
     /// Commands that are not the heart's: they are carried out when this batch is done.
     later: Vec<ToLane>,
 }
 
 impl<'a> Ports<'a> {
     fn of(tun: &'a Tun, queues: &'a LaneEnd, rings: &'a mut Rings, shared: &'a Shared) -> Self {
-        Self { tun, queues, vnet_header: tun.offload().vnet_header, rings, shared, later: Vec::new() }
+        let vnet_header = tun.offload().vnet_header;
+        Self { tun, queues, vnet_header, rings, shared, arrival: Arrival::UNKNOWN, later: Vec::new() }
     }
 }
 
@@ -458,7 +499,7 @@ impl InboundPorts for Ports<'_> {
     }
 
     fn hand_over(&mut self, to: LaneId, source: SocketAddr, datagram: &[u8]) -> bool {
-        let taken = self.rings.stray(to, source, datagram);
+        let taken = self.rings.stray(to, source, self.arrival, datagram);
         self.shared.strays.fetch_add(u64::from(taken), Ordering::Relaxed);
         taken
     }

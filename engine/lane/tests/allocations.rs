@@ -94,7 +94,7 @@ fn what_is_dropped_is_dropped_without_an_allocation() {
         let mut kept = [0; 256];
         {
             let mut transmits =
-                [taut_udp::Transmit { destination: ([0; 4], 0).into(), contents: &[], segment_size: 0 }];
+                [taut_udp::Transmit { destination: ([0; 4], 0).into(), contents: &[], segment_size: 0, ecn: 0 }];
             assert_eq!(here.out.transmits(taut_lane::Flush::All, &mut transmits), 1);
             kept[..transmits[0].contents.len()].copy_from_slice(transmits[0].contents);
         }

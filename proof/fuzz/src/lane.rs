@@ -200,7 +200,7 @@ impl End {
 
     fn drain(&mut self) {
         while !self.out.is_empty() {
-            let mut run = [Transmit { destination: peer(), contents: &[], segment_size: 0 }];
+            let mut run = [Transmit { destination: peer(), contents: &[], segment_size: 0, ecn: 0 }];
             let count = self.out.transmits(Flush::All, &mut run);
             assert!(count == 1 && run[0].destination == peer(), "something is sent to a stranger");
             self.out.consume(count, 0);

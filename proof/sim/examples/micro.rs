@@ -74,7 +74,7 @@ fn sessions(suite: Suite) -> (Session, Session) {
         let extension = Some(Exporter::new([9; 32].into(), role, local, remote));
         let keys = SessionKeys { extension, suites: Suites::STOCK.with(Suite::Aes256Gcm), ..stock };
         let mut session = Session::new(SessionId(1), keys, rig::at(0));
-        session.use_suite(suite, Abilities::default());
+        session.use_suite(suite, Abilities::OURS);
         session
     };
     (side(Role::Initiator, 1, 2), side(Role::Responder, 2, 1))

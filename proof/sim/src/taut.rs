@@ -166,14 +166,14 @@ impl TautHost {
         self.node.peers().find_map(|peer| self.heart.acknowledged(peer.id))
     }
 
-    /// What both ends call the session that is sealed with.
-    pub fn session_name(&self) -> Option<(ReceiverIndex, ReceiverIndex)> {
-        self.node.peers().find_map(|peer| self.heart.session_name(peer.id))
-    }
-
     /// Whether the lane marks what it sends to its peer, where the kernel vouches for it.
     pub fn marks(&self) -> bool {
         self.node.peers().any(|peer| self.heart.marks(peer.id))
+    }
+
+    /// What both ends call the session that is sealed with.
+    pub fn session_name(&self) -> Option<(ReceiverIndex, ReceiverIndex)> {
+        self.node.peers().find_map(|peer| self.heart.session_name(peer.id))
     }
 
     /// Sessions that the lane holds now, of all peers.
@@ -227,9 +227,9 @@ impl TautHost {
     /// Cuts what the lane would send with GSO into datagrams.
     fn transmit(&mut self) {
         while !self.out.is_empty() {
-            let mut run = [Transmit { destination: self.me.endpoint, contents: &[], segment_size: 0 }];
+            let mut run = [Transmit { destination: self.me.endpoint, contents: &[], segment_size: 0, ecn: 0 }];
             let count = self.out.transmits(Flush::All, &mut run);
-            for Transmit { destination, contents, segment_size } in run {
+            for Transmit { destination, contents, segment_size, .. } in run {
                 self.transmits.extend(contents.chunks(segment_size).map(|datagram| (destination, datagram.to_vec())));
             }
             self.out.consume(count, 0);

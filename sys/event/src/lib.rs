@@ -5,7 +5,8 @@
 //! - [`Signals`] turns termination signals into a readable descriptor (signalfd);
 //! - [`boot_time`] and [`wall_clock`] are the two clocks, kept apart on purpose;
 //! - [`peer_credentials`] says who is at the other end of a unix socket;
-//! - [`new_session`], [`effective_uid`], [`is_root`] are the few facts about the process that a daemon asks for.
+//! - [`new_session`], [`effective_uid`], [`is_root`] are the few facts about the process that a daemon asks for;
+//! - [`inherit`] takes a descriptor that the process was started with, [`is_listening`] says whether it is a listener.
 //!
 //! It promises: no call here panics on anything the kernel answers, no wait spins for a timeout below a
 //! millisecond, and every descriptor it makes is closed in children (`CLOEXEC`).
@@ -23,7 +24,7 @@ mod waker;
 pub use clock::{boot_time, wall_clock};
 pub use credentials::{Credentials, peer_credentials};
 pub use poller::{Event, Events, Interest, Poller};
-pub use process::{effective_uid, is_root, new_session};
+pub use process::{effective_uid, inherit, is_listening, is_root, new_session};
 pub use signals::{Signal, Signals};
 pub use waker::Waker;
 

@@ -1,6 +1,7 @@
 //! The few facts about, and changes to, the process itself that a daemon needs.
 
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// Leaves the terminal's session, so that closing the terminal does not end the daemon (`setsid`). Fails with
 /// `PermissionDenied` in a process that leads a process group; a freshly started child does not.
@@ -21,10 +22,41 @@ pub fn is_root() -> bool {
     effective_uid() == 0
 }
 
+/// A handle of our own on the descriptor `number` that this process was started with; closed in children. The number itself
+/// stays open until the process ends, for it may be somebody else's here. Fails with `EBADF` when nothing is open there.
+pub fn inherit(number: RawFd) -> io::Result<OwnedFd> {
+    // Above the three that every program has: one of those may be closed and its number free.
+    // SAFETY: no pointers; a number that is not open is refused by the kernel.
+    let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
+    // SAFETY: the direct result of a call that makes a descriptor.
+    unsafe { crate::owned(copy) }
+}
+
+/// Whether a descriptor is a socket that listens (`SO_ACCEPTCONN`, man 7 socket). One that does not would be reported as
+/// ready for ever.
+pub fn is_listening(socket: BorrowedFd<'_>) -> bool {
+    let mut answer: libc::c_int = 0;
+    let mut length = libc::socklen_t::try_from(size_of_val(&answer)).unwrap_or_default();
+    // SAFETY: `answer` has room for `length` bytes, and both live across the call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ACCEPTCONN,
+            (&raw mut answer).cast(),
+            &raw mut length,
+        )
+    };
+    result == 0 && answer != 0
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{effective_uid, is_root, new_session};
+    use super::{effective_uid, inherit, is_listening, is_root, new_session};
+    use std::io::{Read, Write};
+    use std::os::fd::{AsFd, AsRawFd};
     use std::os::unix::fs::MetadataExt;
+    use std::os::unix::net::{UnixListener, UnixStream};
     use std::os::unix::process::CommandExt;
     use std::process::Command;
 
@@ -33,6 +65,31 @@ mod tests {
         let owner = std::fs::metadata("/proc/self").unwrap().uid();
         assert_eq!(effective_uid(), owner);
         assert_eq!(is_root(), owner == 0);
+    }
+
+    #[test]
+    fn an_inherited_descriptor_is_a_handle_of_its_own() {
+        let (mut near, far) = UnixStream::pair().unwrap();
+        let copy = inherit(far.as_raw_fd()).unwrap();
+        assert!(copy.as_raw_fd() > 2 && copy.as_raw_fd() != far.as_raw_fd());
+        drop(far);
+        near.write_all(b"x").unwrap();
+        let mut read = [0];
+        UnixStream::from(copy).read_exact(&mut read).unwrap();
+        assert_eq!(&read, b"x");
+        for closed in [-1, i32::MAX] {
+            assert_eq!(inherit(closed).unwrap_err().raw_os_error(), Some(libc::EBADF));
+        }
+    }
+
+    #[test]
+    fn only_a_listener_listens() {
+        let path = std::env::temp_dir().join(format!("taut-event-listens-{}", std::process::id()));
+        let listener = UnixListener::bind(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(is_listening(listener.as_fd()));
+        assert!(!is_listening(UnixStream::pair().unwrap().0.as_fd()));
+        assert!(!is_listening(std::fs::File::open("/dev/null").unwrap().as_fd()));
     }
 
     #[test]

@@ -62,17 +62,20 @@ pub(crate) const IFA_F_TENTATIVE: u32 = 0x40;
 
 // Attributes of routes (rtnetlink.h).
 pub(crate) const RTA_DST: u16 = 1;
+pub(crate) const RTA_SRC: u16 = 2;
 pub(crate) const RTA_OIF: u16 = 4;
 pub(crate) const RTA_GATEWAY: u16 = 5;
 pub(crate) const RTA_PRIORITY: u16 = 6;
 pub(crate) const RTA_METRICS: u16 = 8;
 pub(crate) const RTA_TABLE: u16 = 15;
+pub(crate) const RTA_MARK: u16 = 16;
 pub(crate) const RTA_VIA: u16 = 18;
 /// Inside `RTA_METRICS`.
 pub(crate) const RTAX_MTU: u16 = 2;
 
 // Fields of routes (rtnetlink.h).
 pub(crate) const RTN_UNICAST: u8 = 1;
+pub(crate) const RTN_LOCAL: u8 = 2;
 pub(crate) const RT_SCOPE_UNIVERSE: u8 = 0;
 pub(crate) const RT_SCOPE_LINK: u8 = 253;
 pub(crate) const RT_SCOPE_HOST: u8 = 254;

@@ -2,14 +2,14 @@
 
 use crate::monitor::{Changes, note_all};
 use crate::request::read_datagram;
-use crate::{address, link, route};
+use crate::{address, link, route, way};
 
 /// Reads `datagram` as every answer and as news that the kernel could have sent, and says how many objects were in it at most. For fuzz
 /// targets alone: no socket is involved. The first four bytes give the sequence number that is waited for.
 pub fn fuzzing(datagram: &[u8]) -> usize {
     let Some((sequence, datagram)) = datagram.split_first_chunk() else { return 0 };
     let sequence = u32::from_ne_bytes(*sequence);
-    let (mut links, mut addresses, mut routes) = (0, 0, 0);
+    let (mut links, mut addresses, mut routes, mut ways) = (0, 0, 0, 0);
     let _ = read_datagram(datagram, sequence, &mut true, &mut |message| {
         links += usize::from(link::read(message)?.is_some());
         Ok(())
@@ -22,6 +22,10 @@ pub fn fuzzing(datagram: &[u8]) -> usize {
         routes += usize::from(route::read(message)?.is_some());
         Ok(())
     });
+    let _ = read_datagram(datagram, sequence, &mut true, &mut |message| {
+        ways += usize::from(way::read(message)?.is_some());
+        Ok(())
+    });
     note_all(&mut Changes::default(), datagram);
-    links.max(addresses).max(routes)
+    links.max(addresses).max(routes).max(ways)
 }

@@ -19,10 +19,12 @@ mod fuzzing;
 mod link;
 mod message;
 mod monitor;
+mod namespace;
 mod parse;
 mod request;
 mod route;
 mod socket;
+mod way;
 
 pub use address::{Address, Scope};
 pub use error::NetlinkError;

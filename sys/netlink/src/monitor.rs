@@ -2,6 +2,7 @@
 
 use crate::abi;
 use crate::error::NetlinkError;
+use crate::namespace::within;
 use crate::parse;
 use crate::socket::{BUFFER_LEN, Socket};
 use std::io;
@@ -59,13 +60,17 @@ impl Monitor {
     /// Starts to listen. To be opened before the first reading of the configuration, so that no change falls in
     /// between.
     pub fn open() -> Result<Self, NetlinkError> {
-        let groups = abi::RTMGRP_LINK
-            | abi::RTMGRP_IPV4_IFADDR
-            | abi::RTMGRP_IPV6_IFADDR
-            | abi::RTMGRP_IPV4_ROUTE
-            | abi::RTMGRP_IPV6_ROUTE;
-        let socket = Socket::open(groups, true)
-            .map_err(|source| NetlinkError::Socket { operation: "watch the network configuration", source })?;
+        Self::listen(listen)
+    }
+
+    /// The same in another network namespace; needs `CAP_SYS_ADMIN`.
+    pub fn open_in(namespace: BorrowedFd<'_>) -> Result<Self, NetlinkError> {
+        Self::listen(|| within(namespace, listen))
+    }
+
+    fn listen(open: impl FnOnce() -> io::Result<Socket>) -> Result<Self, NetlinkError> {
+        let socket =
+            open().map_err(|source| NetlinkError::Socket { operation: "watch the network configuration", source })?;
         Ok(Self { socket, buffer: vec![0; BUFFER_LEN] })
     }
 
@@ -91,6 +96,15 @@ impl AsFd for Monitor {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+fn listen() -> io::Result<Socket> {
+    let groups = abi::RTMGRP_LINK
+        | abi::RTMGRP_IPV4_IFADDR
+        | abi::RTMGRP_IPV6_IFADDR
+        | abi::RTMGRP_IPV4_ROUTE
+        | abi::RTMGRP_IPV6_ROUTE;
+    Socket::open(groups, true)
 }
 
 fn is_loss(error: &io::Error) -> bool {

@@ -3,9 +3,11 @@
 use crate::abi;
 use crate::error::NetlinkError;
 use crate::message::{HEADER_LEN, Request};
+use crate::namespace::within;
 use crate::parse::{self, Malformed, Message};
 use crate::socket::{BUFFER_LEN, Socket};
 use std::io;
+use std::os::fd::BorrowedFd;
 
 /// How often a dump is repeated that the kernel marked as inconsistent because the configuration changed meanwhile.
 const DUMP_ATTEMPTS: usize = 8;
@@ -35,6 +37,15 @@ impl Netlink {
     /// Opens a conversation. Reading needs no rights; changing needs `CAP_NET_ADMIN`.
     pub fn open() -> Result<Self, NetlinkError> {
         let socket = open_socket().map_err(|source| NetlinkError::Socket { operation: "open netlink", source })?;
+        Ok(Self { socket, sequence: 0, buffer: vec![0; BUFFER_LEN] })
+    }
+
+    /// The same in another network namespace (man 4 netlink, man 7 network_namespaces); needs `CAP_SYS_ADMIN`.
+    pub fn open_in(namespace: BorrowedFd<'_>) -> Result<Self, NetlinkError> {
+        let socket = within(namespace, open_socket).map_err(|source| NetlinkError::Socket {
+            operation: "open netlink in another network namespace",
+            source,
+        })?;
         Ok(Self { socket, sequence: 0, buffer: vec![0; BUFFER_LEN] })
     }
 

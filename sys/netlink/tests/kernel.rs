@@ -249,3 +249,65 @@ fn a_conversation_stays_in_its_namespace() {
         assert_eq!(netlink.own_routes().unwrap().len(), 1);
     });
 }
+
+#[test]
+fn the_way_of_a_packet_is_found_by_address_and_mark() {
+    in_namespace(|| {
+        let mut netlink = open();
+        let run = |words: &str| {
+            let done = std::process::Command::new("ip").args(words.split(' ')).output().unwrap();
+            assert!(done.status.success(), "ip {words}: {}", String::from_utf8_lossy(&done.stderr));
+        };
+        for (number, name) in [(1, "one"), (2, "two")] {
+            run(&format!("link add {name} type veth peer name far-{name}"));
+            run(&format!("address add 10.0.{number}.1/24 dev {name}"));
+            run(&format!("address add fd00:{number}::1/64 dev {name} nodad"));
+            run(&format!("link set {name} up"));
+            run(&format!("link set far-{name} up"));
+        }
+        let index = |netlink: &mut Netlink, name| netlink.link(name).unwrap().unwrap().index;
+        let (one, two) = (index(&mut netlink, "one"), index(&mut netlink, "two"));
+        for (near, other, far, family) in
+            [("10.0.1.1", "10.0.2.1", "192.0.2.9", "-4"), ("fd00:1::1", "fd00:2::1", "2001:db8::9", "-6")]
+        {
+            let mut way = |from, mark| netlink.way(ip(from), ip(far), mark).unwrap();
+            assert_eq!(way(near, 0), None, "no route");
+            run(&format!("{family} route add default dev one"));
+            assert_eq!((way(near, 0), way(other, 0)), (Some(one), Some(one)));
+            run(&format!("{family} route add default dev two table 7"));
+            run(&format!("{family} rule add from {other} table 7"));
+            assert_eq!((way(near, 0), way(other, 0)), (Some(one), Some(two)), "by address");
+            run(&format!("{family} rule add fwmark 5 table 7"));
+            assert_eq!((way(near, 0), way(near, 5)), (Some(one), Some(two)), "by mark");
+            run(&format!("{family} rule add from {near} fwmark 6 prohibit"));
+            assert_eq!((way(near, 6), way(near, 0)), (None, Some(one)));
+            assert_eq!(netlink.way(ip(near), ip(other), 0).unwrap(), Some(LOOPBACK), "to ourselves");
+        }
+    });
+}
+
+#[test]
+fn another_namespace_can_be_asked_and_watched() {
+    in_namespace(|| {
+        let there = std::fs::File::open("/proc/thread-self/ns/net").unwrap();
+        open();
+        let asked = std::thread::spawn(move || {
+            // SAFETY: no pointers; only this thread changes its namespace.
+            assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0);
+            let (mut here, mut far) = (Netlink::open().unwrap(), Netlink::open_in(there.as_fd()).unwrap());
+            let mut monitor = Monitor::open_in(there.as_fd()).unwrap();
+            let is_up = |netlink: &mut Netlink| netlink.link("lo").unwrap().unwrap().up;
+            assert!(is_up(&mut far) && !is_up(&mut here));
+            far.set_mtu(LOOPBACK, 1_300).unwrap();
+            wait_readable(&monitor);
+            assert!(monitor.drain().unwrap().links);
+            assert_ne!(here.link("lo").unwrap().unwrap().mtu, 1_300);
+            // This thread stayed where it was.
+            assert!(!is_up(&mut Netlink::open().unwrap()));
+            let no_namespace = std::fs::File::open("/dev/null").unwrap();
+            assert!(Netlink::open_in(no_namespace.as_fd()).is_err());
+        });
+        asked.join().unwrap();
+        assert_eq!(open().link("lo").unwrap().unwrap().mtu, 1_300);
+    });
+}

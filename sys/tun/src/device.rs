@@ -4,7 +4,7 @@ use crate::ioctl::NAME_MAX;
 use crate::{HEADER_LEN, Offload, TunError, ioctl};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 /// What device to make.
@@ -42,6 +42,30 @@ impl Tun {
         }
         let (file, name) = open(config, libc::IFF_TUN_EXCL)?;
         Ok(Self { file, name, offload: Offload::NONE, multi_queue: config.multi_queue })
+    }
+
+    /// Takes over a queue that somebody else made, and makes it non-blocking. `offload` is granted as far as the device has a
+    /// header in front of its packets; without one there are none.
+    ///
+    /// The device must have been made with `IFF_NO_PI`. That cannot be checked: asked by a queue, the kernel says so of every device.
+    ///
+    /// # Errors
+    /// [`TunError::Unusable`] for what is not a TUN device of bare IP packets.
+    pub fn from_fd(fd: OwnedFd, offload: Offload) -> Result<Self, TunError> {
+        let file = File::from(fd);
+        let unusable = |name: &str, reason| TunError::Unusable { name: name.to_owned(), reason };
+        let (name, flags) = ioctl::describe(&file).map_err(|_| unusable("", "it is no queue of a TUN device"))?;
+        if flags & libc::IFF_TUN == 0 {
+            return Err(unusable(&name, "it carries Ethernet frames (TAP)"));
+        }
+        let refused = |source| TunError::from_kernel("take over the inherited queue", &name, source);
+        ioctl::set_nonblocking(&file).map_err(refused)?;
+        let multi_queue = flags & libc::IFF_MULTI_QUEUE != 0;
+        if flags & libc::IFF_VNET_HDR == 0 {
+            return Ok(Self { file, name, offload: Offload::NONE, multi_queue });
+        }
+        // The header is the device's, and stays also when no offload is wanted.
+        Self::settle(file, name, Offload { vnet_header: true, ..offload }.consistent(), multi_queue)
     }
 
     /// Opens one more queue of the same device, with the same offloads. The kernel spreads flows over all queues, and
@@ -83,6 +107,17 @@ impl Tun {
         &self.name
     }
 
+    /// The interface's name now: it may have been given another one.
+    pub fn current_name(&self) -> io::Result<String> {
+        ioctl::describe(&self.file).map(|(name, _)| name)
+    }
+
+    /// The network namespace that the device is in now, which need not be the one that it was made in. Needs Linux 5.2, and
+    /// `CAP_NET_ADMIN` there.
+    pub fn namespace(&self) -> io::Result<OwnedFd> {
+        ioctl::namespace(&self.file)
+    }
+
     /// Whether the device still exists. It also does after it was renamed or moved to another network namespace, where netlink
     /// of this one reports it as removed.
     pub fn exists(&self) -> bool {
@@ -111,7 +146,12 @@ impl Tun {
 
     fn with_header(config: &Config, asked: Offload) -> Result<Self, TunError> {
         let (file, name) = open(config, libc::IFF_VNET_HDR | libc::IFF_TUN_EXCL)?;
-        let refused = |source| TunError::from_kernel("set the packet header", &config.name, source);
+        Self::settle(file, name, asked, config.multi_queue)
+    }
+
+    /// Fixes the header of a device that has one, and asks for offloads.
+    fn settle(file: File, name: String, asked: Offload, multi_queue: bool) -> Result<Self, TunError> {
+        let refused = |source| TunError::from_kernel("set the packet header", &name, source);
         ioctl::set_header_length(&file, HEADER_LEN).map_err(refused)?;
         match ioctl::set_little_endian(&file) {
             // An old kernel: its order is the host's, which is the right one here anyway.
@@ -120,12 +160,12 @@ impl Tun {
         }
         for offload in asked.ladder() {
             if ioctl::set_offload(&file, offload.bits()).is_ok() {
-                return Ok(Self { file, name, offload, multi_queue: config.multi_queue });
+                return Ok(Self { file, name, offload, multi_queue });
             }
         }
         // Not even "none" is known there; none is what a new device has.
         let offload = Offload { vnet_header: true, ..Offload::NONE };
-        Ok(Self { file, name, offload, multi_queue: config.multi_queue })
+        Ok(Self { file, name, offload, multi_queue })
     }
 }
 

@@ -42,6 +42,13 @@ pub enum TunError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// A descriptor that was handed over does not carry bare IP packets.
+    Unusable {
+        /// The device; empty where there is none.
+        name: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
     /// The kernel refused for another reason.
     Kernel {
         /// The step that was refused.
@@ -95,6 +102,11 @@ impl fmt::Display for TunError {
                 f,
                 "cannot tell the kernel which packets wait on which queue of {name}: {source}; give the program the capability CAP_BPF"
             ),
+            Self::Unusable { name, reason } => write!(
+                f,
+                "cannot use the inherited descriptor of the device {name:?}: {reason}; hand over one that was made with \
+                 TUNSETIFF and the flags IFF_TUN and IFF_NO_PI"
+            ),
             Self::Kernel { step, name, source } => write!(
                 f,
                 "cannot {step} for the TUN device {name:?}: {source}; try with offloads off, \
@@ -111,7 +123,9 @@ impl Error for TunError {
             | Self::NotPermitted { source, .. }
             | Self::Steering { source, .. }
             | Self::Kernel { source, .. } => Some(source),
-            Self::InvalidName { .. } | Self::NameTaken { .. } | Self::SingleQueue { .. } => None,
+            Self::InvalidName { .. } | Self::NameTaken { .. } | Self::SingleQueue { .. } | Self::Unusable { .. } => {
+                None
+            }
         }
     }
 }

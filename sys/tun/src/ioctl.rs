@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Longest interface name in bytes: the kernel's field (`IFNAMSIZ`) less the closing zero.
 pub(crate) const NAME_MAX: usize = libc::IFNAMSIZ - 1;
@@ -22,8 +22,32 @@ pub(crate) fn attach(file: &File, name: &str, flags: libc::c_int) -> io::Result<
     request.ifr_ifru.ifru_flags = flags as libc::c_short;
     // SAFETY: `request` is what TUNSETIFF reads and writes, and lives across the call.
     check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
+    name_of(&request)
+}
+
+fn name_of(request: &libc::ifreq) -> io::Result<String> {
     let name = request.ifr_name.iter().map(|byte| byte.to_ne_bytes()[0]).take_while(|byte| *byte != 0).collect();
     String::from_utf8(name).map_err(io::Error::other)
+}
+
+/// Name and flags of the device behind this handle (`TUNGETIFF`).
+pub(crate) fn describe(file: &File) -> io::Result<(String, libc::c_int)> {
+    // SAFETY: all bytes zero is a valid `ifreq`: an empty name and a union of plain numbers.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    // SAFETY: `request` is what TUNGETIFF writes, and lives across the call.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNGETIFF, &raw mut request) })?;
+    // SAFETY: TUNGETIFF has filled the flags of the union, and every pattern of bits is a number.
+    let flags = unsafe { request.ifr_ifru.ifru_flags };
+    Ok((name_of(&request)?, libc::c_int::from(flags)))
+}
+
+/// Makes reads and writes answer at once (`O_NONBLOCK`), for everybody who shares this open file.
+pub(crate) fn set_nonblocking(file: &File) -> io::Result<()> {
+    // SAFETY: no pointers.
+    let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
+    check(flags)?;
+    // SAFETY: no pointers.
+    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) })
 }
 
 /// Whether the device behind this handle exists (`TUNGETIFF`), in whatever network namespace it is now.
@@ -34,6 +58,15 @@ pub(crate) fn is_attached(file: &File) -> bool {
     let answer = check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNGETIFF, &raw mut request) });
     // The only answer that speaks of the device; another error is not an absence.
     answer.err().and_then(|error| error.raw_os_error()) != Some(libc::EBADFD)
+}
+
+/// The network namespace that the device is in now (`TUNGETDEVNETNS`, Linux 5.2).
+pub(crate) fn namespace(file: &File) -> io::Result<OwnedFd> {
+    // SAFETY: no argument.
+    let fd = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNGETDEVNETNS) };
+    check(fd)?;
+    // SAFETY: a new descriptor that nothing else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Fixes the length of the header in front of packets (`TUNSETVNETHDRSZ`).

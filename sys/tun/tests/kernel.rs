@@ -8,8 +8,11 @@ use namespace::{configure, exists, in_namespace};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use taut_tun::{Config, HEADER_LEN, Offload, Tun, TunError};
 
@@ -255,4 +258,90 @@ fn queues_are_added_where_allowed() {
         assert!(!exists(&name));
         assert!(matches!(device(Offload::ALL).add_queue(), Err(TunError::SingleQueue { .. })));
     });
+}
+
+#[test]
+fn an_inherited_queue_is_the_same_device_with_its_offloads() {
+    in_namespace(|| {
+        for offload in [Offload::ALL, Offload::NONE] {
+            let made = device(offload);
+            let name = made.name().to_owned();
+            let copy = made.as_fd().try_clone_to_owned().unwrap();
+            // The header stays the device's, also when nobody wants offloads.
+            let plain = Tun::from_fd(made.as_fd().try_clone_to_owned().unwrap(), Offload::NONE).unwrap();
+            assert_eq!(plain.offload(), Offload { vnet_header: offload.vnet_header, ..Offload::NONE });
+            let taken = Tun::from_fd(copy, Offload::ALL).unwrap();
+            assert_eq!((taken.name(), taken.offload()), (name.as_str(), made.offload()));
+            drop((made, plain));
+            assert!(exists(&name), "it lives as long as what was taken over");
+            drop(taken);
+            assert!(!exists(&name));
+        }
+    });
+}
+
+#[test]
+fn an_inherited_queue_becomes_non_blocking() {
+    in_namespace(|| {
+        let made = device(Offload::NONE);
+        // SAFETY: no pointers; the descriptor is open.
+        assert_eq!(unsafe { libc::fcntl(made.as_fd().as_raw_fd(), libc::F_SETFL, 0) }, 0);
+        let taken = Tun::from_fd(made.as_fd().try_clone_to_owned().unwrap(), Offload::ALL).unwrap();
+        // SAFETY: as above.
+        let flags = unsafe { libc::fcntl(taken.as_fd().as_raw_fd(), libc::F_GETFL) };
+        assert_ne!(flags & libc::O_NONBLOCK, 0);
+    });
+}
+
+#[test]
+fn what_carries_no_bare_packets_is_refused() {
+    in_namespace(|| {
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let unattached = std::fs::File::open("/dev/net/tun").unwrap();
+        for (file, reason) in
+            [(null, "no queue"), (unattached, "no queue"), (raw(libc::IFF_TAP | libc::IFF_NO_PI), "Ethernet")]
+        {
+            let error = Tun::from_fd(file.into(), Offload::ALL).unwrap_err();
+            assert!(matches!(error, TunError::Unusable { .. }) && error.to_string().contains(reason), "{error}");
+        }
+    });
+}
+
+#[test]
+fn a_device_that_left_is_found() {
+    in_namespace(|| {
+        let tun = device(Offload::NONE);
+        let identity = |file: std::fs::File| file.metadata().map(|namespace| namespace.ino()).unwrap();
+        let of = |thread: i32| identity(std::fs::File::open(format!("/proc/self/task/{thread}/ns/net")).unwrap());
+        // SAFETY: no pointers, cannot fail.
+        assert_eq!(identity(tun.namespace().unwrap().into()), of(unsafe { libc::gettid() }));
+        let (say, hear) = mpsc::channel();
+        let (go, wait) = mpsc::channel::<()>();
+        let other = thread::spawn(move || {
+            // SAFETY: no pointers; only this thread changes its namespace.
+            assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0);
+            // SAFETY: no pointers, cannot fail.
+            say.send(unsafe { libc::gettid() }).unwrap();
+            wait.recv().unwrap_err();
+        });
+        let there = hear.recv().unwrap();
+        let words = ["link", "set", tun.name(), "name", "elsewhere", "netns", &there.to_string()];
+        assert!(Command::new("ip").args(words).status().unwrap().success());
+        assert_eq!(identity(tun.namespace().unwrap().into()), of(there));
+        assert_eq!(tun.current_name().unwrap(), "elsewhere");
+        assert!(tun.exists() && !exists(tun.name()));
+        drop(go);
+        other.join().unwrap();
+    });
+}
+
+/// A device as other programs make it.
+fn raw(flags: libc::c_int) -> std::fs::File {
+    let file = std::fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").unwrap();
+    // SAFETY: all bytes zero is a valid `ifreq`.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    request.ifr_ifru.ifru_flags = libc::c_short::try_from(flags).unwrap();
+    // SAFETY: `request` is what TUNSETIFF reads and writes, and lives across the call.
+    assert_eq!(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) }, 0);
+    file
 }

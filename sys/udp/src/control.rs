@@ -1,88 +1,247 @@
-//! The two control messages used here, laid out as the kernel reads and writes them: one `cmsghdr`, one number.
+//! The control messages used here, laid out as the kernel reads and writes them: one `cmsghdr`, then numbers.
 
 use std::mem;
 
-/// `UDP_SEGMENT` with its 16-bit segment size (net/ipv4/udp.c, `__udp_cmsg_send`).
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct SegmentControl {
-    header: libc::cmsghdr,
-    segment_size: u16,
-    _padding: [u8; size_of::<usize>() - size_of::<u16>()],
+/// Bytes of one control message that carries `payload` bytes, with the room behind it up to the next one.
+const fn space(payload: usize) -> usize {
+    // SAFETY: the macro only computes with its argument.
+    unsafe { libc::CMSG_SPACE(payload as libc::c_uint) as usize }
 }
 
-/// `UDP_GRO` with its segment size, an int (net/ipv4/udp.c, `udp_cmsg_recv`).
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct SegmentAnswer {
-    header: libc::cmsghdr,
-    segment_size: libc::c_int,
-    _padding: [u8; size_of::<usize>() - size_of::<libc::c_int>()],
+/// Bytes of the header of a control message, and of what it says of itself with `payload` bytes behind.
+const fn length(payload: usize) -> usize {
+    // SAFETY: the macro only computes with its argument.
+    unsafe { libc::CMSG_LEN(payload as libc::c_uint) as usize }
 }
 
-// The layout is the one that CMSG_DATA and CMSG_SPACE (man 3 cmsg) would give.
-// SAFETY: both macros only compute with their argument.
-const _: () = unsafe {
-    assert!(size_of::<SegmentControl>() == libc::CMSG_SPACE(2) as usize);
-    assert!(size_of::<SegmentAnswer>() == libc::CMSG_SPACE(4) as usize);
-    assert!(mem::offset_of!(SegmentControl, segment_size) == libc::CMSG_LEN(0) as usize);
-    assert!(mem::offset_of!(SegmentAnswer, segment_size) == libc::CMSG_LEN(0) as usize);
+/// `struct in_pktinfo` and `struct in6_pktinfo` (man 7 ip, RFC 3542), in bytes.
+const INFO4: usize = size_of::<libc::in_pktinfo>();
+const INFO6: usize = size_of::<libc::in6_pktinfo>();
+
+/// Room for what stands in front of a message that is sent: how it is cut, and where from.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct SendControl {
+    bytes: [u8; space(2) + space(INFO6) + space(4)],
+    /// Behind the bytes, where it makes the whole as strict as a header wants it.
+    used: usize,
+}
+
+/// Room for what the kernel says of a message that came: how it was merged, and where to.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Answer {
+    bytes: [u8; space(4) + space(INFO6) + space(4)],
+    /// As in [`SendControl`].
+    _aligned: [usize; 0],
+}
+
+// A header is read and written in place, so it has to stand straight.
+const _: () = {
+    assert!(align_of::<SendControl>() >= align_of::<libc::cmsghdr>());
+    assert!(align_of::<Answer>() >= align_of::<libc::cmsghdr>());
 };
 
-impl SegmentControl {
-    /// Asks the kernel to cut a message into datagrams of `segment_size` bytes.
-    pub(crate) fn new(segment_size: u16) -> Self {
+impl SendControl {
+    /// Nothing to say.
+    pub(crate) fn new() -> Self {
+        Self { bytes: [0; _], used: 0 }
+    }
+
+    /// The bytes that are used, none if nothing is said.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.used]
+    }
+
+    /// Asks the kernel to cut a message into datagrams of `segment_size` bytes: `UDP_SEGMENT`, 16 bits
+    /// (net/ipv4/udp.c, `__udp_cmsg_send`).
+    pub(crate) fn segment(&mut self, segment_size: u16) {
+        self.push(libc::SOL_UDP, libc::UDP_SEGMENT, &segment_size.to_ne_bytes());
+    }
+
+    /// Has the message leave from this IPv4 address: `IP_PKTINFO`, which is interface (0: as the routes say), address,
+    /// and one more that is not read.
+    pub(crate) fn source4(&mut self, address: [u8; 4], interface: u32) {
+        let mut info = [0; INFO4];
+        info[..4].copy_from_slice(&interface.to_ne_bytes());
+        info[4..8].copy_from_slice(&address);
+        self.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
+    }
+
+    /// The same for IPv6: `IPV6_PKTINFO`, address and interface.
+    pub(crate) fn source6(&mut self, address: [u8; 16], interface: u32) {
+        let mut info = [0; INFO6];
+        info[..16].copy_from_slice(&address);
+        info[16..].copy_from_slice(&interface.to_ne_bytes());
+        self.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
+    }
+
+    /// Has the message carry these congestion marks, DSCP 0: `IP_TOS`, also for IPv4 from an IPv6 socket, or
+    /// `IPV6_TCLASS`, an int each (net/ipv4/ip_sockglue.c, `ip_cmsg_send`; net/ipv6/datagram.c).
+    pub(crate) fn ecn(&mut self, ecn: u8, ipv6: bool) {
+        let (level, kind) =
+            if ipv6 { (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) } else { (libc::IPPROTO_IP, libc::IP_TOS) };
+        self.push(level, kind, &libc::c_int::from(ecn & 3).to_ne_bytes());
+    }
+
+    fn push(&mut self, level: libc::c_int, kind: libc::c_int, payload: &[u8]) {
         // SAFETY: all bytes zero is a valid value of these plain numbers.
-        let mut control: Self = unsafe { mem::zeroed() };
-        // SAFETY: the macro only computes with its argument.
-        control.header.cmsg_len = unsafe { libc::CMSG_LEN(2) } as _;
-        control.header.cmsg_level = libc::SOL_UDP;
-        control.header.cmsg_type = libc::UDP_SEGMENT;
-        control.segment_size = segment_size;
-        control
+        let mut header: libc::cmsghdr = unsafe { mem::zeroed() };
+        header.cmsg_len = length(payload.len()) as _;
+        header.cmsg_level = level;
+        header.cmsg_type = kind;
+        let Some(room) = self.bytes.get_mut(self.used..self.used + space(payload.len())) else { return };
+        // SAFETY: `room` has more bytes than a header, which needs no alignment this way.
+        unsafe { room.as_mut_ptr().cast::<libc::cmsghdr>().write_unaligned(header) };
+        room[length(0)..length(payload.len())].copy_from_slice(payload);
+        self.used += space(payload.len());
     }
 }
 
-impl SegmentAnswer {
+/// What an [`Answer`] holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Said {
+    /// The size of the datagrams that a run consists of (`UDP_GRO`, an int: net/ipv4/udp.c, `udp_cmsg_recv`).
+    pub(crate) segment_size: Option<usize>,
+    /// The address of ours that the message came to, IPv4 mapped into IPv6 where the socket is IPv6, and the interface.
+    pub(crate) arrival: Option<Arrival>,
+    /// The congestion marks of its IP header: `IP_TOS` is one byte, `IPV6_TCLASS` an int.
+    pub(crate) ecn: u8,
+}
+
+/// Where a message came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    V4([u8; 4], u32),
+    V6([u8; 16], u32),
+}
+
+impl Answer {
+    /// Bytes of room.
+    pub(crate) const ROOM: usize = space(4) + space(INFO6) + space(4);
+
     /// Room for an answer.
     pub(crate) fn empty() -> Self {
-        // SAFETY: all bytes zero is a valid value of these plain numbers.
-        unsafe { mem::zeroed() }
+        Self { bytes: [0; _], _aligned: [] }
     }
 
-    /// The size of the datagrams that a run consists of, if the kernel wrote one.
-    pub(crate) fn segment_size(&self) -> Option<usize> {
-        // SAFETY: the macro only computes with its argument.
-        let length = unsafe { libc::CMSG_LEN(4) } as _;
-        let ours = self.header.cmsg_len >= length
-            && self.header.cmsg_level == libc::SOL_UDP
-            && self.header.cmsg_type == libc::UDP_GRO;
-        if !ours {
-            return None;
+    /// What the kernel wrote into the first `used` bytes. What is not whole, or not known, is passed over.
+    pub(crate) fn read(&self, used: usize) -> Said {
+        let mut said = Said::default();
+        let mut rest = &self.bytes[..used.min(self.bytes.len())];
+        while rest.len() >= length(0) {
+            // SAFETY: `rest` has at least the bytes of a header, which needs no alignment this way and is plain numbers.
+            let header = unsafe { rest.as_ptr().cast::<libc::cmsghdr>().read_unaligned() };
+            // Its type is not the same with every libc.
+            let end: usize = header.cmsg_len as _;
+            let Some(payload) = rest.get(length(0)..end) else { break };
+            said.take(header.cmsg_level, header.cmsg_type, payload);
+            rest = rest.get(space(end - length(0))..).unwrap_or_default();
         }
-        usize::try_from(self.segment_size).ok().filter(|size| *size > 0)
+        said
     }
+}
+
+impl Said {
+    fn take(&mut self, level: libc::c_int, kind: libc::c_int, payload: &[u8]) {
+        match (level, kind) {
+            (libc::SOL_UDP, libc::UDP_GRO) => {
+                let size = payload.first_chunk().map(|bytes| libc::c_int::from_ne_bytes(*bytes));
+                self.segment_size = size.and_then(|size| usize::try_from(size).ok()).filter(|size| *size > 0);
+            }
+            (libc::IPPROTO_IP, libc::IP_TOS) => self.ecn = payload.first().map_or(0, |tos| tos & 3),
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                let class = payload.first_chunk().map_or(0, |bytes| libc::c_int::from_ne_bytes(*bytes));
+                self.ecn = class.to_le_bytes()[0] & 3;
+            }
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                // The second number is the address to answer from, where the datagram was sent to everybody.
+                if let Some((interface, address)) = payload.first_chunk().zip(payload.get(4..8)).and_then(split) {
+                    self.arrival = Some(Arrival::V4(address, interface));
+                }
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                let address = payload.first_chunk();
+                if let Some((interface, address)) = payload.get(16..).and_then(<[u8]>::first_chunk).zip(address) {
+                    self.arrival = Some(Arrival::V6(*address, u32::from_ne_bytes(*interface)));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn split((interface, address): (&[u8; 4], &[u8])) -> Option<(u32, [u8; 4])> {
+    Some((u32::from_ne_bytes(*interface), address.try_into().ok()?))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::SegmentAnswer;
+    use super::{Answer, Arrival, INFO4, INFO6, Said, SendControl, length, space};
+
+    /// What the kernel would write.
+    fn answer(parts: &[(i32, i32, &[u8])]) -> (Answer, usize) {
+        let (mut answer, mut used) = (Answer::empty(), 0);
+        for (level, kind, payload) in parts {
+            let mut control = SendControl::new();
+            control.push(*level, *kind, payload);
+            answer.bytes[used..used + control.used].copy_from_slice(control.bytes());
+            used += control.used;
+        }
+        (answer, used)
+    }
+
+    #[test]
+    fn the_layout_is_the_one_of_man_3_cmsg() {
+        let mut control = SendControl::new();
+        assert!(control.bytes().is_empty());
+        control.segment(1_452);
+        control.source6([7; 16], 3);
+        assert_eq!(control.bytes().len(), space(2) + space(INFO6));
+        assert_eq!(control.bytes()[length(0)..length(2)], 1_452_u16.to_ne_bytes());
+        assert_eq!(control.bytes()[space(2) + length(0)..][..16], [7; 16]);
+        assert_eq!(control.bytes()[space(2) + length(16)..][..4], 3_u32.to_ne_bytes());
+        let mut control = SendControl::new();
+        control.source4([1, 2, 3, 4], 5);
+        assert_eq!(control.bytes().len(), space(INFO4));
+        assert_eq!(control.bytes()[length(0)..length(8)], [5_u32.to_ne_bytes(), [1, 2, 3, 4]].concat());
+    }
 
     #[test]
     fn only_a_whole_gro_answer_counts() {
-        let mut answer = SegmentAnswer::empty();
-        assert_eq!(answer.segment_size(), None);
-        answer.header.cmsg_len = (size_of::<libc::cmsghdr>() + 4) as _;
-        answer.header.cmsg_level = libc::SOL_UDP;
-        answer.header.cmsg_type = libc::UDP_GRO;
-        answer.segment_size = 1_452;
-        assert_eq!(answer.segment_size(), Some(1_452));
-        for senseless in [0, -1] {
-            answer.segment_size = senseless;
-            assert_eq!(answer.segment_size(), None);
+        let run = |size: i32| answer(&[(libc::SOL_UDP, libc::UDP_GRO, &size.to_ne_bytes())]);
+        let (answer, used) = run(1_452);
+        assert_eq!(answer.read(used), Said { segment_size: Some(1_452), arrival: None, ecn: 0 });
+        assert_eq!(answer.read(length(4)).segment_size, Some(1_452), "the room behind it is not needed");
+        for short in 0..length(4) {
+            assert_eq!(answer.read(short), Said::default());
         }
-        answer.segment_size = 1_452;
-        answer.header.cmsg_len -= 1;
-        assert_eq!(answer.segment_size(), None);
+        for senseless in [0, -1] {
+            let (answer, used) = run(senseless);
+            assert_eq!(answer.read(used), Said::default());
+        }
+        assert_eq!(Answer::empty().read(Answer::ROOM), Said::default(), "a header of length 0 ends it");
+    }
+
+    #[test]
+    fn both_answers_are_found_in_any_order() {
+        let size = 1_452_i32.to_ne_bytes();
+        let info = [[9; 16].as_slice(), &4_u32.to_ne_bytes()].concat();
+        let gro = (libc::SOL_UDP, libc::UDP_GRO, size.as_slice());
+        let info = (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info.as_slice());
+        let all = Said { segment_size: Some(1_452), arrival: Some(Arrival::V6([9; 16], 4)), ecn: 0 };
+        for parts in [[gro, info], [info, gro]] {
+            let (answer, used) = answer(&parts);
+            assert_eq!(answer.read(used), all);
+        }
+    }
+
+    #[test]
+    fn an_ipv4_socket_says_it_in_its_own_way() {
+        let info = [2_u32.to_ne_bytes(), [192, 0, 2, 1], [255; 4]].concat();
+        let (answer, used) = answer(&[(libc::IPPROTO_IP, libc::IP_PKTINFO, &info)]);
+        assert_eq!(answer.read(used).arrival, Some(Arrival::V4([192, 0, 2, 1], 2)));
+        let (answer, used) = self::answer(&[(libc::IPPROTO_IP, libc::IP_PKTINFO, &info[..7])]);
+        assert_eq!(answer.read(used), Said::default());
     }
 }

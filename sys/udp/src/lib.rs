@@ -6,6 +6,8 @@
 //!   counts when sending.
 //! - **GRO** (`UDP_GRO`, Linux 5.0): a run of equal datagrams arrives as one; the lever that counts when receiving.
 //! - **Batches** (`sendmmsg`, `recvmmsg`): runs to and from different peers share a system call.
+//! - **Own addresses** (`IP_PKTINFO`, `IPV6_PKTINFO`): what comes in says to which of the host's addresses it came, and
+//!   an answer may leave from there.
 //! - **Buffers** forced beyond the system's limit where allowed, and read back.
 //!
 //! It promises: GSO and GRO are probed, have a kill switch each, and degrade instead of failing; one bad destination
@@ -20,6 +22,7 @@
 mod address;
 mod control;
 mod error;
+mod local;
 mod mapping;
 mod option;
 mod receive;
@@ -27,6 +30,7 @@ mod send;
 mod socket;
 
 pub use error::BindError;
+pub use local::Local;
 pub use receive::{ReceiveBatch, Received};
 pub use send::{Sent, Transmit};
 pub use socket::{Buffers, Config, Features, UdpSocket};

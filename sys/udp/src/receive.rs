@@ -1,7 +1,8 @@
 //! Receiving: many datagrams, and runs of them, per system call.
 
 use crate::address::Name;
-use crate::control::SegmentAnswer;
+use crate::control::Answer;
+use crate::local::Local;
 use crate::mapping::Mapping;
 use crate::{BUFFER_LEN, MAX_MESSAGES, UdpSocket};
 use std::io;
@@ -16,11 +17,15 @@ use std::slice::ChunksMut;
 pub struct Received<'a> {
     /// Who sent it; IPv4 is IPv4, also on a dual-stack socket.
     pub source: SocketAddr,
+    /// Which address of ours it came to; `None` where the kernel does not say.
+    pub local: Option<Local>,
     /// The datagrams, one behind the other.
     pub data: &'a mut [u8],
     /// Bytes of each datagram; the last may be shorter. Never 0, even where `data` is empty (anyone can send empty
     /// datagrams).
     pub segment_size: usize,
+    /// The two bits of congestion notification on them (RFC 3168), equal on all of a run; 0 where the kernel does not say.
+    pub ecn: u8,
 }
 
 impl Received<'_> {
@@ -46,8 +51,10 @@ pub struct ReceiveBatch {
 struct Message {
     slot: usize,
     source: SocketAddr,
+    local: Option<Local>,
     length: usize,
     segment_size: usize,
+    ecn: u8,
 }
 
 impl ReceiveBatch {
@@ -66,7 +73,8 @@ impl ReceiveBatch {
             // Slots that brought nothing usable are passed over; both run in ascending order.
             let (_, slot) = slots.find(|(slot, _)| *slot == message.slot)?;
             let data = slot.get_mut(..message.length)?;
-            Some(Received { source: message.source, data, segment_size: message.segment_size })
+            let Message { source, local, segment_size, ecn, .. } = *message;
+            Some(Received { source, local, data, segment_size, ecn })
         })
     }
 
@@ -87,15 +95,18 @@ impl ReceiveBatch {
     }
 
     /// Keeps what the kernel put into a slot, unless it is cut off or from no address at all.
-    fn keep(&mut self, slot: usize, header: &libc::mmsghdr, source: &Name, answer: &SegmentAnswer) {
+    fn keep(&mut self, slot: usize, header: &libc::mmsghdr, source: &Name, answer: &Answer) {
         if header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
             self.truncated += 1;
             return;
         }
         let Some(source) = source.decode() else { return };
         let length = (header.msg_len as usize).min(BUFFER_LEN);
-        let segment_size = answer.segment_size().unwrap_or(length).max(1);
-        self.received.push(Message { slot, source, length, segment_size });
+        // Its type is not the same with every libc.
+        let said = answer.read(header.msg_hdr.msg_controllen as _);
+        let segment_size = said.segment_size.unwrap_or(length).max(1);
+        let local = said.arrival.map(Local::new);
+        self.received.push(Message { slot, source, local, length, segment_size, ecn: said.ecn });
     }
 }
 
@@ -118,7 +129,7 @@ fn receive(fd: BorrowedFd<'_>, batch: &mut ReceiveBatch) -> io::Result<()> {
     let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; MAX_MESSAGES];
     let mut pieces = [const { MaybeUninit::<libc::iovec>::uninit() }; MAX_MESSAGES];
     let mut names = [const { MaybeUninit::<Name>::uninit() }; MAX_MESSAGES];
-    let mut answers = [const { MaybeUninit::<SegmentAnswer>::uninit() }; MAX_MESSAGES];
+    let mut answers = [const { MaybeUninit::<Answer>::uninit() }; MAX_MESSAGES];
     for (slot, buffer) in batch.memory.bytes().chunks_exact_mut(BUFFER_LEN).enumerate() {
         let piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
         // SAFETY: all bytes zero is a valid `mmsghdr`: null pointers and numbers, padding included.
@@ -127,8 +138,8 @@ fn receive(fd: BorrowedFd<'_>, batch: &mut ReceiveBatch) -> io::Result<()> {
         header.msg_hdr.msg_iovlen = 1;
         header.msg_hdr.msg_name = ptr::from_mut(names[slot].write(Name::empty())).cast();
         header.msg_hdr.msg_namelen = Name::ROOM;
-        header.msg_hdr.msg_control = ptr::from_mut(answers[slot].write(SegmentAnswer::empty())).cast();
-        header.msg_hdr.msg_controllen = size_of::<SegmentAnswer>() as _;
+        header.msg_hdr.msg_control = ptr::from_mut(answers[slot].write(Answer::empty())).cast();
+        header.msg_hdr.msg_controllen = Answer::ROOM as _;
     }
     let room = libc::c_uint::try_from(batch.messages).unwrap_or_default();
     // SAFETY: the loop above initialised `messages` headers, one per buffer; all that they point to outlives the call

@@ -3,7 +3,7 @@
 mod cursor;
 mod messages;
 
-use crate::UdpSocket;
+use crate::{Local, UdpSocket};
 use cursor::Cursor;
 use messages::Messages;
 use std::io;
@@ -21,6 +21,8 @@ pub struct Transmit<'a> {
     /// one datagram. A run beyond [`MAX_SEGMENTS`](crate::MAX_SEGMENTS) or [`MAX_GSO_BYTES`](crate::MAX_GSO_BYTES)
     /// costs more messages, nothing else.
     pub segment_size: usize,
+    /// The two bits of congestion notification on each datagram (RFC 3168).
+    pub ecn: u8,
 }
 
 /// What became of a batch.
@@ -40,6 +42,10 @@ pub struct Sent {
     pub failed: usize,
     /// Index and reason of the first one that failed.
     pub first_error: Option<(usize, io::Error)>,
+    /// An address that the kernel refused to send from: it is not ours any more, or no route leads on from it. What should
+    /// have left from there went as the routes say. There may have been others: each is named once the one before it is
+    /// not used any more.
+    pub refused: Option<Local>,
 }
 
 impl UdpSocket {
@@ -50,12 +56,20 @@ impl UdpSocket {
     /// IPsec on the way), GSO is switched off for this socket, and runs are sent datagram by datagram, starting with
     /// the one it failed on.
     pub fn send(&self, transmits: &[Transmit<'_>]) -> Sent {
+        self.send_from(transmits, |_| None)
+    }
+
+    /// As [`send`](Self::send), each transmit from the address of ours that `local_of` says: `None` for the one that the
+    /// routes choose. It may be asked several times about one transmit.
+    pub fn send_from(&self, transmits: &[Transmit<'_>], local_of: impl Fn(&Transmit<'_>) -> Option<Local>) -> Sent {
         let mut report = Sent::default();
         let mut cursor = Cursor::new(self.gso_enabled());
         let mut messages = Messages::new();
         while cursor.index() < transmits.len() {
-            match messages.send(self.as_fd(), cursor, transmits) {
+            match messages.send(self.as_fd(), cursor, transmits, &local_of) {
                 Ok(count) => cursor = cursor.behind_messages(count, transmits),
+                Err(error)
+                    if is_about_local(&error) && refuse_local(transmits, &local_of, &mut cursor, &mut report) => {}
                 Err(error) => {
                     if self.handle(error, transmits, &mut cursor, &mut report) {
                         report.blocked = true;
@@ -91,6 +105,29 @@ impl UdpSocket {
         }
         false
     }
+}
+
+/// What the kernel answers where the address of ours is gone or has no way on, among other reasons.
+fn is_about_local(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EINVAL | libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENODEV | libc::EADDRNOTAVAIL)
+    )
+}
+
+/// Gives up the address of ours that the message under the cursor should leave from; false when there is none.
+fn refuse_local(
+    transmits: &[Transmit<'_>],
+    local_of: &impl Fn(&Transmit<'_>) -> Option<Local>,
+    cursor: &mut Cursor,
+    report: &mut Sent,
+) -> bool {
+    let local = transmits.get(cursor.index()).and_then(local_of).filter(|local| cursor.may_leave_from(*local));
+    if let Some(local) = local {
+        cursor.refuse(local);
+        report.refused.get_or_insert(local);
+    }
+    local.is_some()
 }
 
 #[cfg(test)]

@@ -69,6 +69,17 @@ impl UdpSocket {
         let gro = config.gro && option::set(socket, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
         // Size 0 is the default and changes nothing, but a kernel without GSO does not know the option.
         let gso = config.gso && option::set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
+        // Old kernels, or sandboxes, that do not say it: then the routes choose where answers leave from.
+        let _ = if ipv6 {
+            option::set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)
+        } else {
+            option::set(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)
+        };
+        // The same for congestion marks, without which flows see losses instead. IPv4 on an IPv6 socket has its own option.
+        let _ = option::set(socket, libc::IPPROTO_IP, libc::IP_RECVTOS, 1);
+        if ipv6 {
+            let _ = option::set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1);
+        }
         let port = local_port(socket).map_err(refused("read the port of the UDP socket"))?;
         Ok(Self { fd, port, ipv6, gso: AtomicBool::new(gso), gro })
     }

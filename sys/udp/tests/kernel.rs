@@ -2,7 +2,9 @@
 #![expect(unsafe_code, reason = "namespaces, interfaces and socket options of the tests are set through libc")]
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
+mod ecn;
 mod edges;
+mod local;
 mod namespace;
 
 use namespace::{SilentNetwork, in_namespace};
@@ -65,7 +67,7 @@ fn a_run_of_ten_arrives_with_and_without_each_offload() {
             let contents = pattern(9 * SEGMENT + 100);
             for loopback in LOOPBACKS {
                 let destination = at(loopback, receiver.port());
-                let sent = sender.send(&[Transmit { destination, contents: &contents, segment_size: SEGMENT }]);
+                let sent = sender.send(&[Transmit { destination, contents: &contents, segment_size: SEGMENT, ecn: 0 }]);
                 assert_eq!((sent.sent, sent.partial, sent.blocked, sent.failed), (1, 0, false, 0));
                 let received = receive(&receiver, contents.len());
                 assert_eq!(joined(&received), contents);
@@ -92,7 +94,7 @@ fn the_largest_runs_cross_as_one() {
             for loopback in LOOPBACKS {
                 let contents = pattern(length);
                 let destination = at(loopback, receiver.port());
-                let sent = sender.send(&[Transmit { destination, contents: &contents, segment_size }]);
+                let sent = sender.send(&[Transmit { destination, contents: &contents, segment_size, ecn: 0 }]);
                 assert_eq!((sent.sent, sent.failed), (1, 0), "{:?}", sent.first_error);
                 let received = receive(&receiver, length);
                 assert_eq!((received.len(), received[0].2), (1, segment_size));
@@ -109,7 +111,7 @@ fn runs_longer_than_the_kernel_takes_are_cut() {
         let (sender, receiver) = (UdpSocket::bind(&CONFIG).unwrap(), UdpSocket::bind(&CONFIG).unwrap());
         let contents = pattern(3 * MAX_GSO_BYTES);
         let destination = at("127.0.0.1", receiver.port());
-        let sent = sender.send(&[Transmit { destination, contents: &contents, segment_size: 1_400 }]);
+        let sent = sender.send(&[Transmit { destination, contents: &contents, segment_size: 1_400, ecn: 0 }]);
         assert_eq!((sent.sent, sent.failed), (1, 0), "{:?}", sent.first_error);
         assert!(joined(&receive(&receiver, contents.len())) == contents);
     });
@@ -128,6 +130,7 @@ fn mixed_sizes_and_more_messages_than_one_call_takes_keep_their_order() {
                     destination: at(LOOPBACKS[number % 3], receivers[number % 2].port()),
                     contents: &contents[..sizes[number % 5]],
                     segment_size: [0, 100, 1_200, 5_000][number % 4],
+                    ecn: 0,
                 })
                 .collect();
             let sent = sender.send(&transmits);
@@ -147,7 +150,7 @@ fn an_empty_datagram_arrives_and_cannot_stop_a_loop_over_segments() {
         let (sender, receiver) = (UdpSocket::bind(&CONFIG).unwrap(), UdpSocket::bind(&CONFIG).unwrap());
         let destination = at("::1", receiver.port());
         for segment_size in [0, 1_200] {
-            let sent = sender.send(&[Transmit { destination, contents: &[], segment_size }]);
+            let sent = sender.send(&[Transmit { destination, contents: &[], segment_size, ecn: 0 }]);
             assert_eq!((sent.sent, sent.failed), (1, 0));
         }
         let mut batch = ReceiveBatch::new(4).unwrap();
@@ -176,6 +179,7 @@ fn a_bad_destination_does_not_stop_the_batch() {
                 destination,
                 contents: &contents[..length],
                 segment_size,
+                ecn: 0,
             };
             let transmits = [
                 to(good, 100, 0),
@@ -210,7 +214,12 @@ fn a_run_that_the_kernel_will_not_take_goes_datagram_by_datagram() {
         };
         assert_eq!(result, 0);
         let contents = pattern(5_500);
-        let run = Transmit { destination: at("127.0.0.1", receiver.port()), contents: &contents, segment_size: 1_000 };
+        let run = Transmit {
+            destination: at("127.0.0.1", receiver.port()),
+            contents: &contents,
+            segment_size: 1_000,
+            ecn: 0,
+        };
         let single = Transmit { segment_size: 0, ..run };
         let sent = sender.send(&[run, single, run]);
         assert_eq!((sent.sent, sent.failed), (3, 0), "{:?}", sent.first_error);
@@ -225,7 +234,8 @@ fn fill_and_drain(gso: bool, length: usize, segment_size: usize) {
     let sender = UdpSocket::bind(&Config { gso, send_buffer: 16 << 10, ..CONFIG }).unwrap();
     let contents: Vec<Vec<u8>> = (0..100_u8).map(|number| vec![number; length]).collect();
     let destination = at(&SilentNetwork::FAR.to_string(), 9);
-    let transmits: Vec<_> = contents.iter().map(|contents| Transmit { destination, contents, segment_size }).collect();
+    let transmits: Vec<_> =
+        contents.iter().map(|contents| Transmit { destination, contents, segment_size, ecn: 0 }).collect();
 
     let first = sender.send(&transmits);
     assert!(first.blocked && first.sent < transmits.len() && first.failed == 0, "{first:?}");
@@ -261,7 +271,8 @@ fn fragmentation_is_forbidden_until_allowed() {
         let sender = UdpSocket::bind(&CONFIG).unwrap();
         let contents = pattern(1_473);
         let destination = at(&SilentNetwork::FAR.to_string(), 9);
-        let send = |length| sender.send(&[Transmit { destination, contents: &contents[..length], segment_size: 0 }]);
+        let send =
+            |length| sender.send(&[Transmit { destination, contents: &contents[..length], segment_size: 0, ecn: 0 }]);
         assert_eq!(send(1_472).failed, 0);
         assert_eq!(network.datagrams(), [(contents[..1_472].to_vec(), true)]);
         let error = send(1_473).first_error.unwrap().1;
@@ -297,7 +308,8 @@ fn what_does_not_fit_the_buffer_is_counted() {
         let receiver = UdpSocket::bind(&Config { receive_buffer: 4_096, ..CONFIG }).unwrap();
         assert_eq!(receiver.dropped(), Some(0));
         let contents = pattern(1_000);
-        let transmit = Transmit { destination: at("::1", receiver.port()), contents: &contents, segment_size: 0 };
+        let transmit =
+            Transmit { destination: at("::1", receiver.port()), contents: &contents, segment_size: 0, ecn: 0 };
         assert_eq!(sender.send(&[transmit; 50]).failed, 0, "a full receiver is not the sender's fault");
         assert!(receiver.dropped().is_some_and(|dropped| dropped > 0));
     });
@@ -309,7 +321,7 @@ fn without_ipv6_it_is_an_ipv4_socket() {
         let sender = UdpSocket::bind(&Config { ipv4_only: true, ..CONFIG }).unwrap();
         let receiver = UdpSocket::bind(&CONFIG).unwrap();
         assert!(!sender.features().ipv6);
-        let to = |ip| Transmit { destination: at(ip, receiver.port()), contents: b"hello", segment_size: 0 };
+        let to = |ip| Transmit { destination: at(ip, receiver.port()), contents: b"hello", segment_size: 0, ecn: 0 };
         let sent = sender.send(&[to("::1"), to("127.0.0.1")]);
         assert_eq!((sent.sent, sent.failed, sent.first_error.unwrap().0), (2, 1, 0));
         assert_eq!(receive(&receiver, 5)[0].0, at("127.0.0.1", sender.port()));

@@ -1,6 +1,7 @@
 use taut_base::PublicKey;
 use taut_keeper::api::{
-    CoordinatorStatus, Failure, LanesStatus, PathKind, PathStatus, SCHEMA, SelfStatus, SessionStatus, TunStatus,
+    CoordinatorStatus, Failure, Handshakes, LanesStatus, PathKind, PathStatus, SCHEMA, SelfStatus, SessionStatus,
+    TunStatus,
 };
 
 use super::*;
@@ -59,6 +60,7 @@ pub(crate) fn sample() -> Status {
             peer("router-3", 3, &["100.64.0.3"], None),
         ],
         drops: [(String::from("no-route"), 3), (String::from("replayed"), 2)].into(),
+        handshakes: Handshakes::default(),
     }
 }
 

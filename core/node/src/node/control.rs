@@ -52,8 +52,9 @@ impl<E: Entropy> Node<E> {
     /// Asks on the further lanes, at the address where the peer is.
     fn probe_lanes(&mut self, id: PeerId, session: SessionId, clocks: Clocks) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
+        let probes = peer.further.handle_timeout(&mut self.entropy, clocks.now);
         let Some(first) = peer.candidates.proven() else { return };
-        for (lane, probe) in peer.further.handle_timeout(&mut self.entropy, clocks.now) {
+        for (lane, probe) in probes {
             let destination = SocketAddr::new(first.ip(), peer.further.port(lane).unwrap_or(first.port()));
             // Port 0 is how a node says that a lane cannot be reached.
             if destination.port() != 0 {

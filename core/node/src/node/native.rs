@@ -35,16 +35,7 @@ impl<E: Entropy> Node<E> {
     /// # Errors
     /// [`Errno::Invalid`] for a key that no handshake can be made with, [`Errno::NoMemory`] beyond [`MAX_PEERS`]; nothing was changed then.
     pub fn configure(&mut self, replace: bool, changes: Vec<PeerChange>) -> Result<(), Errno> {
-        let mut remotes = Vec::with_capacity(changes.len());
-        for change in &changes {
-            let new = (replace || !self.by_key.contains_key(&change.key)) && self.would_add(change);
-            let remote = new.then(|| Remote::new(&self.identity, change.key, PresharedKey::NONE)).transpose();
-            remotes.push(remote.map_err(|_| Errno::Invalid)?);
-        }
-        let stay = if replace { 0 } else { self.peers.len() };
-        if stay + remotes.iter().flatten().count() > MAX_PEERS {
-            return Err(Errno::NoMemory);
-        }
+        let remotes = self.remotes(replace, &changes)?;
         if replace {
             self.allowed.clear();
             for id in self.peers.keys().copied().collect::<Vec<_>>() {
@@ -56,6 +47,29 @@ impl<E: Entropy> Node<E> {
         }
         self.publish_routes();
         Ok(())
+    }
+
+    /// Whether [`Self::configure`] would take these changes, so that others that belong to them can be made first.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn would_configure(&self, replace: bool, changes: &[PeerChange]) -> Result<(), Errno> {
+        self.remotes(replace, changes).map(|_| ())
+    }
+
+    /// Who is new, in the order of the changes.
+    fn remotes(&self, replace: bool, changes: &[PeerChange]) -> Result<Vec<Option<Remote>>, Errno> {
+        let mut remotes = Vec::with_capacity(changes.len());
+        for change in changes {
+            let new = (replace || !self.by_key.contains_key(&change.key)) && self.would_add(change);
+            let remote = new.then(|| Remote::new(&self.identity, change.key, PresharedKey::NONE)).transpose();
+            remotes.push(remote.map_err(|_| Errno::Invalid)?);
+        }
+        let stay = if replace { 0 } else { self.peers.len() };
+        if stay + remotes.iter().flatten().count() > MAX_PEERS {
+            return Err(Errno::NoMemory);
+        }
+        Ok(remotes)
     }
 
     /// Takes another key. No session of the former one is used any more: start a new lane and [`Self::start_over`].

@@ -66,6 +66,8 @@ pub struct PeerChange {
     pub preshared: Option<PresharedKey>,
     /// Where to reach it.
     pub endpoint: Option<SocketAddr>,
+    /// The interface that a link-local endpoint is behind, where it has a name: the endpoint is of no use before its number is put in.
+    pub zone: Option<String>,
     /// Interval of unconditional keepalives; `Some(None)` ends them.
     pub keepalive: Option<Option<Duration>>,
     /// All its allowed IPs go before those below come.
@@ -83,6 +85,7 @@ impl PeerChange {
             update_only: false,
             preshared: None,
             endpoint: None,
+            zone: None,
             keepalive: None,
             replace_allowed: false,
             allowed: Vec::new(),
@@ -94,7 +97,7 @@ impl PeerChange {
 pub struct Device<'a> {
     /// Its key, if it has one.
     pub private_key: Option<&'a PrivateKey>,
-    /// Its UDP port.
+    /// Its UDP port; 0 for none yet.
     pub listen_port: u16,
     /// Mark of what it sends; 0 for none.
     pub fwmark: u32,
@@ -110,6 +113,8 @@ pub struct Peer<'a> {
     pub preshared: &'a PresharedKey,
     /// Where packets go to it.
     pub endpoint: Option<SocketAddr>,
+    /// The name of the interface that a link-local endpoint is behind; without one its number is shown.
+    pub zone: Option<String>,
     /// When the last handshake ended, by the wall clock; zero for never.
     pub last_handshake: Duration,
     /// Bytes received, of WireGuard's messages.
@@ -132,8 +137,12 @@ pub enum Errno {
     NoMemory = 12,
     /// Not permitted.
     Access = 13,
+    /// No interface has this name.
+    NoDevice = 19,
     /// Not understood, or impossible.
     Invalid = 22,
+    /// A line that is no `KEY=VALUE`.
+    Protocol = 71,
     /// Another program has the port.
     AddressInUse = 98,
 }
@@ -144,6 +153,8 @@ impl fmt::Display for Errno {
             Self::Io => "the kernel refused; see what taut wg printed",
             Self::NoMemory => "too many peers for one interface; remove some first",
             Self::Access => "not permitted; taut wg needs CAP_NET_ADMIN, as root has it",
+            Self::NoDevice => "an endpoint names an interface that is not there; see `ip link`",
+            Self::Protocol => "a line is no KEY=VALUE",
             Self::Invalid => "a key, a value or a line is not understood",
             Self::AddressInUse => "another program has this UDP port; choose another listen_port",
         })

@@ -1,6 +1,6 @@
 //! Requests, line by line.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ impl Request {
     /// Reads a request, with or without the empty line at its end.
     ///
     /// # Errors
-    /// [`Errno::Invalid`] for everything that is not exactly such a request.
+    /// [`Errno::Protocol`] for a line without `=`, [`Errno::Invalid`] for everything else that is not exactly such a request.
     pub fn parse(text: &[u8]) -> Result<Self, Errno> {
         let text = std::str::from_utf8(text).map_err(|_| Errno::Invalid)?;
         let text = text.strip_suffix("\n\n").or_else(|| text.strip_suffix('\n')).unwrap_or(text);
@@ -63,7 +63,7 @@ impl Request {
             Some("set=1") => {
                 let mut set = Set::default();
                 for line in lines {
-                    let (key, value) = line.split_once('=').ok_or(Errno::Invalid)?;
+                    let (key, value) = line.split_once('=').ok_or(Errno::Protocol)?;
                     set.take(key, value)?;
                 }
                 Ok(Self::Set(Box::new(set)))
@@ -103,7 +103,10 @@ impl PeerChange {
             "remove" => self.remove = yes(value)?,
             "update_only" => self.update_only = yes(value)?,
             "preshared_key" => self.preshared = Some(PresharedKey::from_bytes(*hex(value)?)),
-            "endpoint" => self.endpoint = Some(endpoint(value)?),
+            "endpoint" => {
+                let (address, zone) = endpoint(value)?;
+                (self.endpoint, self.zone) = (Some(address), zone);
+            }
             "persistent_keepalive_interval" => {
                 let seconds: u16 = decimal(value)?;
                 self.keepalive = Some((seconds > 0).then(|| Duration::from_secs(seconds.into())));
@@ -150,10 +153,27 @@ fn hex(value: &str) -> Result<Zeroizing<[u8; 32]>, Errno> {
 }
 
 /// An address with a port that packets can be sent to. The user's word counts: loopback and link-local are welcome here.
-fn endpoint(value: &str) -> Result<SocketAddr, Errno> {
-    let endpoint: SocketAddr = value.parse().map_err(|_| Errno::Invalid)?;
+/// An IPv6 address may have an interface behind a `%` (RFC 4007 section 11), by number or by name.
+fn endpoint(value: &str) -> Result<(SocketAddr, Option<String>), Errno> {
+    let (endpoint, zone) = match value.parse() {
+        Ok(endpoint) => (endpoint, None),
+        Err(_) => with_zone(value).ok_or(Errno::Invalid)?,
+    };
     let nowhere = endpoint.ip().is_unspecified() || endpoint.ip().is_multicast() || endpoint.port() == 0;
-    if nowhere { Err(Errno::Invalid) } else { Ok(endpoint) }
+    if nowhere { Err(Errno::Invalid) } else { Ok((endpoint, zone)) }
+}
+
+/// `[ADDRESS%NAME]:PORT`.
+fn with_zone(value: &str) -> Option<(SocketAddr, Option<String>)> {
+    let (address, rest) = value.strip_prefix('[')?.split_once('%')?;
+    let (name, port) = rest.rsplit_once("]:")?;
+    // What the kernel takes for a name (`dev_valid_name`).
+    let valid = (1..16).contains(&name.len()) && !name.contains(|c: char| c == '/' || c == ':' || c.is_whitespace());
+    if !valid || name == "." || name == ".." {
+        return None;
+    }
+    let endpoint = SocketAddrV6::new(address.parse().ok()?, decimal(port).ok()?, 0, 0);
+    Some((endpoint.into(), Some(String::from(name))))
 }
 
 /// `ADDRESS/LENGTH`, or an address alone for itself. Host bits are cleared.

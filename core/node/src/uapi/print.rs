@@ -1,6 +1,7 @@
 //! Answers.
 
 use std::fmt::Write;
+use std::net::SocketAddr;
 
 use taut_base::PresharedKey;
 use zeroize::Zeroizing;
@@ -16,7 +17,9 @@ impl Device<'_> {
         if let Some(key) = self.private_key {
             hex_line(&mut text, "private_key", key.expose());
         }
-        line(&mut text, "listen_port", self.listen_port);
+        if self.listen_port != 0 {
+            line(&mut text, "listen_port", self.listen_port);
+        }
         if self.fwmark != 0 {
             line(&mut text, "fwmark", self.fwmark);
         }
@@ -35,8 +38,12 @@ impl Peer<'_> {
             hex_line(text, "preshared_key", self.preshared.expose());
         }
         line(text, "protocol_version", 1);
-        if let Some(endpoint) = self.endpoint {
-            line(text, "endpoint", endpoint);
+        match (self.endpoint, &self.zone) {
+            (Some(SocketAddr::V6(endpoint)), Some(zone)) if endpoint.scope_id() != 0 => {
+                line(text, "endpoint", format_args!("[{}%{zone}]:{}", endpoint.ip(), endpoint.port()));
+            }
+            (Some(endpoint), _) => line(text, "endpoint", endpoint),
+            (None, _) => {}
         }
         line(text, "last_handshake_time_sec", self.last_handshake.as_secs());
         line(text, "last_handshake_time_nsec", self.last_handshake.subsec_nanos());

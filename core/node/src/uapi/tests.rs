@@ -65,8 +65,6 @@ fn what_is_not_understood_is_refused() {
         "replace_peers=false\n",
         "private_key=00\n",
         "what=1\n",
-        "no equals sign\n",
-        "\nlisten_port=1\n",
         "endpoint=1.2.3.4:5\n",
         &format!("private_key={}\n", "zz".repeat(32)),
         &format!("private_key=+{}\n", &key(1)[1..]),
@@ -75,6 +73,13 @@ fn what_is_not_understood_is_refused() {
         &format!("{peer}endpoint=1.2.3.4\n"),
         &format!("{peer}endpoint=1.2.3.4:0\n"),
         &format!("{peer}endpoint=0.0.0.0:5\n"),
+        &format!("{peer}endpoint=[fe80::1%]:5\n"),
+        &format!("{peer}endpoint=[fe80::1%eth0]:0\n"),
+        &format!("{peer}endpoint=[fe80::1%eth0]\n"),
+        &format!("{peer}endpoint=[fe80::1%et/0]:5\n"),
+        &format!("{peer}endpoint=[fe80::1%sixteen-letters-]:5\n"),
+        &format!("{peer}endpoint=[10.0.0.1%eth0]:5\n"),
+        &format!("{peer}endpoint=[ff02::1%eth0]:5\n"),
         &format!("{peer}allowed_ip=10.0.0.0/33\n"),
         &format!("{peer}allowed_ip=--10.0.0.0/8\n"),
         &format!("{peer}allowed_ip=10.0.0.0/+8\n"),
@@ -84,6 +89,9 @@ fn what_is_not_understood_is_refused() {
         &format!("{peer}private_key={}\n", key(1)),
     ] {
         assert!(matches!(set(text), Err(Errno::Invalid)), "{text}");
+    }
+    for text in ["no equals sign\n", "\nlisten_port=1\n", &format!("{peer}allowed_ip\n")] {
+        assert!(matches!(set(text), Err(Errno::Protocol)), "{text}");
     }
     for text in ["", "\n\n", "get=2\n\n", "get=1\nx=y\n\n", "get=1\n\n\n", "set=2\n\n", "set=1 \n\n"] {
         assert!(matches!(Request::parse(text.as_bytes()), Err(Errno::Invalid)), "{text:?}");
@@ -154,17 +162,23 @@ proptest! {
         key in any::<[u8; 32]>(),
         preshared in any::<[u8; 32]>(),
         port in 1..=u16::MAX,
+        scope in proptest::option::of(1_u32..20),
         seconds in any::<u16>(),
         allowed in prefixes(),
     ) {
         let private = private.map(PrivateKey::from_bytes);
         let preshared = PresharedKey::from_bytes(preshared);
-        let endpoint = SocketAddr::from(([192, 0, 2, 1], port));
+        let endpoint = match scope {
+            None => SocketAddr::from(([192, 0, 2, 1], port)),
+            Some(scope) => std::net::SocketAddrV6::new("fe80::1".parse().unwrap(), port, 0, scope).into(),
+        };
+        let zone = scope.filter(|scope| *scope > 9).map(|scope| format!("eth{scope}.1"));
         let keepalive = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
         let peer = Peer {
             key: PublicKey(key),
             preshared: &preshared,
             endpoint: Some(endpoint),
+            zone: zone.clone(),
             last_handshake: Duration::new(7, 8),
             received: 9,
             sent: 10,
@@ -177,9 +191,14 @@ proptest! {
         let lines = text.trim_end().lines().filter(|line| !figures.iter().any(|figure| line.starts_with(figure)));
         let set = set(&lines.map(|line| format!("{line}\n")).collect::<String>()).unwrap();
         prop_assert!(set.private_key == private.map(Some));
-        prop_assert_eq!((set.listen_port, set.fwmark.unwrap_or(0)), (Some(listen_port), fwmark));
+        prop_assert_eq!((set.listen_port.unwrap_or(0), set.fwmark.unwrap_or(0)), (listen_port, fwmark));
         let peer = &set.peers[0];
-        prop_assert_eq!((peer.key, peer.endpoint), (PublicKey(key), Some(endpoint)));
+        let mut read = peer.endpoint;
+        prop_assert_eq!(&peer.zone, &zone);
+        if let (Some(SocketAddr::V6(read)), Some(_), Some(scope)) = (&mut read, &zone, scope) {
+            read.set_scope_id(scope);
+        }
+        prop_assert_eq!((peer.key, read), (PublicKey(key), Some(endpoint)));
         prop_assert!(peer.preshared.as_ref().unwrap_or(&PresharedKey::NONE) == &preshared);
         prop_assert_eq!(peer.keepalive, Some(keepalive));
         prop_assert_eq!(&peer.allowed, &allowed.into_iter().map(|prefix| (prefix, true)).collect::<Vec<_>>());

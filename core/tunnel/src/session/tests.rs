@@ -150,23 +150,6 @@ fn another_suite_has_its_own_keys_and_is_used_when_both_are_ready() {
 }
 
 #[test]
-fn fault_m8_a_key_is_renewed_after_exactly_2_to_the_60_messages_and_ends_at_its_limit() {
-    for (sent, renewed, ended) in [
-        (REKEY_AFTER_MESSAGES - 1, false, false),
-        (REKEY_AFTER_MESSAGES, true, false),
-        (REJECT_AFTER_MESSAGES - 1, true, false),
-        (REJECT_AFTER_MESSAGES, true, true),
-    ] {
-        let (mut here, _) = pair();
-        here.stock.skip_to(sent);
-        let (mut ring, limits) = (crate::Keyring::new(None), crate::Limits::WIREGUARD);
-        ring.add(here);
-        assert_eq!(ring.wishes_handshake_to_send(&limits, Time::ZERO), renewed, "{sent}");
-        assert_eq!(ring.sending(&limits, Time::ZERO).is_err(), ended, "{sent}");
-    }
-}
-
-#[test]
 fn marks_only_on_a_pair_of_our_own_to_a_peer_that_takes_them() {
     let both = Suites::STOCK.with(Suite::Aes256Gcm);
     let (mut here, mut there) = taut_pair(both, both);
@@ -187,6 +170,23 @@ fn marks_only_on_a_pair_of_our_own_to_a_peer_that_takes_them() {
     let (mut stock, _) = pair();
     stock.use_suite(Suite::Aes256Gcm, Abilities::OURS);
     assert!(!stock.may_mark(), "law 1");
+}
+
+#[test]
+fn fault_m8_a_key_is_renewed_after_exactly_2_to_the_60_messages_and_ends_at_its_limit() {
+    for (sent, renewed, ended) in [
+        (REKEY_AFTER_MESSAGES - 1, false, false),
+        (REKEY_AFTER_MESSAGES, true, false),
+        (REJECT_AFTER_MESSAGES - 1, true, false),
+        (REJECT_AFTER_MESSAGES, true, true),
+    ] {
+        let (mut here, _) = pair();
+        here.stock.skip_to(sent);
+        let (mut ring, limits) = (crate::Keyring::new(None), crate::Limits::WIREGUARD);
+        ring.add(here);
+        assert_eq!(ring.wishes_handshake_to_send(&limits, Time::ZERO), renewed, "{sent}");
+        assert_eq!(ring.sending(&limits, Time::ZERO).is_err(), ended, "{sent}");
+    }
 }
 
 #[test]

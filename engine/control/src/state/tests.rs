@@ -71,12 +71,19 @@ fn map() -> NetworkMap {
     }
 }
 
-/// A directory with an identity of network 1 and a map of network `of`.
-fn filled(of: u8) -> (Scratch, Membership) {
+/// A directory with an identity of network 1 and nothing else: a node that joined and has seen no map yet.
+fn joined() -> (Scratch, Membership) {
     let scratch = Scratch::new();
     let membership = Membership::new(&token(1), String::from("a"), Some(8288)).unwrap();
     let (mut state, _) = open(&scratch.0).unwrap();
     state.save_membership(&membership).unwrap();
+    (scratch, membership)
+}
+
+/// The same with a map of network `of`.
+fn filled(of: u8) -> (Scratch, Membership) {
+    let (scratch, membership) = joined();
+    let (mut state, _) = open(&scratch.0).unwrap();
     state.save_map([of; 16], &map(), &[PublicKey([9; 32])]).unwrap();
     (scratch, membership)
 }
@@ -197,14 +204,35 @@ fn mishaps() -> impl Iterator<Item = &'static Mishap> {
     MISHAPS.iter().filter(|(what, _)| *what != "of another user" || taut_event::effective_uid() == 0)
 }
 
+/// What a state directory may hold beside the identity.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Beside {
+    Nothing,
+    Map,
+    Stamps,
+}
+
 #[test]
 fn fault_k2_any_mishap_to_the_identity_ends_in_the_previous_copy_or_an_error() {
     for (what, harm) in mishaps() {
-        for both in [false, true] {
-            let (scratch, before) = filled(1);
+        for (both, beside) in [false, true]
+            .into_iter()
+            .flat_map(|both| [Beside::Nothing, Beside::Map, Beside::Stamps].map(|beside| (both, beside)))
+        {
+            if both && *what == "gone" && beside == Beside::Nothing {
+                // An empty directory. Nothing tells it from a first start.
+                continue;
+            }
+            let (scratch, before) = joined();
             let (mut state, _) = open(&scratch.0).unwrap();
             state.save_membership(&before).unwrap();
+            match beside {
+                Beside::Nothing => {}
+                Beside::Map => assert!(state.save_map([1; 16], &map(), &[]).is_ok()),
+                Beside::Stamps => state.save_ceiling(Duration::from_secs(1)).unwrap(),
+            }
             drop(state);
+            let what = format!("{what}, {beside:?} beside it");
             harm(&scratch.file(IDENTITY));
             if both {
                 harm(&scratch.file("identity.json.prev"));
@@ -246,9 +274,35 @@ fn fault_k2_k7_any_mishap_to_the_map_is_told_and_costs_no_more_than_the_map() {
 }
 
 #[test]
-fn fault_k2_every_cut_and_every_flipped_bit_of_both_files() {
-    for (name, precious) in [(IDENTITY, true), (MAP, false)] {
-        let (scratch, before) = filled(1);
+fn fault_k2_any_mishap_to_the_stamps_is_told_and_costs_no_more_than_the_stamps() {
+    for (what, harm) in mishaps() {
+        for both in [false, true] {
+            let (scratch, before) = filled(1);
+            let (mut state, _) = open(&scratch.0).unwrap();
+            state.save_ceiling(Duration::from_secs(6)).unwrap();
+            state.save_ceiling(Duration::from_secs(7)).unwrap();
+            drop(state);
+            harm(&scratch.file(STAMPS));
+            if both {
+                harm(&scratch.file("stamps.json.prev"));
+            }
+            let (_state, found) = open(&scratch.0).unwrap();
+            assert!(found.membership.unwrap().node_key == before.node_key && found.map.is_some(), "{what}");
+            assert_eq!(found.ceiling, (!both).then(|| Duration::from_secs(7)), "{what}");
+            assert!(!found.notes.is_empty() || both && *what == "gone", "{what}");
+        }
+    }
+}
+
+#[test]
+fn fault_k2_every_cut_and_every_flipped_bit_of_every_file() {
+    // The identity with and without other files that give away that there was one.
+    for (name, alone) in [(IDENTITY, false), (IDENTITY, true), (MAP, false), (STAMPS, false)] {
+        let (scratch, before) = if alone { joined() } else { filled(1) };
+        if !alone {
+            let (mut state, _) = open(&scratch.0).unwrap();
+            state.save_ceiling(Duration::from_secs(1)).unwrap();
+        }
         let whole = fs::read(scratch.file(name)).unwrap();
         let cuts = (0..whole.len()).map(|length| whole[..length].to_vec());
         let flips = (0..whole.len() * 8).map(|bit| {
@@ -259,9 +313,14 @@ fn fault_k2_every_cut_and_every_flipped_bit_of_both_files() {
         for (number, bytes) in cuts.chain(flips).enumerate() {
             fs::write(scratch.file(name), bytes).unwrap();
             match open(&scratch.0) {
-                Err(StartError::Damaged { .. }) if precious => {}
-                Ok((_, found)) if !precious => {
-                    assert!(found.map.is_none() && found.membership.unwrap().node_key == before.node_key, "{number}");
+                Err(StartError::Damaged { .. }) if name == IDENTITY => {}
+                Ok((_, found)) if name != IDENTITY => {
+                    assert_eq!(
+                        (found.map.is_some(), found.ceiling.is_some()),
+                        (name != MAP, name != STAMPS),
+                        "{number}"
+                    );
+                    assert!(found.membership.unwrap().node_key == before.node_key, "{number}");
                 }
                 _ => panic!("{name}, damage {number}"),
             }

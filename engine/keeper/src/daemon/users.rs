@@ -96,6 +96,7 @@ impl Daemon {
             problem: self.problem.clone().or_else(|| self.disk_problem(now)),
             peers: map.map_or_else(Vec::new, |map| status::peers(map, overlay, self.presence.as_ref(), now)),
             drops: status::drops(overlay),
+            handshakes: status::handshakes(overlay),
         }
     }
 

@@ -3,26 +3,31 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use taut_base::{Entropy, PeerId, Prefix, PrivateKey, Time};
+use taut_base::{DEFAULT_MTU, Entropy, PeerId, Prefix, PrivateKey, Time};
 use taut_event::Waker;
+use taut_netlink::Netlink;
 use taut_node::uapi::{self, Answer, Errno, Set};
 use taut_node::{Clocks, Node};
 use taut_tun::Tun;
 use taut_tunnel::Limits;
 use taut_udp::{BindError, UdpSocket};
 
+use super::links::Links;
 use super::{Config, Error, limits};
 use crate::daemon::clocks;
 use crate::entropy::OsEntropy;
 use crate::link::Link;
 use crate::overlay::{RECEIVE_BUFFER, SEND_BUFFER};
 
-/// A WireGuard interface. Without a private key it has no lane: packets wait in the device, and nothing is sent.
+/// A WireGuard interface. While it is down it has no socket; without a socket or a private key it has no lane: packets wait in the device, and
+/// nothing is sent.
 pub(super) struct Device {
     config: Config,
     limits: Limits,
     tun: Tun,
-    udp: UdpSocket,
+    udp: Option<UdpSocket>,
+    /// Of the socket, or of the next one; 0 for any.
+    port: u16,
     mtu: u16,
     fwmark: u32,
     private_key: Option<PrivateKey>,
@@ -42,16 +47,20 @@ struct Figures {
 }
 
 impl Device {
-    /// An interface without key and peers, on any free port.
-    pub(super) fn new(config: &Config, tun: Tun, mtu: u16, waker: Waker) -> Result<Self, Error> {
-        let udp = open(config, 0, 0).map_err(Error::Udp)?;
+    /// An interface without key and peers, down.
+    ///
+    /// # Errors
+    /// When there is no way to have a UDP socket: it is better said now.
+    pub(super) fn new(config: &Config, tun: Tun, waker: Waker) -> Result<Self, Error> {
+        open(config, 0, 0).map_err(Error::Udp)?;
         let node = Node::new(nobody(), limits(config), OsEntropy::new());
         Ok(Self {
             config: config.clone(),
             limits: limits(config),
             tun,
-            udp,
-            mtu,
+            udp: None,
+            port: 0,
+            mtu: DEFAULT_MTU,
             fwmark: 0,
             private_key: None,
             node,
@@ -62,30 +71,56 @@ impl Device {
     }
 
     /// Carries a change out. What concerns the interface comes first, as it stands first in the request.
-    pub(super) fn set(&mut self, set: Set) -> Result<(), Errno> {
-        // What the kernel may refuse comes before what would have to be taken back.
+    pub(super) fn set(&mut self, mut set: Set, links: &mut Links<'_>) -> Result<(), Errno> {
+        // What may be refused comes before what would have to be taken back.
+        for change in &mut set.peers {
+            links.resolve(change)?;
+        }
+        self.node.would_configure(set.replace_peers, &set.peers)?;
         let fwmark = set.fwmark.unwrap_or(self.fwmark);
-        let fresh = match set.listen_port {
-            Some(port) if port == 0 || port != self.udp.port() => {
-                Some(open(&self.config, port, fwmark).map_err(|error| errno(&error))?)
+        match (set.listen_port, &self.udp) {
+            (Some(port), Some(udp)) if port == 0 || port != udp.port() => {
+                let fresh = open(&self.config, port, fwmark).map_err(|error| errno(&error))?;
+                self.take_socket(fresh)?;
             }
-            _ => None,
-        };
-        if fwmark != self.fwmark {
-            self.udp.set_mark(fwmark).map_err(|_| Errno::Access)?;
-            self.fwmark = fwmark;
+            (_, Some(udp)) if fwmark != self.fwmark => udp.set_mark(fwmark).map_err(|_| Errno::Access)?,
+            (Some(port), None) => self.port = port,
+            _ => {}
         }
+        self.fwmark = fwmark;
         let other_key = self.take_key(set.private_key);
-        let other_port = fresh.is_some();
-        if let Some(udp) = fresh {
-            self.udp = udp;
-        }
         let configured = self.node.configure(set.replace_peers, set.peers);
-        if other_key || other_port {
-            self.restart()?;
+        if other_key {
+            self.restart().map_err(|_| Errno::Io)?;
         }
         self.carry_out();
         configured
+    }
+
+    /// Sessions go on by another socket.
+    fn take_socket(&mut self, udp: UdpSocket) -> Result<(), Errno> {
+        if let Some(link) = &self.link {
+            link.replace_socket(udp.try_clone().map_err(|_| Errno::Io)?);
+        }
+        self.port = udp.port();
+        self.udp = Some(udp);
+        Ok(())
+    }
+
+    /// The device is up or down. As the kernel's WireGuard, it keeps port and peers while it is down, and nothing else. A port that somebody else has
+    /// when it comes up is tried again with every look.
+    pub(super) fn set_up(&mut self, up: bool) -> Result<(), Error> {
+        if up == self.udp.is_some() {
+            return Ok(());
+        }
+        self.udp = up.then(|| open(&self.config, self.port, self.fwmark)).transpose().map_err(Error::Udp)?;
+        self.port = self.udp.as_ref().map_or(self.port, UdpSocket::port);
+        let result = self.restart();
+        if result.is_err() {
+            self.udp = None;
+        }
+        self.carry_out();
+        result
     }
 
     /// Whether there is another key now.
@@ -97,19 +132,20 @@ impl Device {
     }
 
     /// A lane with sessions of its own, if there is a key to make them with.
-    fn restart(&mut self) -> Result<(), Errno> {
+    fn restart(&mut self) -> Result<(), Error> {
         self.take_figures(clocks());
         self.keep_bytes();
         if let Some(link) = self.link.take() {
             link.stop();
         }
         self.node.start_over();
-        if self.private_key.is_some() {
+        if let (Some(udp), true) = (&self.udp, self.private_key.is_some()) {
             let checker = self.node.checker();
             // Device and socket stay when the lane is started again: it works on handles of its own.
-            let (Ok(tun), Ok(udp)) = (self.tun.try_clone(), self.udp.try_clone()) else { return Err(Errno::Io) };
+            let system = |error| Error::System("have another handle", error);
+            let (tun, udp) = (self.tun.try_clone().map_err(system)?, udp.try_clone().map_err(system)?);
             let link = Link::start(tun, udp, self.mtu, checker, self.limits, &self.waker);
-            self.link = Some(link.map_err(|_| Errno::Io)?);
+            self.link = Some(link.map_err(Error::Lane)?);
         }
         Ok(())
     }
@@ -123,7 +159,7 @@ impl Device {
     }
 
     /// Everything, with figures.
-    pub(super) fn describe(&mut self, clocks: Clocks) -> Answer {
+    pub(super) fn describe(&mut self, clocks: Clocks, links: &mut Links<'_>) -> Answer {
         self.take_figures(clocks);
         let mut allowed: BTreeMap<PeerId, Vec<Prefix>> = BTreeMap::new();
         for (prefix, peer) in self.node.allowed_ips() {
@@ -136,6 +172,7 @@ impl Device {
                 key: peer.key,
                 preshared: peer.preshared,
                 endpoint: peer.endpoint,
+                zone: peer.endpoint.and_then(|endpoint| links.zone(endpoint)),
                 last_handshake: figures.handshake.map_or(Duration::ZERO, |(_, wall)| wall),
                 received: figures.bytes.0 + now.0 + peer.handshake_bytes.0,
                 sent: figures.bytes.1 + now.1 + peer.handshake_bytes.1,
@@ -144,7 +181,7 @@ impl Device {
             }
         });
         let peers = peers.collect();
-        let port = self.udp.port();
+        let port = self.port;
         uapi::Device { private_key: self.private_key.as_ref(), listen_port: port, fwmark: self.fwmark, peers }.print()
     }
 
@@ -176,6 +213,13 @@ impl Device {
         }
     }
 
+    /// The host's routes, addresses or rules may have changed.
+    pub(super) fn check_ways(&mut self, netlink: &mut Netlink) {
+        if let Some(link) = &mut self.link {
+            link.check_ways(netlink, self.fwmark);
+        }
+    }
+
     /// The device has another MTU.
     pub(super) fn set_mtu(&mut self, mtu: u16) {
         if mtu != self.mtu {
@@ -190,6 +234,10 @@ impl Device {
     pub(super) fn poll_timeout(&self, now: Time) -> Option<Time> {
         let link = self.link.as_ref()?;
         self.node.poll_timeout().into_iter().chain(link.poll_timeout(now)).min()
+    }
+
+    pub(super) fn tun(&self) -> &Tun {
+        &self.tun
     }
 
     /// Whether the device exists, here or in the network namespace that it was moved to.

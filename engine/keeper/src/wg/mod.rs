@@ -10,17 +10,19 @@
 //! - `socket`: who asks.
 
 mod device;
+mod host;
+mod links;
 mod socket;
 
 use std::fmt;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use taut_base::{DEFAULT_MTU, Time};
+use taut_base::Time;
 use taut_event::{Events, Interest, Poller, Signal, Signals, Waker};
-use taut_netlink::{Monitor, Netlink, NetlinkError};
+use taut_netlink::{Monitor, NetlinkError};
 use taut_node::uapi::{Errno, Request};
 use taut_tun::{Offload, Tun, TunError};
 use taut_tunnel::Limits;
@@ -28,6 +30,8 @@ use taut_udp::BindError;
 
 use crate::daemon::clocks;
 use device::Device;
+use host::Host;
+use links::Links;
 use socket::{FIRST_CONNECTION, Socket};
 
 /// Where `wg` looks for the sockets of userspace interfaces.
@@ -37,10 +41,13 @@ const TOKEN_SIGNALS: u64 = 0;
 const TOKEN_WAKER: u64 = 1;
 const TOKEN_MONITOR: u64 = 2;
 const TOKEN_SOCKET: u64 = 3;
+const TOKEN_AWAY: u64 = 4;
 
 /// How often to look whether the socket's file and the device are still there: nothing reports that of a file without a watch of its own,
 /// nor of a device in another network namespace.
 const LOOK: Duration = Duration::from_secs(1);
+/// Routes and rules come in bursts (`wg-quick` makes several); one look follows the burst.
+const SETTLE: Duration = Duration::from_millis(100);
 
 /// How an interface runs.
 #[derive(Clone, Debug)]
@@ -57,25 +64,45 @@ pub struct Config {
     pub rekey_after: Option<Duration>,
 }
 
-/// Runs the interface until its end. `ready` is called once, when the device is made and `wg` is answered.
+/// What another program has made, and handed over at the start.
+#[derive(Debug, Default)]
+pub struct Inherited {
+    /// A queue of the TUN device; its name counts, and not the one in [`Config`].
+    pub tun: Option<OwnedFd>,
+    /// A unix socket that listens as the device's `.sock` file, where `wg` looks.
+    pub uapi: Option<OwnedFd>,
+}
+
+/// Runs the interface until its end. `ready` is called once, when the device is made and `wg` is answered; `complain` when the device came up and
+/// cannot be used, as long as that is so.
 ///
 /// The UDP socket stays in the network namespace of this process, wherever the device is moved to.
 ///
 /// # Errors
 /// When it could not start, nothing is left then; or when the kernel refused to let it go on.
-pub fn run(config: &Config, ready: impl FnOnce()) -> Result<(), Error> {
+pub fn run(
+    config: &Config,
+    inherited: Inherited,
+    ready: impl FnOnce(),
+    mut complain: impl FnMut(&Error),
+) -> Result<(), Error> {
     // Before any thread is started: they inherit the mask.
     let signals = Signals::new(&[Signal::Terminate, Signal::Interrupt])
         .map_err(|error| Error::System("take over signals", error))?;
     // Before the first reading of the link, so that no change falls in between.
     let monitor = Monitor::open().map_err(Error::Netlink)?;
-    let mut socket = Socket::listen(DIRECTORY.as_ref(), &config.interface)?;
     let offload = if config.tun_offload { Offload::ALL } else { Offload::NONE };
-    let tun = Tun::create(&taut_tun::Config { name: config.interface.clone(), offload, multi_queue: false })
-        .map_err(Error::Tun)?;
+    let handed = inherited.tun.map(|fd| Tun::from_fd(fd, offload)).transpose().map_err(Error::Tun)?;
+    let name = handed.as_ref().map_or(config.interface.as_str(), Tun::name);
+    let mut socket = match inherited.uapi {
+        Some(fd) => Socket::inherit(fd, DIRECTORY.as_ref(), name)?,
+        None => Socket::listen(DIRECTORY.as_ref(), name)?,
+    };
+    let made = || Tun::create(&taut_tun::Config { name: config.interface.clone(), offload, multi_queue: false });
+    let tun = handed.map_or_else(made, Ok).map_err(Error::Tun)?;
     let mut host = Host::prepare(tun.name())?;
     let waker = Waker::new().map_err(|error| Error::System("be woken", error))?;
-    let device = Device::new(config, tun, host.mtu, waker.clone())?;
+    let device = Device::new(config, tun, waker.clone())?;
 
     let poller = Poller::new().map_err(|error| Error::System("wait for events", error))?;
     let add =
@@ -85,7 +112,17 @@ pub fn run(config: &Config, ready: impl FnOnce()) -> Result<(), Error> {
     add(monitor.as_fd(), TOKEN_MONITOR)?;
     add(socket.as_fd(), TOKEN_SOCKET)?;
     ready();
-    let result = Room { device, monitor, host: &mut host, socket: &mut socket, poller: &poller }.run(&signals, &waker);
+    let room = Room {
+        device,
+        monitor,
+        host: &mut host,
+        socket: &mut socket,
+        poller: &poller,
+        settle: None,
+        complain: &mut complain,
+        complained: false,
+    };
+    let result = room.run(&signals, &waker);
     drop(socket);
     result
 }
@@ -101,15 +138,20 @@ struct Room<'a> {
     host: &'a mut Host,
     socket: &'a mut Socket,
     poller: &'a Poller,
+    /// When to ask for the ways to peers again.
+    settle: Option<Time>,
+    complain: &'a mut dyn FnMut(&Error),
+    complained: bool,
 }
 
 impl Room<'_> {
     fn run(mut self, signals: &Signals, waker: &Waker) -> Result<(), Error> {
         let mut events = Events::with_capacity(32);
+        self.look();
         let mut look = clocks().now + LOOK;
         loop {
             let now = clocks().now;
-            let due = self.device.poll_timeout(now).into_iter().chain([look]).min();
+            let due = self.device.poll_timeout(now).into_iter().chain([look]).chain(self.settle).min();
             let timeout = due.map(|due: Time| due.since(now));
             self.poller.wait(&mut events, timeout).map_err(|error| Error::System("wait for events", error))?;
             for event in events.iter() {
@@ -118,6 +160,7 @@ impl Room<'_> {
                     TOKEN_SIGNALS if signals.next().is_some() => return Ok(()),
                     TOKEN_WAKER => waker.drain(),
                     TOKEN_MONITOR if self.handle_news() => return Ok(()),
+                    TOKEN_AWAY if self.host.drain_away() => self.look(),
                     TOKEN_SOCKET => self.socket.accept(self.poller),
                     token if token >= FIRST_CONNECTION => self.serve(token),
                     _ => {}
@@ -128,20 +171,39 @@ impl Room<'_> {
                 return Ok(());
             }
             let now = clocks().now;
+            if self.settle.take_if(|due| now >= *due).is_some() {
+                self.device.check_ways(&mut self.host.netlink);
+            }
             if now >= look {
                 look = now + LOOK;
                 if !self.socket.is_there() || !self.device.exists() {
                     return Ok(());
                 }
+                self.look();
             }
         }
     }
 
+    /// Takes notice of how the device is now.
+    fn look(&mut self) {
+        if let Some(seen) = self.host.look(self.device.tun(), self.poller) {
+            self.device.set_mtu(seen.mtu);
+            let result = self.device.set_up(seen.up);
+            // Once is enough, it is tried every second.
+            if let (Err(error), false) = (&result, self.complained) {
+                (self.complain)(error);
+            }
+            self.complained = result.is_err();
+        }
+    }
+
     fn serve(&mut self, token: u64) {
-        let device = &mut self.device;
+        let (device, mut links) = (&mut self.device, Links::new(&mut self.host.netlink));
+        // It may be another mark.
+        self.settle.get_or_insert(clocks().now + SETTLE);
         self.socket.serve(token, self.poller, |request| match request {
-            Ok(Request::Get) => device.describe(clocks()),
-            Ok(Request::Set(set)) => Errno::print(device.set(*set)),
+            Ok(Request::Get) => device.describe(clocks(), &mut links),
+            Ok(Request::Set(set)) => Errno::print(device.set(*set, &mut links)),
             Err(errno) => Errno::print(Err(errno)),
         });
     }
@@ -149,48 +211,15 @@ impl Room<'_> {
     /// Something changed on the host. Whether the device is gone.
     fn handle_news(&mut self) -> bool {
         // Lost news counts as a change; an error would come again with the next news.
-        if !self.monitor.drain().is_ok_and(|changes| changes.links) {
+        let Ok(changes) = self.monitor.drain() else { return false };
+        if changes.any() {
+            self.settle.get_or_insert(clocks().now + SETTLE);
+        }
+        if !changes.links {
             return false;
         }
-        match self.host.look() {
-            // Deleted; or renamed or moved to another network namespace, where it goes on with the MTU that it had.
-            Ok(None) => !self.device.exists(),
-            Ok(Some(mtu)) => {
-                self.device.set_mtu(mtu);
-                false
-            }
-            // An error is not an empty answer (law 6).
-            Err(_) => false,
-        }
-    }
-}
-
-/// The device as the kernel has it.
-struct Host {
-    netlink: Netlink,
-    name: String,
-    index: u32,
-    mtu: u16,
-}
-
-impl Host {
-    /// Gives the new device the MTU that every WireGuard starts with, and no link-local address, as the kernel's WireGuard has none.
-    fn prepare(name: &str) -> Result<Self, Error> {
-        // A kernel without IPv6 has no such file; elsewhere an address of its own does no harm.
-        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/addr_gen_mode"), "1");
-        let mut netlink = Netlink::open().map_err(Error::Netlink)?;
-        let index = netlink.link(name).map_err(Error::Netlink)?.map_or(0, |link| link.index);
-        netlink.set_mtu(index, u32::from(DEFAULT_MTU)).map_err(Error::Netlink)?;
-        Ok(Self { netlink, name: String::from(name), index, mtu: DEFAULT_MTU })
-    }
-
-    /// The MTU now; `None` when the device is gone, though another may have its name.
-    fn look(&mut self) -> Result<Option<u16>, NetlinkError> {
-        let link = self.netlink.link(&self.name)?.filter(|link| link.index == self.index);
-        Ok(link.map(|link| {
-            self.mtu = u16::try_from(link.mtu).unwrap_or(u16::MAX);
-            self.mtu
-        }))
+        self.look();
+        !self.device.exists()
     }
 }
 

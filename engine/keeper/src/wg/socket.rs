@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use taut_event::{Interest, Poller};
+use taut_event::{Interest, Poller, is_listening};
 use taut_node::uapi::{Answer, Errno, Inbox, Request};
 
 use super::Error;
@@ -55,6 +55,24 @@ impl Socket {
         // To connect is to write, which no usual umask grants to others in the moment before.
         std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
         std::fs::rename(&new, &path).map_err(failed)?;
+        Self::on(listener, path)
+    }
+
+    /// Listens on a socket that another program has made and put as `DIRECTORY/INTERFACE.sock`. It is ours from now on, and is
+    /// removed at the end.
+    pub(super) fn inherit(fd: OwnedFd, directory: &Path, interface: &str) -> Result<Self, Error> {
+        let path = directory.join(format!("{interface}.sock"));
+        let listener = UnixListener::from(fd);
+        // The address is that of a unix socket, or an error.
+        if listener.local_addr().is_err() || !is_listening(listener.as_fd()) {
+            let error = io::Error::other("the inherited descriptor is no unix socket that listens");
+            return Err(Error::Socket(path, error));
+        }
+        Self::on(listener, path)
+    }
+
+    fn on(listener: UnixListener, path: PathBuf) -> Result<Self, Error> {
+        let failed = |error| Error::Socket(path.clone(), error);
         listener.set_nonblocking(true).map_err(failed)?;
         let file = identify(&path).map_err(failed)?;
         Ok(Self { listener, path, file, connections: BTreeMap::new(), next: FIRST_CONNECTION })

@@ -173,6 +173,7 @@ impl Worker {
             let (mut datagram, source) = (stray.datagram, stray.source);
             let length = datagram.len();
             let mut ports = Ports::of(&self.tun, &self.queues, &mut self.rings, &self.shared);
+            self.heart.arrived_at(stray.arrival.local, stray.arrival.congestion);
             self.heart.inbound(source, &mut datagram, length, &mut ports, &mut self.out, now);
             for command in ports.later {
                 self.command(command, now);

@@ -95,7 +95,7 @@ impl End {
         let (id, peer) = (SessionId(u64::from(peer)), PeerId(peer.into()));
         let proven = Some(outer(3 - self.side));
         self.command(ToLane::AddSession { peer, id, keys: Box::new(keys), born: at(0), proven });
-        self.command(ToLane::UseSuite { peer, session: id, suite, abilities: Abilities::default() });
+        self.command(ToLane::UseSuite { peer, session: id, suite, abilities: Abilities::OURS });
     }
 
     /// What the thread does with a packet from the TUN, and then with whatever is due.
@@ -107,7 +107,7 @@ impl End {
     /// Hands all that waits to `other`, which changes it in place as it does with what it received; `wire` is the kernel between them.
     pub(crate) fn deliver(&mut self, other: &mut End, wire: &mut [u8], now: Time) {
         while !self.out.is_empty() {
-            let mut transmits = [Transmit { destination: outer(0), contents: &[], segment_size: 0 }; 8];
+            let mut transmits = [Transmit { destination: outer(0), contents: &[], segment_size: 0, ecn: 0 }; 8];
             let count = self.out.transmits(Flush::All, &mut transmits);
             for transmit in &transmits[..count] {
                 let received = &mut wire[..transmit.contents.len()];

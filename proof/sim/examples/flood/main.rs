@@ -113,7 +113,12 @@ impl Flood {
         match &mut self.way {
             Way::OneSocket(socket) => {
                 let contents = self.message.repeat(usize::try_from(count).unwrap_or(1));
-                let run = Transmit { destination: self.target, contents: &contents, segment_size: self.message.len() };
+                let run = Transmit {
+                    destination: self.target,
+                    contents: &contents,
+                    segment_size: self.message.len(),
+                    ecn: 0,
+                };
                 let report = socket.send(&[run]);
                 if report.blocked || report.failed > 0 { 0 } else { count }
             }

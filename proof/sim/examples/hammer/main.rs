@@ -82,7 +82,8 @@ impl Hammer {
     fn send(&self, contents: &[u8], segment_size: usize) -> bool {
         let mut rest = contents;
         loop {
-            let report = self.socket.send(&[Transmit { destination: self.target, contents: rest, segment_size }]);
+            let report =
+                self.socket.send(&[Transmit { destination: self.target, contents: rest, segment_size, ecn: 0 }]);
             if !report.blocked {
                 return report.failed == 0;
             }

@@ -1,7 +1,7 @@
 //! Where in a batch we are, and how large the next message is. Plain arithmetic, no kernel.
 
 use super::Transmit;
-use crate::{MAX_GSO_BYTES, MAX_SEGMENTS};
+use crate::{Local, MAX_GSO_BYTES, MAX_SEGMENTS};
 
 /// The next message: a place in the batch, and whether it may be a GSO run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,11 +11,13 @@ pub(super) struct Cursor {
     gso: bool,
     /// The transmit that goes datagram by datagram although GSO is on.
     split: Option<usize>,
+    /// What nothing can be sent from.
+    refused: Option<Local>,
 }
 
 impl Cursor {
     pub(super) fn new(gso: bool) -> Self {
-        Self { index: 0, offset: 0, gso, split: None }
+        Self { index: 0, offset: 0, gso, split: None, refused: None }
     }
 
     pub(super) fn index(self) -> usize {
@@ -32,6 +34,15 @@ impl Cursor {
 
     pub(super) fn split_current(&mut self) {
         self.split = Some(self.index);
+    }
+
+    /// Nothing more is sent from there, starting with the message here.
+    pub(super) fn refuse(&mut self, local: Local) {
+        self.refused = Some(local);
+    }
+
+    pub(super) fn may_leave_from(self, local: Local) -> bool {
+        self.refused != Some(local)
     }
 
     /// Goes on behind the current transmit, whatever is left of it.
@@ -89,7 +100,8 @@ mod tests {
     /// All messages of one transmit, as (length, segment size).
     fn walk(length: usize, segment_size: usize, gso: bool, split: bool) -> Vec<(usize, Option<u16>)> {
         let contents = vec![0; length];
-        let transmit = Transmit { destination: "192.0.2.1:1".parse().unwrap(), contents: &contents, segment_size };
+        let transmit =
+            Transmit { destination: "192.0.2.1:1".parse().unwrap(), contents: &contents, segment_size, ecn: 0 };
         let mut cursor = Cursor::new(gso);
         if split {
             cursor.split_current();

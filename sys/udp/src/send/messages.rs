@@ -4,7 +4,8 @@ use super::Transmit;
 use super::cursor::Cursor;
 use crate::MAX_MESSAGES;
 use crate::address::Name;
-use crate::control::SegmentControl;
+use crate::control::SendControl;
+use crate::local::Local;
 use std::io;
 use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -15,7 +16,7 @@ pub(super) struct Messages {
     headers: [MaybeUninit<libc::mmsghdr>; MAX_MESSAGES],
     pieces: [MaybeUninit<libc::iovec>; MAX_MESSAGES],
     names: [MaybeUninit<Name>; MAX_MESSAGES],
-    controls: [MaybeUninit<SegmentControl>; MAX_MESSAGES],
+    controls: [MaybeUninit<SendControl>; MAX_MESSAGES],
 }
 
 impl Messages {
@@ -30,8 +31,14 @@ impl Messages {
 
     /// Sends what stands at `cursor` and behind it, and says how many messages the kernel took (one at least). An error
     /// is about the message at `cursor`.
-    pub(super) fn send(&mut self, fd: BorrowedFd<'_>, cursor: Cursor, transmits: &[Transmit<'_>]) -> io::Result<usize> {
-        let count = self.describe(cursor, transmits);
+    pub(super) fn send(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        cursor: Cursor,
+        transmits: &[Transmit<'_>],
+        local_of: &impl Fn(&Transmit<'_>) -> Option<Local>,
+    ) -> io::Result<usize> {
+        let count = self.describe(cursor, transmits, local_of);
         // musl has a loop of `sendmsg` under the name `sendmmsg`; the system call itself is the same everywhere, and
         // the headers' padding, which that loop is for, is zero. SAFETY: `describe` initialised `count` headers; what
         // they point to lies in `self`, which has not moved since, and in `transmits`. The kernel only reads it, and
@@ -48,7 +55,12 @@ impl Messages {
         usize::try_from(taken).map_err(|_| io::Error::last_os_error())
     }
 
-    fn describe(&mut self, mut cursor: Cursor, transmits: &[Transmit<'_>]) -> usize {
+    fn describe(
+        &mut self,
+        mut cursor: Cursor,
+        transmits: &[Transmit<'_>],
+        local_of: &impl Fn(&Transmit<'_>) -> Option<Local>,
+    ) -> usize {
         let mut count = 0;
         while count < MAX_MESSAGES {
             let Some(transmit) = transmits.get(cursor.index()) else { break };
@@ -64,10 +76,21 @@ impl Messages {
             header.msg_hdr.msg_namelen = name_length;
             header.msg_hdr.msg_iov = piece;
             header.msg_hdr.msg_iovlen = 1;
-            if let Some(size) = segment_size {
-                let control = self.controls[count].write(SegmentControl::new(size));
-                header.msg_hdr.msg_control = ptr::from_mut(control).cast();
-                header.msg_hdr.msg_controllen = size_of::<SegmentControl>() as _;
+            let local = local_of(transmit).filter(|local| cursor.may_leave_from(*local));
+            if segment_size.is_some() || local.is_some() || transmit.ecn != 0 {
+                let control = self.controls[count].write(SendControl::new());
+                if let Some(size) = segment_size {
+                    control.segment(size);
+                }
+                if let Some(local) = local {
+                    local.write(control);
+                }
+                if transmit.ecn != 0 {
+                    control.ecn(transmit.ecn, transmit.destination.ip().to_canonical().is_ipv6());
+                }
+                // As with the iovec: it is only read.
+                header.msg_hdr.msg_control = control.bytes().as_ptr().cast_mut().cast();
+                header.msg_hdr.msg_controllen = control.bytes().len() as _;
             }
             cursor = cursor.behind(transmit, bytes.len());
             count += 1;

@@ -9,14 +9,16 @@ const CONFIG: Config =
 /// What happens when the kernel answers a run, or a single datagram, with `code`: the report, and where it goes on.
 fn answer(code: i32, segment_size: usize) -> (bool, Sent, Cursor, UdpSocket) {
     let socket = UdpSocket::bind(&CONFIG).unwrap();
-    let transmit = Transmit { destination: "192.0.2.1:9".parse().unwrap(), contents: &[0; 3_000], segment_size };
+    let transmit =
+        Transmit { destination: "192.0.2.1:9".parse().unwrap(), contents: &[0; 3_000], segment_size, ecn: 0 };
     let (mut cursor, mut report) = (Cursor::new(true), Sent::default());
     let full = socket.handle(io::Error::from_raw_os_error(code), &[transmit; 2], &mut cursor, &mut report);
     (full, report, cursor, socket)
 }
 
 fn is_run(cursor: Cursor, index: usize) -> bool {
-    let transmit = Transmit { destination: "192.0.2.1:9".parse().unwrap(), contents: &[0; 3_000], segment_size: 1_000 };
+    let transmit =
+        Transmit { destination: "192.0.2.1:9".parse().unwrap(), contents: &[0; 3_000], segment_size: 1_000, ecn: 0 };
     let mut there = cursor;
     while there.index() < index {
         there.skip();

@@ -70,7 +70,8 @@ fn a_run_arrives_over_a_device_without_checksum_offload() {
         let sender = UdpSocket::bind(&CONFIG).unwrap();
         let contents = pattern(20 * 1_400 + 77);
         for far in FAR {
-            let run = Transmit { destination: at(far, receiver.port()), contents: &contents, segment_size: 1_400 };
+            let run =
+                Transmit { destination: at(far, receiver.port()), contents: &contents, segment_size: 1_400, ecn: 0 };
             let sent = sender.send(&[run, run]);
             assert_eq!((sent.sent, sent.partial, sent.failed), (2, 0, 0), "{:?}", sent.first_error);
             assert!(joined(&receive(&receiver, 2 * contents.len())) == [&*contents; 2].concat());
@@ -89,7 +90,12 @@ fn what_is_larger_than_the_mtu_fails_alone() {
             let sender = UdpSocket::bind(&Config { gso, ..CONFIG }).unwrap();
             for far in FAR {
                 let destination = at(far, receiver.port());
-                let to = |length, segment_size| Transmit { destination, contents: &contents[..length], segment_size };
+                let to = |length, segment_size| Transmit {
+                    destination,
+                    contents: &contents[..length],
+                    segment_size,
+                    ecn: 0,
+                };
                 let sent = sender.send(&[to(500, 0), to(12_000, 1_200), to(4 * 1_280, 1_280), to(1_280, 0), to(77, 0)]);
                 assert_eq!((sent.sent, sent.blocked, sent.failed), (5, false, 2), "{:?}", sent.first_error);
                 let (index, error) = sent.first_error.unwrap();

@@ -95,9 +95,9 @@ impl End {
     pub(super) fn runs(&mut self) -> Vec<(SocketAddr, Vec<u8>, usize)> {
         let mut runs = Vec::new();
         while !self.out.is_empty() {
-            let mut transmit = [Transmit { destination: outer(0), contents: &[], segment_size: 0 }];
+            let mut transmit = [Transmit { destination: outer(0), contents: &[], segment_size: 0, ecn: 0 }];
             let count = self.out.transmits(Flush::All, &mut transmit);
-            let [Transmit { destination, contents, segment_size }] = transmit;
+            let [Transmit { destination, contents, segment_size, .. }] = transmit;
             runs.push((destination, contents.to_vec(), segment_size));
             self.out.consume(count, 0);
         }

@@ -41,9 +41,9 @@ pub(crate) enum Way {
     Hold,
 }
 
-/// A peer's ways.
+/// Where a peer's packets part.
 #[derive(Default)]
-pub(crate) struct Ways {
+pub(crate) struct Fork {
     state: State,
     /// The lanes that are served here, in their order.
     lanes: Vec<LaneId>,
@@ -69,7 +69,7 @@ enum State {
     Open,
 }
 
-impl Ways {
+impl Fork {
     /// Whether everything goes by the first lane, without a look at flows.
     pub(crate) fn are_closed(&self) -> bool {
         self.state == State::Closed
@@ -147,78 +147,78 @@ mod tests {
         Time::ZERO + Duration::from_millis(1_000_000 + milliseconds)
     }
 
-    fn proven(round_trip: Option<u64>) -> Ways {
-        let mut ways = Ways::default();
-        ways.open(vec![LaneId(1), LaneId(3)], 77);
+    fn proven(round_trip: Option<u64>) -> Fork {
+        let mut fork = Fork::default();
+        fork.open(vec![LaneId(1), LaneId(3)], 77);
         if let Some(milliseconds) = round_trip {
-            ways.set_round_trip(Duration::from_millis(milliseconds));
+            fork.set_round_trip(Duration::from_millis(milliseconds));
         }
-        ways
+        fork
     }
 
     /// Way of a packet at this time, and the mark that followed.
-    fn choose(ways: &mut Ways, milliseconds: u64) -> (Way, Option<u64>) {
+    fn choose(fork: &mut Fork, milliseconds: u64) -> (Way, Option<u64>) {
         let mut marked = None;
-        let way = ways.choose(5, at(milliseconds), |barrier| marked = Some(barrier));
+        let way = fork.choose(5, at(milliseconds), |barrier| marked = Some(barrier));
         (way, marked)
     }
 
     #[test]
     fn a_short_way_is_waited_for() {
-        let mut ways = proven(Some(25));
-        assert_eq!(choose(&mut ways, 0), (Way::Hold, Some(78)));
-        assert_eq!(choose(&mut ways, 1), (Way::Hold, None));
-        ways.passed(77, at(2));
-        assert_eq!(choose(&mut ways, 2), (Way::Hold, None), "another barrier's answer");
-        ways.passed(78, at(3));
-        assert_eq!(choose(&mut ways, 3), (Way::Lane(LaneId(3)), None));
-        assert_eq!(ways.choose(4, at(3), |_| ()), Way::Lane(LaneId(1)), "flows are spread");
-        ways.close();
-        assert_eq!(choose(&mut ways, 4), (Way::First, None));
-        ways.passed(78, at(5));
-        assert!(ways.are_closed(), "an answer opens nothing that was closed");
+        let mut fork = proven(Some(25));
+        assert_eq!(choose(&mut fork, 0), (Way::Hold, Some(78)));
+        assert_eq!(choose(&mut fork, 1), (Way::Hold, None));
+        fork.passed(77, at(2));
+        assert_eq!(choose(&mut fork, 2), (Way::Hold, None), "another barrier's answer");
+        fork.passed(78, at(3));
+        assert_eq!(choose(&mut fork, 3), (Way::Lane(LaneId(3)), None));
+        assert_eq!(fork.choose(4, at(3), |_| ()), Way::Lane(LaneId(1)), "flows are spread");
+        fork.close();
+        assert_eq!(choose(&mut fork, 4), (Way::First, None));
+        fork.passed(78, at(5));
+        assert!(fork.are_closed(), "an answer opens nothing that was closed");
     }
 
     #[test]
     fn nothing_is_held_for_longer_than_it_may_be() {
-        let mut ways = proven(Some(1));
-        assert_eq!(choose(&mut ways, 0), (Way::Hold, Some(78)));
-        assert_eq!(choose(&mut ways, 49), (Way::Hold, None));
-        assert_eq!(choose(&mut ways, 50), (Way::First, None), "the answer is late");
-        ways.passed(78, at(51));
-        assert_eq!(choose(&mut ways, 52), (Way::First, None), "and too late: something passed it");
-        assert_eq!(choose(&mut ways, 1_049), (Way::First, None));
-        assert_eq!(choose(&mut ways, 1_050), (Way::Hold, Some(79)), "once more");
-        ways.passed(78, at(1_051));
+        let mut fork = proven(Some(1));
+        assert_eq!(choose(&mut fork, 0), (Way::Hold, Some(78)));
+        assert_eq!(choose(&mut fork, 49), (Way::Hold, None));
+        assert_eq!(choose(&mut fork, 50), (Way::First, None), "the answer is late");
+        fork.passed(78, at(51));
+        assert_eq!(choose(&mut fork, 52), (Way::First, None), "and too late: something passed it");
+        assert_eq!(choose(&mut fork, 1_049), (Way::First, None));
+        assert_eq!(choose(&mut fork, 1_050), (Way::Hold, Some(79)), "once more");
+        fork.passed(78, at(1_051));
         assert_eq!(
-            choose(&mut ways, 1_052),
+            choose(&mut fork, 1_052),
             (Way::Hold, None),
             "the first try's answer says nothing of what went since"
         );
-        ways.passed(79, at(1_053));
-        assert_eq!(choose(&mut ways, 1_054), (Way::Lane(LaneId(3)), None));
+        fork.passed(79, at(1_053));
+        assert_eq!(choose(&mut fork, 1_054), (Way::Lane(LaneId(3)), None));
     }
 
     #[test]
     fn over_a_long_way_lanes_open_in_a_gap() {
         for round_trip in [None, Some(26)] {
-            let mut ways = proven(round_trip);
-            assert_eq!(choose(&mut ways, 0), (Way::First, Some(78)), "the packet goes, and a mark behind it");
-            assert_eq!(choose(&mut ways, 30), (Way::First, None));
-            ways.passed(78, at(60));
-            assert_eq!(choose(&mut ways, 70), (Way::First, None), "a packet is behind the mark");
-            assert_eq!(choose(&mut ways, 1_060), (Way::First, Some(79)));
-            ways.passed(79, at(1_120));
-            assert_eq!(choose(&mut ways, 1_130), (Way::Lane(LaneId(3)), None), "none was, this time");
+            let mut fork = proven(round_trip);
+            assert_eq!(choose(&mut fork, 0), (Way::First, Some(78)), "the packet goes, and a mark behind it");
+            assert_eq!(choose(&mut fork, 30), (Way::First, None));
+            fork.passed(78, at(60));
+            assert_eq!(choose(&mut fork, 70), (Way::First, None), "a packet is behind the mark");
+            assert_eq!(choose(&mut fork, 1_060), (Way::First, Some(79)));
+            fork.passed(79, at(1_120));
+            assert_eq!(choose(&mut fork, 1_130), (Way::Lane(LaneId(3)), None), "none was, this time");
         }
     }
 
     #[test]
     fn an_answer_that_never_comes_is_asked_for_again() {
-        let mut ways = proven(None);
-        assert_eq!(choose(&mut ways, 0), (Way::First, Some(78)));
-        assert_eq!(choose(&mut ways, 4_999), (Way::First, None));
-        assert_eq!(choose(&mut ways, 5_000), (Way::First, None));
-        assert_eq!(choose(&mut ways, 5_001), (Way::First, Some(79)));
+        let mut fork = proven(None);
+        assert_eq!(choose(&mut fork, 0), (Way::First, Some(78)));
+        assert_eq!(choose(&mut fork, 4_999), (Way::First, None));
+        assert_eq!(choose(&mut fork, 5_000), (Way::First, None));
+        assert_eq!(choose(&mut fork, 5_001), (Way::First, Some(79)));
     }
 }

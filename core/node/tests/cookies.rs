@@ -1,0 +1,166 @@
+//! A peer that is busy asks for a cookie: when our initiation goes there once more.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use taut_base::{NodeId, PeerId, Prefix, PrivateKey, Time};
+use taut_netmap::{Me, NetworkInfo, NetworkMap, Peer};
+use taut_node::uapi::PeerChange;
+use taut_node::{Clocks, FromLane, HandshakeMessage, Node, ToLane};
+use taut_noise::public_key;
+use taut_tunnel::Limits;
+use taut_tunnel::cookie::Checker;
+use taut_tunnel::handshake::Identity;
+
+type Noise = Box<dyn FnMut(&mut [u8])>;
+type Sent = Vec<(SocketAddr, HandshakeMessage)>;
+
+/// Where the peer may be; where it sees us; somebody else.
+const PLACES: [SocketAddr; 2] = [place(1), place(2)];
+const US: SocketAddr = place(9);
+const ELSEWHERE: SocketAddr = place(66);
+
+const fn place(number: u8) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, number)), 8288)
+}
+
+fn key(number: u8) -> PrivateKey {
+    PrivateKey::from_bytes([number; 32])
+}
+
+fn at(milliseconds: u64) -> Clocks {
+    let time = Duration::from_millis(1_000_000 + milliseconds);
+    Clocks { now: Time::from_duration(time), wall: time }
+}
+
+/// A node that was just asked for a session with its only peer, and that peer's door.
+struct Asking {
+    node: Node<Noise>,
+    door: Checker,
+    asked: Sent,
+}
+
+impl Asking {
+    fn taut() -> Self {
+        let peer = Peer {
+            id: NodeId(2),
+            name: String::from("peer"),
+            key: public_key(&key(2)),
+            addresses: vec![IpAddr::from([100, 64, 0, 2])],
+            endpoints: PLACES.to_vec(),
+            native: false,
+        };
+        let prefix = |address: IpAddr, length| Prefix::new(address, length).unwrap();
+        let network = NetworkInfo {
+            name: String::from("net"),
+            ipv4: prefix(IpAddr::from([100, 64, 0, 0]), 10),
+            ipv6: prefix(IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, 0]), 48),
+        };
+        let addresses = vec![IpAddr::from([100, 64, 0, 1])];
+        let me = Me { id: NodeId(1), name: String::from("me"), key: public_key(&key(1)), addresses };
+        Self::with(|node| node.set_map(&NetworkMap { version: 1, network, me, peers: [(peer.id, peer)].into() }))
+    }
+
+    fn native() -> Self {
+        let allowed = vec![("10.0.0.2/32".parse().unwrap(), true)];
+        let change = PeerChange { allowed, endpoint: Some(PLACES[0]), ..PeerChange::new(public_key(&key(2))) };
+        Self::with(|node| node.configure(false, vec![change]).unwrap())
+    }
+
+    fn with(set_up: impl FnOnce(&mut Node<Noise>)) -> Self {
+        let mut drawn = 0_u8;
+        let noise: Noise = Box::new(move |bytes| {
+            drawn = drawn.wrapping_add(1);
+            bytes.fill(drawn);
+        });
+        let mut node = Node::new(key(1), Limits::WIREGUARD, noise);
+        set_up(&mut node);
+        node.handle_lane(FromLane::WantsHandshake(PeerId(0)), at(0));
+        let mut asking = Self { node, door: Identity::new(key(2)).checker([7; 32]), asked: Vec::new() };
+        asking.asked = asking.sent();
+        asking
+    }
+
+    fn sent(&mut self) -> Sent {
+        let commands = std::iter::from_fn(|| self.node.poll_command());
+        let sent = commands.filter_map(|command| match command {
+            ToLane::Send { destination, message } => Some((destination, message)),
+            _ => None,
+        });
+        sent.collect()
+    }
+
+    /// What is sent when `source` answers the first copy with a cookie.
+    fn cookie_from(&mut self, source: SocketAddr, clocks: Clocks) -> Sent {
+        let reply = self.door.reply(self.asked[0].1.as_bytes(), US, clocks.now).unwrap();
+        self.hear(source, &reply, clocks)
+    }
+
+    fn hear(&mut self, source: SocketAddr, message: &[u8], clocks: Clocks) -> Sent {
+        let message = HandshakeMessage::new(message).unwrap();
+        self.node.handle_lane(FromLane::Handshake { source, message }, clocks);
+        self.sent()
+    }
+
+    /// What is sent when the next try is due, which is not before `clocks`.
+    fn next_try(&mut self, not_before: Clocks) -> (Time, Sent) {
+        let due = self.node.poll_timeout().unwrap();
+        assert!(due >= not_before.now, "{due:?}");
+        self.node.handle_timeout(Clocks { now: due, ..not_before });
+        (due, self.sent())
+    }
+
+    fn shows(&mut self, message: &HandshakeMessage, now: Time) -> bool {
+        self.door.proves_address(message.as_bytes(), US, now)
+    }
+}
+
+#[test]
+fn fault_b2_a_cookie_is_shown_at_once_and_only_where_it_came_from() {
+    let mut asking = Asking::taut();
+    assert_eq!(asking.asked.iter().map(|(place, _)| *place).collect::<Vec<_>>(), PLACES);
+    for place in PLACES {
+        let [(destination, copy)] = asking.cookie_from(place, at(20))[..] else { panic!("not one copy") };
+        assert_eq!(destination, place);
+        assert!(asking.shows(&copy, at(20).now));
+        let first = asking.asked[0].1;
+        assert_eq!(copy.as_bytes()[..132], first.as_bytes()[..132], "a copy: the same but for mac2");
+    }
+    let (_, again) = asking.next_try(at(250));
+    assert_eq!(again.len(), 2, "the try that was due comes as ever");
+}
+
+#[test]
+fn fault_b8_cookies_make_us_send_once_and_nowhere_else() {
+    let mut asking = Asking::taut();
+    assert!(asking.cookie_from(ELSEWHERE, at(10)).is_empty(), "we never asked there");
+    let mut forged = asking.door.reply(asking.asked[0].1.as_bytes(), US, at(10).now).unwrap();
+    forged[40] ^= 1;
+    assert!(asking.hear(PLACES[0], &forged, at(10)).is_empty());
+    let copies = (20..240).map(|time| asking.cookie_from(PLACES[0], at(time)).len());
+    assert_eq!(copies.sum::<usize>(), 1);
+    let (due, _) = asking.next_try(at(250));
+    assert!(due <= at(313).now, "none of it moved the next try");
+    assert!(asking.cookie_from(PLACES[0], at(320)).is_empty(), "nor is a try another initiation");
+}
+
+#[test]
+fn fault_b8_a_cookie_too_late_for_a_copy_waits_for_the_next_initiation() {
+    let mut asking = Asking::taut();
+    assert!(asking.cookie_from(PLACES[0], at(2_000)).is_empty());
+    // The tries until then repeat the first initiation.
+    let initiations = std::iter::from_fn(|| Some(asking.next_try(at(0)))).find(|(due, _)| *due >= at(2_000).now);
+    let (due, sent) = initiations.unwrap();
+    assert_ne!(sent[0].1.as_bytes()[..116], asking.asked[0].1.as_bytes()[..116], "another initiation");
+    assert!(asking.shows(&sent[0].1, due));
+}
+
+#[test]
+fn a_native_peer_is_asked_again_when_stock_wireguard_would() {
+    let mut asking = Asking::native();
+    assert!(asking.cookie_from(PLACES[0], at(20)).is_empty());
+    let (due, sent) = asking.next_try(at(5_000));
+    assert!(asking.shows(&sent[0].1, due), "with the cookie");
+}

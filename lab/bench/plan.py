@@ -1,0 +1,74 @@
+"""What is run, and in which order.
+
+A configuration is one system, pinned or free, at one MTU: it is started, warmed up, measured, ended. Each round has every configuration once,
+shuffled, so that what drifts on the machine drifts over all of them alike.
+"""
+
+import random
+from dataclasses import dataclass
+
+from .measure import TESTS, Lengths
+from .site import LINKS
+
+USUAL_MTU = min(LINKS)
+MODES = ("free", "pinned")
+# Seconds around every run of a program, and to start and end a configuration: only to tell how long it all takes.
+AROUND_S, START_S = 0.3, 3.0
+
+
+@dataclass(frozen=True)
+class Configuration:
+    round: int
+    mode: str
+    system: str
+    mtu: int
+
+    @property
+    def tests(self):
+        """At the usual MTU all; at the others one stream."""
+        return tuple(TESTS) if self.mtu == USUAL_MTU else ("tcp-1",)
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long and how often."""
+
+    rounds: int
+    lengths: Lengths
+    mtus: tuple
+    # The larger MTUs in the first round and free only.
+    sparing: bool = False
+
+    def wants(self, configuration):
+        return configuration.mtu == USUAL_MTU or not self.sparing or (configuration.round, configuration.mode) == (1, "free")
+
+    def seconds(self, configuration):
+        """About how long it takes."""
+        lengths, total = self.lengths, START_S + 2 * (1 + AROUND_S)
+        for test in configuration.tests:
+            total += AROUND_S + {"idle": lengths.idle, "loaded": lengths.loaded + 2}.get(
+                test, lengths.omitted + lengths.tcp if test.startswith("tcp") else lengths.udp
+            )
+        return total
+
+
+FULL = Effort(rounds=5, lengths=Lengths(tcp=5, udp=4, idle=4, loaded=8), mtus=tuple(LINKS))
+# About ten minutes for seven systems.
+QUICK = Effort(rounds=2, lengths=Lengths(tcp=1, udp=1, idle=1, loaded=1, omitted=0), mtus=tuple(LINKS), sparing=True)
+
+
+def shuffled(systems, effort, modes, seed):
+    """All configurations, round by round."""
+    dice, order = random.Random(seed), []
+    for number in range(1, effort.rounds + 1):
+        one = [Configuration(number, mode, system, mtu) for mode in modes for system in systems for mtu in effort.mtus]
+        dice.shuffle(one)
+        order += filter(effort.wants, one)
+    return order
+
+
+def tests_in_order(configuration, seed):
+    """Its tests, shuffled too; the idle one first, while nothing has been loaded."""
+    rest = [test for test in configuration.tests if test != "idle"]
+    random.Random(f"{seed} {configuration}").shuffle(rest)
+    return [test for test in configuration.tests if test == "idle"] + rest

@@ -1,0 +1,38 @@
+"""Two hosts on one switch, a third beside them, and the cores that they may use."""
+
+from dataclasses import dataclass
+
+# What a tunnel's datagrams need around an inner packet, at most: outer IPv4, UDP, WireGuard's header and tag. The link is larger than this.
+LINKS = {1420: 1500, 8900: 9000, 65440: 65535}
+CORES = (0, 1)
+
+
+@dataclass
+class Site:
+    """`hosts` are sender and receiver, `helper` is for coordinators. Pinned: each host's programs have one core, measuring programs included."""
+
+    hosts: list
+    helper: object
+    congestion: str
+
+
+def lay_out(lab, mtu, pinned, cubic):
+    """The hosts with a link that carries `mtu` inside a tunnel."""
+    switch = lab.switch("wire", ipv6=False)
+    helper, *hosts = (lab.host(name, switch) for name in ("helper", "left", "right"))
+    link = LINKS[mtu]
+    for host in hosts:
+        host.ip(f"link set eth0 mtu {link}")
+        if cubic:
+            host.run("sh", "-c", "echo cubic > /proc/sys/net/ipv4/tcp_congestion_control")
+    switch.ip(*(f"link set {host.name}.0 mtu {link}" for host in hosts), f"link set br0 mtu {link}")
+    for host, core in zip(hosts, CORES):
+        if pinned:
+            host.prefix = ["taskset", "-c", str(core)]
+    chosen = hosts[0].run("cat", "/proc/sys/net/ipv4/tcp_congestion_control").stdout.strip()
+    return Site(hosts, helper, chosen)
+
+
+def mtu_of(host, interface):
+    """The MTU that is really in force."""
+    return int(host.run("cat", f"/sys/class/net/{interface}/mtu").stdout)

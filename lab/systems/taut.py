@@ -1,0 +1,64 @@
+"""Taut in network mode: a coordinator in the helper, a daemon in each host."""
+
+import functools
+import subprocess
+
+from ..mesh import Mesh
+from ..taut import ROOT, Coordinator, Node, binary
+from ..wait import LabError
+from .base import Running, System
+
+
+class Network(System):
+    """`flags` go to the daemons; one of them that `taut daemon` does not know makes the system unavailable. `suite` is what data must be sealed with."""
+
+    def __init__(self, name, title, suite, *flags):
+        self.name, self.title, self.suite, self.flags = name, title, suite, flags
+
+    def lacking(self):
+        try:
+            known = _help()
+        except LabError as error:
+            return str(error)
+        unknown = [flag for flag in self.flags if flag.startswith("--") and f"{flag} " not in known]
+        return f"not available: this taut has no {unknown[0]}" if unknown else None
+
+    def version(self):
+        return taut_version()
+
+    def start(self, hosts, helper, mtu):
+        net = Mesh(helper.lab, [], Coordinator(helper).start(), [Node(host) for host in hosts])
+        for node in net.nodes:
+            node.start("--mtu", mtu, *self.flags)
+            node.up(net.coordinator.join_token)
+        net.meet()
+        net.connect()
+        for node in net.nodes:
+            node.wait_for(self._sealed, f"data to be sealed by {self.suite}")
+        return Running(
+            addresses=[node.ipv4 for node in net.nodes],
+            interface="taut0",
+            processes=[[node.process] for node in net.nodes],
+            facts=lambda: {node.name: _told(node.status()) for node in net.nodes},
+        )
+
+    def _sealed(self, status):
+        return all((peer["session"] or {}).get("suite") == self.suite for peer in status["peers"])
+
+
+def taut_version():
+    """What the program says, and the commit of the tree it was found beside."""
+    said = subprocess.run([binary("taut"), "version"], capture_output=True, text=True, check=False).stdout.split("\n")[0]
+    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return f"{said} ({commit})" if commit else said
+
+
+def _told(status):
+    return {"drops": status["drops"], "sessions": [peer["session"] for peer in status["peers"]]}
+
+
+@functools.cache
+def _help():
+    done = subprocess.run([binary("taut"), "daemon", "--help"], capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr

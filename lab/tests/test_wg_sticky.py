@@ -1,0 +1,82 @@
+"""Packets leave from the address that the peer speaks to: behind a NAT or a firewall it hears nothing from another one."""
+
+import shutil
+
+import pytest
+
+from lab.flow import ping
+from lab.wait import wait_until
+from lab.wireguard import WireGuard, conf, pair
+
+pytestmark = pytest.mark.skipif(not shutil.which("wg"), reason="needs the program wg: apt-get install wireguard-tools")
+
+# New sessions every few seconds, so that handshakes of both sides are seen, too.
+OFTEN = {"TAUT_TEST_REKEY_AFTER_S": "2"}
+
+
+def second_address(host, family):
+    """Gives the host one more address on its interface, which the routes do not choose; returns it, and the first."""
+    first = host.ipv4 if family == 4 else host.ipv6
+    second = f"{first.rpartition('.')[0]}.99" if family == 4 else f"{first.rpartition(':')[0]}:99"
+    # Deprecated IPv6 addresses are chosen last.
+    host.ip(f"address add {second}/{24 if family == 4 else 64} dev eth0 {'' if family == 4 else 'nodad preferred_lft 0'}")
+    return second, first
+
+
+def endpoint(address):
+    return f"[{address}]:51820" if ":" in address else f"{address}:51820"
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_a_host_with_two_addresses_answers_from_the_one_that_was_asked(lab, family):
+    client, server = pair(lab, family=family, passive=True, env=OFTEN)
+    second, first = second_address(server.host, family)
+    if family == 4:
+        # What comes from an address without a way back is dropped (rp_filter).
+        client.host.ip(f"route add blackhole {first}/32")
+    client.set("peer", server.public, "endpoint", endpoint(second))
+    assert client.reaches("10.9.0.2")
+    handshake = client.peer(server.public)["handshake"]
+    wait_until(
+        lambda: ping(server.host, "10.9.0.1", count=3)["received"] == 3 and client.peer(server.public)["handshake"] > handshake,
+        "new sessions",
+        story=client.story,
+    )
+    assert ping(client.host, "10.9.0.2", count=20)["received"] == 20
+    assert client.peer(server.public)["endpoint"] == endpoint(second)
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_an_address_that_goes_is_not_missed(lab, family):
+    client, server = pair(lab, family=family, passive=True)
+    second, first = second_address(server.host, family)
+    client.set("peer", server.public, "endpoint", endpoint(second))
+    assert client.reaches("10.9.0.2")
+    assert client.peer(server.public)["endpoint"] == endpoint(second)
+    server.host.ip(f"address delete {second}/{24 if family == 4 else 64} dev eth0")
+    # The first packet is refused by the kernel, and goes all the same.
+    assert ping(server.host, "10.9.0.1", count=3)["received"] == 3
+    assert client.peer(server.public)["endpoint"] == endpoint(first)
+
+
+def test_with_the_route_the_address_changes(lab):
+    """As a laptop that leaves the wireless network while the wire is there: the old address stays for a while, and leads nowhere."""
+    wire, air, far = lab.switch("wire"), lab.switch("air"), lab.switch("far")
+    router = lab.router("router", wire, air, far)
+    laptop = WireGuard(lab.host("laptop", wire, air), inner=["10.9.0.1/24"])
+    server = WireGuard(lab.host("server", far), inner=["10.9.0.2/24"])
+    server.config = conf(server, {"PublicKey": laptop.public, "AllowedIPs": "10.9.0.1/32"})
+    laptop.config = conf(laptop, {"PublicKey": server.public, "AllowedIPs": "10.9.0.2/32", "Endpoint": endpoint(server.host.ipv4)})
+    for device in (server, laptop):
+        device.start()
+    assert laptop.reaches("10.9.0.2")
+    first, second = (str(address) for address in laptop.host.addresses if address.version == 4)
+    assert server.peer(laptop.public)["endpoint"] == endpoint(first)
+    gateways = [str(address) for address in router.addresses if address.version == 4]
+    laptop.host.ip(f"route replace default via {gateways[1]}")
+    wait_until(
+        lambda: ping(laptop.host, "10.9.0.2", count=1)["received"] and server.peer(laptop.public)["endpoint"] == endpoint(second),
+        "the laptop to speak with its other address",
+        story=server.story,
+    )
+    assert ping(server.host, "10.9.0.1", count=3)["received"] == 3

@@ -1,0 +1,63 @@
+//! Congestion marks: what is asked for stands on each datagram, and what stands there is told.
+
+use crate::{CONFIG, LOOPBACKS, at, pattern, wait_readable};
+use taut_udp::{Config, Local, ReceiveBatch, Transmit, UdpSocket};
+
+const SEGMENT: usize = 1_000;
+
+#[test]
+fn fault_i6_marks_arrive_on_single_datagrams_and_runs_of_both_families() {
+    crate::in_namespace(|| {
+        let contents = pattern(5 * SEGMENT);
+        for (ipv4_only, gso) in [(false, true), (false, false), (true, true)] {
+            let config = Config { ipv4_only, gso, gro: gso, ..CONFIG };
+            let (sender, receiver) = (UdpSocket::bind(&config).unwrap(), UdpSocket::bind(&config).unwrap());
+            for loopback in if ipv4_only { &LOOPBACKS[..1] } else { &LOOPBACKS[..] } {
+                let destination = at(loopback, receiver.port());
+                for (length, ecn) in
+                    [SEGMENT, 5 * SEGMENT].into_iter().flat_map(|length| (0..4).map(move |ecn| (length, ecn)))
+                {
+                    let transmit = Transmit { destination, contents: &contents[..length], segment_size: SEGMENT, ecn };
+                    // Beside the other things that can be said of a message.
+                    let local = Local { address: destination.ip().to_canonical(), interface: 0 };
+                    for from in [None, Some(local)] {
+                        let sent = sender.send_from(&[transmit], |_| from);
+                        assert_eq!((sent.failed, sent.refused), (0, None), "{:?}", sent.first_error);
+                        assert_eq!(
+                            marks(&receiver, length),
+                            [ecn],
+                            "{loopback}, {length} bytes, gso {gso}, from {from:?}"
+                        );
+                    }
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn fault_i6_what_is_marked_otherwise_is_not_merged() {
+    crate::in_namespace(|| {
+        let (sender, receiver) = (UdpSocket::bind(&CONFIG).unwrap(), UdpSocket::bind(&CONFIG).unwrap());
+        let contents = pattern(4 * SEGMENT);
+        let destination = at("127.0.0.1", receiver.port());
+        let to = |ecn| Transmit { destination, contents: &contents, segment_size: SEGMENT, ecn };
+        assert_eq!(sender.send(&[to(2), to(3), to(2)]).failed, 0);
+        assert_eq!(marks(&receiver, 12 * SEGMENT), [2, 3, 2]);
+    });
+}
+
+/// Marks of the messages that bring so many bytes, neighbours with equal ones counted once.
+fn marks(receiver: &UdpSocket, mut missing: usize) -> Vec<u8> {
+    let (mut batch, mut marks) = (ReceiveBatch::new(8).unwrap(), vec![]);
+    while missing > 0 {
+        wait_readable(receiver);
+        receiver.recv(&mut batch).unwrap();
+        for message in batch.iter_mut() {
+            missing -= message.data.len();
+            marks.push(message.ecn);
+        }
+    }
+    marks.dedup();
+    marks
+}

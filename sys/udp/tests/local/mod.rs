@@ -1,0 +1,121 @@
+//! Own addresses: what comes in says where it came to, and an answer leaves from there.
+
+use super::namespace::in_namespace;
+use super::{CONFIG, at, pattern, wait_readable};
+use std::net::{IpAddr, SocketAddr};
+use std::process::Command;
+use taut_udp::{Config, Local, ReceiveBatch, Transmit, UdpSocket};
+
+/// Second addresses of this host, and the first ones, which the routes would choose.
+const ADDRESSES: [(&str, &str); 2] = [("127.0.0.5", "127.0.0.1"), ("fd00::5", "::1")];
+const SEGMENT: usize = 1_200;
+
+/// The loopback interface gets an IPv6 address more; IPv4 has them already.
+fn with_addresses(test: impl Fn() + Send + 'static) {
+    in_namespace(move || {
+        let done = Command::new("ip").args(["address", "add", "fd00::5/128", "dev", "lo", "nodad"]).status();
+        assert!(done.unwrap().success());
+        test();
+    });
+}
+
+/// The next message: who sent it, where it came to, its length.
+fn next(socket: &UdpSocket) -> (SocketAddr, Option<Local>, usize) {
+    let mut batch = ReceiveBatch::new(1).unwrap();
+    wait_readable(socket);
+    assert_eq!(socket.recv(&mut batch).unwrap(), 1);
+    let message = batch.iter_mut().next().unwrap();
+    (message.source, message.local, message.data.len())
+}
+
+fn local(address: &str) -> Local {
+    // The loopback interface is the first of every namespace.
+    Local { address: address.parse().unwrap(), interface: 1 }
+}
+
+#[test]
+fn an_answer_leaves_from_where_the_question_came_to() {
+    with_addresses(|| {
+        let contents = pattern(10 * SEGMENT);
+        for (ipv4_only, addresses) in [(false, &ADDRESSES[..]), (true, &ADDRESSES[..1])] {
+            let asker = UdpSocket::bind(&CONFIG).unwrap();
+            let socket = UdpSocket::bind(&Config { ipv4_only, ..CONFIG }).unwrap();
+            for (second, first) in addresses {
+                let to = at(second, socket.port());
+                let question = Transmit { destination: to, contents: b"?", segment_size: 0, ecn: 0 };
+                assert_eq!(asker.send_from(&[question], |_| Some(local(first))).failed, 0);
+                let (source, arrival, _) = next(&socket);
+                assert_eq!(arrival, Some(local(second)));
+                // Alone, and as a run.
+                for segment_size in [0, SEGMENT] {
+                    let length = if segment_size == 0 { 100 } else { contents.len() };
+                    let answer = Transmit { destination: source, contents: &contents[..length], segment_size, ecn: 0 };
+                    let sent = socket.send_from(&[answer], |_| arrival);
+                    assert_eq!((sent.sent, sent.failed, sent.refused), (1, 0, None), "{:?}", sent.first_error);
+                    let (from, to, received) = next(&asker);
+                    assert_eq!((from, received), (SocketAddr::new(second.parse().unwrap(), socket.port()), length));
+                    assert_eq!(to.map(|to| to.address), Some(source.ip()));
+                    // Without a word the routes choose.
+                    assert_eq!(socket.send(&[answer]).failed, 0);
+                    assert_eq!(next(&asker).0.ip(), first.parse::<IpAddr>().unwrap());
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn runs_arrive_with_their_address_too() {
+    with_addresses(|| {
+        let (sender, receiver) = (UdpSocket::bind(&CONFIG).unwrap(), UdpSocket::bind(&CONFIG).unwrap());
+        let contents = pattern(10 * SEGMENT);
+        for (second, _) in ADDRESSES {
+            let destination = at(second, receiver.port());
+            assert_eq!(
+                sender.send(&[Transmit { destination, contents: &contents, segment_size: SEGMENT, ecn: 0 }]).failed,
+                0
+            );
+            let mut batch = ReceiveBatch::new(1).unwrap();
+            wait_readable(&receiver);
+            receiver.recv(&mut batch).unwrap();
+            let message = batch.iter_mut().next().unwrap();
+            assert_eq!((message.segment_size, message.local), (SEGMENT, Some(local(second))));
+        }
+    });
+}
+
+#[test]
+fn an_address_that_is_gone_stops_nothing() {
+    with_addresses(|| {
+        let (sender, receiver) = (UdpSocket::bind(&CONFIG).unwrap(), UdpSocket::bind(&CONFIG).unwrap());
+        let contents = pattern(10 * SEGMENT);
+        for ((second, first), gone) in ADDRESSES.into_iter().zip(["192.0.2.77", "2001:db8::77"]) {
+            let destination = at(first, receiver.port());
+            for segment_size in [0, SEGMENT] {
+                let length = if segment_size == 0 { 100 } else { contents.len() };
+                let transmit = Transmit { destination, contents: &contents[..length], segment_size, ecn: 0 };
+                let sent = sender.send_from(&[transmit; 2], |_| Some(local(gone)));
+                assert_eq!((sent.sent, sent.failed, sent.refused), (2, 0, Some(local(gone))), "{:?}", sent.first_error);
+                for _ in 0..2 {
+                    let (from, _, received) = next(&receiver);
+                    assert_eq!((from.ip(), received), (first.parse::<IpAddr>().unwrap(), length));
+                }
+                assert!(sender.features().gso, "it was not about runs");
+                // Refused is that one address only.
+                let sent = sender.send_from(&[transmit], |_| Some(local(second)));
+                assert_eq!((sent.failed, sent.refused), (0, None));
+                assert_eq!(next(&receiver).0.ip(), second.parse::<IpAddr>().unwrap());
+            }
+        }
+    });
+}
+
+#[test]
+fn a_destination_without_a_route_still_fails_once() {
+    with_addresses(|| {
+        let socket = UdpSocket::bind(&CONFIG).unwrap();
+        let transmit = Transmit { destination: at("203.0.113.1", 9), contents: b"x", segment_size: 0, ecn: 0 };
+        let sent = socket.send_from(&[transmit], |_| Some(local("127.0.0.5")));
+        assert_eq!((sent.sent, sent.failed, sent.refused), (1, 1, Some(local("127.0.0.5"))));
+    });
+}
