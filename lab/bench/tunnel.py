@@ -49,7 +49,7 @@ class Bench:
         self.effort, self.modes, self.seed = effort, modes, seed
         self.systems = {system.name: system for system in systems}
         self.lacking = {system.name: system.lacking() for system in systems}
-        self.runs = []
+        self.runs, self.sittings = [], 1
         self.congestion, self.offloads = "unknown", "unknown"
 
     def run(self, cubic, say, keep=lambda: None, minutes=None):
@@ -77,6 +77,7 @@ class Bench:
         other = [key for key in SAME if told[key] != now[key]]
         if other:
             raise LabError(f"what is to be resumed was another run: {', '.join(other)} differ; without --resume a new one begins")
+        self.sittings = told["sittings"] + 1
         self.congestion, self.offloads = told["congestion_control"], told["offloads"]
         self.runs = [run for run in told["runs"] if not any(figures.get("disturbed") for figures in run["tests"].values())]
 
@@ -133,6 +134,7 @@ class Bench:
             "schema": SCHEMA,
             "made": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
             "quick": quick,
+            "sittings": self.sittings,
             "seed": self.seed,
             "rounds": self.effort.rounds,
             "modes": list(self.modes),

@@ -184,6 +184,7 @@ def test_a_run_goes_on_where_it_ended():
     first.runs = [run(one.system, one.round, one.mode, one.mtu, idle={"disturbed": one is order[1]}) for one in order[:3]]
     told, again = first.result(quick=False), bench()
     again.resume(told)
+    assert again.result(quick=False)["sittings"] == 2
     assert again.missing() == [order[1], order[3]]
     with pytest.raises(LabError, match="seed"):
         bench(seed=2).resume(told)
