@@ -120,9 +120,10 @@ def facts(told):
     machine, results = told["machine"], Results(told["runs"])
     versions = "; ".join(f"{one['title']}: {one['version']}" for one in told["systems"].values() if not one["lacking"])
     lengths, foreign, (lost, tests) = told["lengths"], results.foreign(), results.disturbed()
+    sittings = f" in {told['sittings']} sittings" if told["sittings"] > 1 else ""
     spoilt = f" {lost} of {tests} runs were disturbed by more than that and left out." if lost else ""
     return f"""Made {told["made"]}{" with QUICK=1: short runs, figures to look at and not to cite" if told["quick"] else ""}.
-{told["rounds"]} rounds, order shuffled by seed {told["seed"]}; TCP {lengths["tcp"]} s after {lengths["omitted"]} s that are not counted, UDP {lengths["udp"]} s, echo requests every 10 ms for
+{told["rounds"]} rounds{sittings}, order shuffled by seed {told["seed"]}; TCP {lengths["tcp"]} s after {lengths["omitted"]} s that are not counted, UDP {lengths["udp"]} s, echo requests every 10 ms for
 {lengths["idle"]} s idle and {lengths["loaded"]} s beside a stream. {machine["cpu"]}, {machine["cores"]} cores ({", ".join(machine["cpu_flags"])}), Linux {machine["kernel"]}, iperf3 {machine["iperf3"]},
 congestion control {told["congestion_control"]}, net.core.rmem_max {machine["rmem_max"]}; links: {told["offloads"]}.
 Soft interrupts are counted {machine["soft_interrupts"]}. {"The kernel's own WireGuard is not in this kernel." if not machine["kernel_wireguard"] else ""}

@@ -45,11 +45,11 @@ FAILURES = (LabError, OSError, ValueError, KeyError, IndexError)
 class Bench:
     """One run of everything."""
 
-    def __init__(self, systems, effort, modes, seed):
-        self.effort, self.modes, self.seed = effort, modes, seed
+    def __init__(self, systems, effort, modes, seed, tries=TRIES):
+        self.effort, self.modes, self.seed, self.tries = effort, modes, seed, tries
         self.systems = {system.name: system for system in systems}
         self.lacking = {system.name: system.lacking() for system in systems}
-        self.runs = []
+        self.runs, self.sittings = [], 1
         self.congestion, self.offloads = "unknown", "unknown"
 
     def run(self, cubic, say, keep=lambda: None, minutes=None):
@@ -77,6 +77,7 @@ class Bench:
         other = [key for key in SAME if told[key] != now[key]]
         if other:
             raise LabError(f"what is to be resumed was another run: {', '.join(other)} differ; without --resume a new one begins")
+        self.sittings = told["sittings"] + 1
         self.congestion, self.offloads = told["congestion_control"], told["offloads"]
         self.runs = [run for run in told["runs"] if not any(figures.get("disturbed") for figures in run["tests"].values())]
 
@@ -114,7 +115,7 @@ class Bench:
 
     def _test(self, meter, test, say):
         """One test; once more when somebody else used the machine meanwhile."""
-        for attempt in range(1, TRIES + 1):
+        for attempt in range(1, self.tries + 1):
             try:
                 figures = meter.run(test)
             except FAILURES as error:
@@ -123,7 +124,7 @@ class Bench:
             if "cpu" in figures:
                 figures["disturbed"] = foreign(figures["cpu"]) > DISTURBED
             say(f"  {test:<14} {outline(figures)}")
-            if "error" in figures or not figures["disturbed"] or not calm(CALM_S):
+            if "error" in figures or not figures["disturbed"] or attempt == self.tries or not calm(CALM_S):
                 break
         return figures
 
@@ -133,6 +134,7 @@ class Bench:
             "schema": SCHEMA,
             "made": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
             "quick": quick,
+            "sittings": self.sittings,
             "seed": self.seed,
             "rounds": self.effort.rounds,
             "modes": list(self.modes),

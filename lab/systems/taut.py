@@ -46,12 +46,20 @@ class Network(System):
         return all((peer["session"] or {}).get("suite") == self.suite for peer in status["peers"])
 
 
+# What the programs are made from.
+SOURCES = ("Cargo.lock", "Cargo.toml", "apps", "core", "engine", "sys")
+
+
 def taut_version():
-    """What the program says, and the commit of the tree it was found beside."""
-    said = subprocess.run([binary("taut"), "version"], capture_output=True, text=True, check=False).stdout.split("\n")[0]
-    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
-    commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-    return f"{said} ({commit})" if commit else said
+    """What the program says, and the last commit of the tree beside it that touched what it is made from."""
+    said = _output(binary("taut"), "version").split("\n")[0]
+    commit = _output("git", "-C", ROOT, "log", "-1", "--format=%h", "--", *SOURCES).strip()
+    changed = " and changes" if _output("git", "-C", ROOT, "status", "--porcelain", "--", *SOURCES) else ""
+    return f"{said} ({commit}{changed})" if commit else said
+
+
+def _output(*command):
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False).stdout
 
 
 def _told(status):
@@ -60,5 +68,4 @@ def _told(status):
 
 @functools.cache
 def _help():
-    done = subprocess.run([binary("taut"), "daemon", "--help"], capture_output=True, text=True, check=False)
-    return done.stdout + done.stderr
+    return _output(binary("taut"), "daemon", "--help")

@@ -29,6 +29,7 @@ pub(crate) struct Stamps {
 impl Stamps {
     /// What an earlier run left: no stamp of its own was later.
     pub(crate) fn resume(&mut self, ceiling: Duration) {
+        self.floor = self.floor.max(ceiling);
         self.ceiling = self.ceiling.max(ceiling);
     }
 

@@ -88,6 +88,8 @@ impl Operator {
     pub(crate) fn new(serve: &Serve, token: &str) -> Self {
         let config =
             ureq::Agent::config_builder().http_status_as_error(false).proxy(None).timeout_global(Some(PATIENCE));
+        // A connection of its own for each request: one that was kept may be hung up on in the moment in which it is used again.
+        let config = config.max_idle_connections(0);
         Self { agent: config.build().into(), address: serve.address.clone(), token: token.to_owned() }
     }
 

@@ -264,5 +264,18 @@ fn fault_c8_threads_that_send_and_commands_that_race_leave_every_verdict_exact()
         let (sent, sessions) = (flickers.load(Ordering::SeqCst), session.load(Ordering::SeqCst));
         assert_eq!(flickered.len() as u64 + rig.dropped(Drop::UnknownIndex), sent);
         assert!(!flickered.is_empty() && sessions > 100, "{} packets on {sessions} sessions", flickered.len());
+
+        // A peer that is removed is heard on none of the sessions that it had; the other one is heard as before.
+        rig.tell(ToLane::RemovePeer(first.id));
+        // Whoever waits for this packet knows that the removal was carried out: the lane takes its commands in order, all of them before it
+        // says that it does not know an index.
+        let renewed = Peer::new(2, 1 << 24);
+        rig.tell(renewed.session(1 << 40));
+        assert_eq!(rig.play(&rig.wire, &[renewed.frame(0, 7)]), [7]);
+        let unknown = rig.dropped(Drop::UnknownIndex);
+        let frames: Vec<_> =
+            (sessions - 50..=sessions).map(|number| Peer::new(3, number).frame(FLICKER, number.into())).collect();
+        assert_eq!(rig.play(&rig.wire, &frames), [], "a removed peer is heard");
+        assert_eq!(rig.dropped(Drop::UnknownIndex) - unknown, frames.len() as u64);
     });
 }
