@@ -96,11 +96,11 @@ api-fuzz: ## requests made from the description of the coordinator's API, many; 
 	@. tools/env && say 'asking' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.api $(ARGS)
 
 .PHONY: flood
-flood: ## floods of handshakes against a node, and what honest peers notice; ARGS='--seconds N --json' (needs root, iperf3)
+flood: ## floods of handshakes against a node, and what honest peers notice; writes docs/flood.md; QUICK=1 a short look (needs root, iperf3)
 	@tools/preflight test
-	@$(ENV) && say 'building taut and the flood' && cargo build --locked --profile ci -p taut \
+	@$(ENV) && say 'building the programs and the flood' && cargo build --locked --profile ci -p taut -p taut-coordinator \
 	    && cargo build --locked --profile ci -p taut-sim --example flood
-	@. tools/env && say 'flooding' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.flood $(ARGS)
+	@. tools/env && say 'flooding' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.flood $(if $(QUICK),--quick,--document docs/flood.md) $(ARGS)
 
 .PHONY: bench-micro
 bench-micro: ## instructions (compared with tools/micro.json) and time of each part of a packet's way; ARGS=--write for a new baseline

@@ -1,236 +1,183 @@
 """Floods a node with handshakes, and measures what honest peers notice (`make flood`; targets R2 to R4).
 
-    python3 -m lab.flood [--seconds S] [--rounds N] [--tries N] [--json] [--output FILE]
+    python3 -m lab.flood [--quick] [--modes network,wg] [--kinds KIND,…] [--seconds S] [--rounds N] [--tries N]
+                         [--json] [--output FILE] [--document FILE] [--add]
 
-Three hosts with `taut wg` (a victim, a peer with a paced flow, a peer that connects anew) and an attacker, in namespaces. Each kind of flood runs
-interleaved with the same seconds without it; medians. Prints a table, and writes the figures as JSON. On a machine whose cores attacker, victim
-and peers share, the flood also costs what making it costs: `sent` is its real rate.
+A victim, a peer with a paced flow, peers that connect anew, and an attacker, in namespaces (lab/flood_field.py): once as members of a network,
+once as nodes of `taut wg`. Each kind of flood runs interleaved with the same seconds without it. Prints what each kind did and the verdicts,
+writes the figures as JSON, and with --document as a page. --add keeps the former run's figures of what this one leaves out.
+
+Attacker, victim and peers share the machine's cores: the flood also costs what making it costs. `sent` is its real rate.
 """
 
 import argparse
 import json
 import os
+import platform
 import statistics
 import sys
 import time
 from pathlib import Path
 
-from . import needs
-from .flow import ping
+from . import flood_report, needs
+from .flood_field import Network, Plain, flowed
 from .net import Lab
-from .taut import ROOT, binary
-from .wait import wait_until
-from .wireguard import WireGuard, conf
+from .taut import ROOT
 
-SCHEMA = 1
-PORT = 51820
-SPOOFED = {4: "172.16.0.0/12", 6: "fd66::/16"}
-# Bytes of the headers of IP and UDP, of an initiation, of a cookie reply and of a response.
-HEADERS = {4: 28, 6: 48}
-INITIATION, COOKIE, RESPONSE = 148, 64, 92
-VICTIM, FLOW, CLIENT = "10.9.0.1", "10.9.0.2", "10.9.0.3"
-# kind, fault, datagrams a second that are aimed at
+SCHEMA = 2
+# Bytes of an initiation.
+INITIATION = 148
+# kind, fault, datagrams a second that are aimed at: R3 and R4 say how many.
 FLOODS = (("bad-mac1", "B1", 200_000), ("spoofed", "B2", 20_000), ("spoofed", "B2", 50_000), ("one-source", "B4", 20_000), ("replay", "B6", 20_000))
-RATE_MBPS = 200
-
-
-class Field:
-    """The four hosts, all tunnels up."""
-
-    def __init__(self, lab, family=4):
-        self.family, self.port = family, PORT
-        self.switch = lab.switch("sw")
-        self.victim, self.flow, self.client = (
-            WireGuard(lab.host(name, self.switch), inner=[f"{inner}/24"])
-            for name, inner in (("victim", VICTIM), ("flow", FLOW), ("client", CLIENT))
-        )
-        self.attacker = lab.host("attacker", self.switch)
-        spoofed, gateway = SPOOFED[family], self.attacker.ipv4 if family == 4 else self.attacker.ipv6
-        # Without this a program may not speak as an address that is only routed to us.
-        self.attacker.run("sysctl", "-qw", "net.ipv6.ip_nonlocal_bind=1")
-        self.attacker.ip(f"route add local {spoofed} dev lo")
-        self.victim.host.ip(f"route add {spoofed} via {gateway}")
-        self.where = f"{self.victim.host.ipv4}:{PORT}" if family == 4 else f"[{self.victim.host.ipv6}]:{PORT}"
-        others = ({"PublicKey": peer.public, "AllowedIPs": f"{inner}/32"} for peer, inner in ((self.flow, FLOW), (self.client, CLIENT)))
-        self.victim.config = conf(self.victim, *others, port=PORT)
-        self.to_victim = {"PublicKey": self.victim.public, "AllowedIPs": f"{VICTIM}/32", "Endpoint": self.where}
-        for device in (self.flow, self.client):
-            device.config = conf(device, self.to_victim)
-        for device in (self.victim, self.flow, self.client):
-            device.start()
-        for device in (self.flow, self.client):
-            device.reaches(VICTIM)
-
-    def program(self, kind, rate):
-        """The attacker's program, waiting for its orders."""
-        # A replay is of an initiation by the peer that connects anew.
-        owner = [self.client.private] if kind == "replay" else []
-        return self.attacker.start(binary("examples/flood"), self.where, self.victim.public, kind, rate, *owner, name=f"flood-{kind}-{rate}")
-
-    def connect(self, tries):
-        """Connects the client anew, each time from a port that the victim does not know; milliseconds from the first packet to its answer, None where none came."""
-        times = []
-        for _ in range(tries):
-            self.port += 1
-            self.client.set("listen-port", self.port, "peer", self.victim.public, "remove")
-            endpoint = self.to_victim["Endpoint"]
-            self.client.set("peer", self.victim.public, "endpoint", endpoint, "allowed-ips", f"{VICTIM}/32")
-            echo = ping(self.client.host, VICTIM, count=100, interval=0.1, first=True)
-            times.append(echo["first_ms"])
-        return times
-
-    def flood(self, program, seconds):
-        """Floods for so long; what the generator says of it, and what came back to it: `answers`, and `back`, their bytes without IP and UDP."""
-        lines, heard = len(program.output().splitlines()), self.heard()
-        program.write(f"{int(seconds * 1000)}\n")
-        return self.ends(program, lines, heard, 60 + seconds)
-
-    def ends(self, program, lines, heard, timeout=60):
-        """Waits until a flood ends that was started after `lines` of output, when that was `heard`."""
-        wait_until(lambda: len(program.output().splitlines()) > lines, "the flood to end", timeout, program.tail)
-        answers, octets = (after - before for before, after in zip(heard, self.heard()))
-        return {**json.loads(program.output().splitlines()[-1]), "answers": answers, "back": octets - HEADERS[self.family] * answers}
-
-    def heard(self):
-        """Datagrams of IP that came to the attacker's host, whatever port they were for, and their bytes; nobody but the victim sends it any."""
-        if self.family == 4:
-            return snmp(self.attacker, "snmp", "Ip")["InReceives"], snmp(self.attacker, "netstat", "IpExt")["InOctets"]
-        lines = dict(line.split() for line in self.attacker.run("cat", "/proc/net/snmp6").stdout.splitlines())
-        # Neighbours are discovered by ICMP.
-        return int(lines["Ip6InReceives"]) - int(lines["Icmp6InMsgs"]), int(lines["Ip6InOctets"])
-
-    def arrived(self):
-        """UDP datagrams that the lane's socket delivered, and those that the victim's kernel threw away because it was full."""
-        udp = snmp(self.victim.host, "snmp", "Udp")
-        return udp["InDatagrams"], udp["RcvbufErrors"]
-
-    def flows(self, seconds):
-        """A paced UDP flow from the peer to the victim, started; finish with `received`."""
-        server = self.victim.host.start("iperf3", "-s", "-1", "-B", VICTIM, name="iperf3-server")
-        wait_until(lambda: "5201" in self.victim.host.run("ss", "-ltn").stdout, "iperf3 to listen", story=server.tail)
-        words = ("-c", VICTIM, "-u", "-b", f"{RATE_MBPS}M", "-l", 1300, "-t", seconds, "-J")
-        return self.flow.host.start("iperf3", *words, name="iperf3-client")
-
-    def cpu(self):
-        """Seconds of processor that the victim's threads have used, by thread."""
-        used = {}
-        for task in Path(f"/proc/{self.pid()}/task").iterdir():
-            name, _, rest = (task / "stat").read_text().partition("(")[2].rpartition(")")
-            fields = rest.split()
-            used[name] = used.get(name, 0) + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-        return used
-
-    def pid(self):
-        return self.victim.process.pid
-
-
-def snmp(host, file, group):
-    """One group of counters of a host's kernel, /proc/net/FILE."""
-    lines = [line.split() for line in host.run("cat", f"/proc/net/{file}").stdout.splitlines() if line.startswith(group + ":")]
-    return dict(zip(lines[0][1:], map(int, lines[1][1:]), strict=True))
-
-
-def received_mbps(client):
-    client.wait(60)
-    text = client.output()
-    report = json.loads(text[text.index("{") :])
-    total = report["end"]["sum_received"]
-    return total["bits_per_second"] / 1e6
+MODES = {field.name: field for field in (Network, Plain)}
+# Stock WireGuard shows a cookie with its next try only, 5 s later: more of them would say the same for minutes.
+MOST_TRIES = {"network": None, "wg": 12}
+# Connects without a flood.
+QUIET_TRIES = 10
 
 
 def strike(field, program, seconds):
     """One stretch with the flood, or (program None) without: figures."""
     client = field.flows(seconds)
-    arrived, cpu, start = field.arrived(), field.cpu(), time.monotonic()
+    dropped, cpu, counted, start = field.kernel_dropped(), field.cpu(), field.handshakes(), time.monotonic()
     flood = field.flood(program, seconds) if program else None
-    mbps = received_mbps(client)
+    mbps, lost = flowed(client)
     elapsed = time.monotonic() - start
     used = {name: round((total - cpu.get(name, 0)) / elapsed, 3) for name, total in field.cpu().items()}
-    delivered, lost = (after - before for before, after in zip(arrived, field.arrived()))
-    return {"mbps": round(mbps, 2), "cpu": used, "delivered": delivered, "kernel_dropped": lost, "flood": flood}
+    handshakes = counted and {name: (count - counted[name]) / elapsed for name, count in field.handshakes().items()}
+    return {"mbps": mbps, "lost": lost, "cpu": used, "kernel_dropped": field.kernel_dropped() - dropped, "flood": flood, "handshakes": handshakes}
 
 
-def measure(field, kind, fault, rate, seconds=5, rounds=3, tries=50):
-    """One kind of flood; a row of the table."""
+def measure(field, kind, fault, rate, seconds, rounds, tries):
+    """One kind of flood; a row of the report."""
+    load, memory = os.getloadavg()[0], field.process.rss_kib()
     program = field.program(kind, rate)
     quiet, loud = [], []
     for _ in range(rounds):
         quiet.append(strike(field, None, seconds))
         loud.append(strike(field, program, seconds))
-    calm = statistics.median(run["mbps"] for run in quiet)
-    under = statistics.median(run["mbps"] for run in loud)
     sent = sum(run["flood"]["sent"] for run in loud)
     row = {
+        "mode": field.name,
         "fault": fault,
         "kind": kind,
         "aimed_pps": rate,
         "sent_pps": round(statistics.median(run["flood"]["sent"] / run["flood"]["seconds"] for run in loud)),
-        "mbps_quiet": calm,
-        "mbps_flooded": under,
-        "loss_ratio": round(1 - under / calm, 4),
-        "bytes_back_per_byte": round(sum(run["flood"]["back"] for run in loud) / (INITIATION * max(1, sent)), 4),
-        "answers": sum(run["flood"]["answers"] for run in loud),
         "sent": sent,
-        # The flow's packets are among them.
-        "delivered": sum(run["delivered"] for run in loud),
+        "answers": sum(run["flood"]["answers"] for run in loud),
+        "bytes_back_per_byte": round(sum(run["flood"]["back"] for run in loud) / (INITIATION * max(1, sent)), 4),
         "kernel_dropped": sum(run["kernel_dropped"] for run in loud),
         "kernel_dropped_quiet": sum(run["kernel_dropped"] for run in quiet),
-        "cpu_quiet": quiet[-1]["cpu"],
-        "cpu_flooded": loud[-1]["cpu"],
-        **connects(field, program, tries),
-        "flow_tunnel_stayed": ping(field.flow.host, VICTIM, count=3)["received"] == 3,
+        "mbps_quiet": spread(run["mbps"] for run in quiet),
+        "mbps_flooded": spread(run["mbps"] for run in loud),
+        "lost_quiet": spread((run["lost"] for run in quiet), 4),
+        "lost_flooded": spread((run["lost"] for run in loud), 4),
+        "cpu_quiet": median_by_name(run["cpu"] for run in quiet),
+        "cpu_flooded": median_by_name(run["cpu"] for run in loud),
+        "per_second": median_by_name(run["handshakes"] for run in loud) if loud[0]["handshakes"] else None,
+        **connects(field, program, min(tries, MOST_TRIES[field.name] or tries)),
+        "flow_stays": field.stays(),
+        "memory_kib": field.process.rss_kib(),
+        "rounds": rounds,
+        "seconds": seconds,
+        "load": round(load, 2),
     }
-    print(f"flood: {kind} at {row['sent_pps']} a second done", file=sys.stderr)
+    row["memory_grown_kib"] = row["memory_kib"] - memory
+    row["throughput_lost"] = round(1 - row["mbps_flooded"]["median"] / row["mbps_quiet"]["median"], 4)
+    row["dh_per_s"] = exchanges(row["per_second"])
+    print(f"flood: {field.name}, {kind} at {row['sent_pps']} a second done", file=sys.stderr)
     return row
 
 
 def connects(field, program, tries):
-    """How long a peer takes to get in while the flood runs."""
-    quiet = [time for time in field.connect(min(tries, 10)) if time is not None]
+    """How long new peers take to get in, without the flood and while it runs."""
+    quiet = sorted(took for took in field.connect(min(tries, QUIET_TRIES)) if took is not None)
     program.write("3600000\n")
     times = field.connect(tries)
     program.kill()
-    times_in = sorted(time for time in times if time is not None)
-    at = lambda share: times_in[min(len(times_in) - 1, int(share * len(times_in)))] if times_in else None  # noqa: E731
+    took = sorted(time for time in times if time is not None)
     return {
         "connects": len(times),
-        "connects_failed": len(times) - len(times_in),
-        "connect_quiet_p50_ms": statistics.median(quiet) if quiet else None,
-        "connect_p50_ms": at(0.5),
-        "connect_p99_ms": at(0.99),
+        "connects_failed": len(times) - len(took),
+        "connect_quiet_p50_ms": share(quiet, 0.5),
+        "connect_quiet_max_ms": share(quiet, 1),
+        "connect_p50_ms": share(took, 0.5),
+        "connect_p99_ms": share(took, 0.99),
+        "connect_max_ms": share(took, 1),
     }
 
 
-def table(rows):
-    heads = ("fault", "kind", "pps sent/aimed", "Mbit/s quiet→flooded", "lost", "bytes back/sent", "lost by the kernel", "connect p50/p99 ms", "failed", "CPU of the victim's threads")
-    lines = [heads]
-    for row in rows:
-        cpu = ", ".join(f"{name} {100 * share:.0f} %" for name, share in sorted(row["cpu_flooded"].items()) if share >= 0.01)
-        times = "/".join("-" if row[f"connect_{name}_ms"] is None else f"{row[f'connect_{name}_ms']:.0f}" for name in ("p50", "p99"))
-        lines.append((row["fault"], row["kind"], f"{row['sent_pps']}/{row['aimed_pps']}", f"{row['mbps_quiet']:.0f}→{row['mbps_flooded']:.0f}",
-            f"{100 * row['loss_ratio']:.1f} %", f"{row['bytes_back_per_byte']:.3f}", f"{row['kernel_dropped']}/{row['sent']}", times, f"{row['connects_failed']}/{row['connects']}", cpu))  # fmt: skip
-    widths = [max(len(line[place]) for line in lines) for place in range(len(heads))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines)
+def exchanges(per_second):
+    """Diffie-Hellman computations a second: one to know a sender, three more (a fresh key, two with it) to answer."""
+    return per_second and round(per_second["computed"] + 3 * per_second["answered"])
+
+
+def share(values, part):
+    """The value below which this part of the sorted `values` lies; None of none."""
+    return round(values[min(len(values) - 1, int(part * len(values)))], 1) if values else None
+
+
+def spread(values, digits=1):
+    values = [round(value, digits) for value in values]
+    return {"median": statistics.median(values), "least": min(values), "most": max(values)}
+
+
+def median_by_name(rows):
+    rows = list(rows)
+    return {name: round(statistics.median(row.get(name, 0) for row in rows), 3) for name in rows[0]}
+
+
+def machine():
+    """What was measured on."""
+    models = [line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    return {"cpu": models[0] if models else platform.machine(), "cores": os.cpu_count(), "kernel": platform.release()}
+
+
+def run(modes, kinds, seconds, rounds, tries):
+    """All rows."""
+    rows = []
+    for mode in modes:
+        with Lab(ROOT / "target" / "lab" / "flood") as lab:
+            field = MODES[mode](lab)
+            rows += [measure(field, *flood, seconds, rounds, tries) for flood in FLOODS if flood[0] in kinds]
+    return rows
+
+
+def joined(rows, former):
+    """The rows, and what `former` has beyond them, in the order of the floods."""
+    name = lambda row: (row["mode"], row["kind"], row["aimed_pps"])  # noqa: E731
+    all_of_them = {**{name(row): row for row in former}, **{name(row): row for row in rows}}
+    order = [(mode, kind, rate) for mode in MODES for kind, _, rate in FLOODS]
+    return [all_of_them[key] for key in order if key in all_of_them]
 
 
 def main():
+    words = lambda text: text.split(",")  # noqa: E731
     parser = argparse.ArgumentParser()
-    parser.add_argument("--seconds", type=int, default=5)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--tries", type=int, default=50)
+    parser.add_argument("--quick", action="store_true", help="one short round and few connects each")
+    parser.add_argument("--modes", type=words, default=list(MODES))
+    parser.add_argument("--kinds", type=words, default=[kind for kind, _, _ in FLOODS])
+    parser.add_argument("--seconds", type=int)
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--tries", type=int)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--output", type=Path, default=ROOT / "target" / "lab" / "flood.json")
+    parser.add_argument("--document", type=Path)
+    parser.add_argument("--add", action="store_true")
     args = parser.parse_args()
-    if lacks := needs.missing():
+    if lacks := needs.missing("iperf3", *(["wg"] if "wg" in args.modes else [])):
         print(f"flood: skipped: {lacks[0]}", file=sys.stderr)
         return 1
-    with Lab(ROOT / "target" / "lab" / "flood") as lab:
-        field = Field(lab)
-        rows = [measure(field, *flood, args.seconds, args.rounds, args.tries) for flood in FLOODS]
-    result = {"schema": SCHEMA, "cores": os.cpu_count(), "load": os.getloadavg(), "floods": rows}
+    seconds, rounds, tries = (2, 1, 10) if args.quick else (5, 5, 50)
+    rows = run(args.modes, args.kinds, args.seconds or seconds, args.rounds or rounds, args.tries or tries)
+    former = json.loads(args.output.read_text())["floods"] if args.add and args.output.exists() else []
+    rows = joined(rows, former)
+    result = {"schema": SCHEMA, "machine": machine(), "floods": rows, "verdicts": flood_report.verdicts(rows)}
     args.output.parent.mkdir(parents=True, exist_ok=True)
     args.output.write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps(result, indent=1) if args.json else table(rows))
+    print(json.dumps(result, indent=1) if args.json else flood_report.text(result))
+    if args.document:
+        args.document.write_text(flood_report.page(result))
     return 0
 
 

@@ -101,9 +101,8 @@ impl Malformed {
             // A type with a bit in its reserved bytes (fault A3), around an otherwise good handshake.
             1 | 2 => {
                 let kind = 1 + self.random.below(4);
-                self.sign(&mut bytes, kind);
                 let reserved = 1 << (8 + self.random.below(24));
-                put(&mut bytes, 0, &(kind | reserved).to_le_bytes());
+                self.sign(&mut bytes, kind | reserved);
             }
             // STUN (RFC 8489): a binding request, its attributes longer than it (faults A14, A15).
             3 => {
@@ -135,10 +134,10 @@ impl Malformed {
         bytes
     }
 
-    /// Makes it a message of this type; a handshake gets a mac1 as whoever knows the node's key can make it.
-    fn sign(&self, bytes: &mut [u8], kind: u32) {
-        put(bytes, 0, &kind.to_le_bytes());
-        let field = match kind {
+    /// Makes it a message of this type, in the lowest byte; a handshake gets a mac1 as whoever knows the node's key can make it, over all bytes.
+    fn sign(&self, bytes: &mut [u8], word: u32) {
+        put(bytes, 0, &word.to_le_bytes());
+        let field = match word & 0xff {
             1 => initiation::MAC1,
             2 => response::MAC1,
             _ => return,
