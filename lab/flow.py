@@ -58,9 +58,13 @@ class Probe:
         self._echo.wait_for_output("ready")
         self._probe = source.start(*_TRAFFIC, "probe", address, port, "--interval", interval, name=f"probe-{port}")
 
-    def finish(self):
-        """Stops sending and returns {"sent", "received", "doubled", "lost", "seconds"}."""
+    def end(self):
+        """Stops sending. Several probes that end together wait for stragglers together."""
         self._probe.close_input()
+
+    def finish(self):
+        """Stops sending and returns {"sent", "received", "doubled", "reordered", "lost", "seconds"}: `reordered` came back after a later one."""
+        self.end()
         code = self._probe.wait()
         self._echo.close_input()
         self._echo.wait()

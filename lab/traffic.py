@@ -104,7 +104,7 @@ def echo(args):
 def probe(args):
     where, client = opened(args.address, args.port, socket.SOCK_DGRAM)
     client.connect(where)
-    sent, seen, doubled, ended = 0, set(), 0, False
+    sent, seen, doubled, reordered, latest, ended = 0, set(), 0, 0, -1, False
     start = last = time.monotonic()
     while not (ended and (len(seen) == sent or time.monotonic() - last > STRAGGLERS_S)):
         if not ended and time.monotonic() >= start + sent * args.interval:
@@ -117,9 +117,11 @@ def probe(args):
         if readable:
             number = struct.unpack("!Q", client.recv(BLOCK)[len(MARKER) :])[0]
             doubled += number in seen
+            reordered += number < latest
+            latest = max(latest, number)
             seen.add(number)
     lost = sorted(set(range(sent)) - seen)
-    say(sent=sent, received=len(seen), doubled=doubled, lost=lost[:20], seconds=last - start)
+    say(sent=sent, received=len(seen), doubled=doubled, reordered=reordered, lost=lost[:20], seconds=last - start)
 
 
 def ping(args):

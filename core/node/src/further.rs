@@ -56,9 +56,11 @@ pub(crate) struct Opened {
 }
 
 impl Further {
-    /// We have `own` lanes, the peer has these. True when that is news: what was proven before counts no more.
+    /// We have `own` lanes, the peer has these. True when that is news: what was proven before counts no more. Otherwise what is not proven is asked
+    /// about at once again: it may have been the former session that nobody answered on.
     pub(crate) fn learn(&mut self, own: u8, theirs: Lanes, now: Time) -> bool {
         if self.lanes == Some((own, theirs)) {
+            self.sides.iter_mut().filter_map(|side| side.ask.as_mut()).for_each(|ask| *ask = Ask::new(now));
             return false;
         }
         let side = |lane| Side { lane: LaneId(lane), ask: Some(Ask::new(now)), sent: VecDeque::new(), proven: None };
@@ -222,11 +224,16 @@ mod tests {
         };
         let barrier = open(&mut further, &mut entropy, at(0));
         assert!(!further.learn(2, theirs, at(1)), "said again in the next session");
-        assert_eq!(further.in_use(), 2);
+        assert_eq!((further.in_use(), further.poll_timeout()), (2, None));
         further.silent(LaneId(1), at(10));
         assert_eq!((further.in_use(), further.waits_for(barrier)), (1, None));
         assert_eq!(further.poll_timeout(), Some(at(2_010)));
-        open(&mut further, &mut entropy, at(2_010));
+        while further.poll_timeout().is_some_and(|due| due < at(2_500)) {
+            further.handle_timeout(&mut entropy, at(2_500));
+        }
+        assert!(!further.learn(2, theirs, at(2_600)));
+        assert_eq!(further.poll_timeout(), Some(at(2_600)), "in another session, nothing is late");
+        open(&mut further, &mut entropy, at(2_600));
         assert!(further.learn(2, Lanes::with_ports(&[12]), at(3_000)));
         assert_eq!((further.in_use(), further.poll_timeout()), (1, Some(at(3_000))));
     }
