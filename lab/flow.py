@@ -50,20 +50,23 @@ class Transfer:
 
 
 class Probe:
-    """UDP datagrams from `source` to `address` of `target` and back, `interval` seconds apart, each one counted."""
+    """UDP datagrams from `source` to `address` of `target` and back, each one counted: `burst` together, `interval` seconds apart."""
 
-    def __init__(self, source, target, address, interval=0.05):
+    def __init__(self, source, target, address, interval=0.05, burst=1):
         port = source.lab.free_port()
         self._echo = target.start(*_TRAFFIC, "echo", address, port, name=f"echo-{port}")
         self._echo.wait_for_output("ready")
-        self._probe = source.start(*_TRAFFIC, "probe", address, port, "--interval", interval, name=f"probe-{port}")
+        self._probe = source.start(*_TRAFFIC, "probe", address, port, "--interval", interval, "--burst", burst, name=f"probe-{port}")
 
     def end(self):
         """Stops sending. Several probes that end together wait for stragglers together."""
         self._probe.close_input()
 
     def finish(self):
-        """Stops sending and returns {"sent", "received", "doubled", "reordered", "lost", "seconds"}: `reordered` came back after a later one."""
+        """Stops sending and returns {"sent", "received", "doubled", "reordered", "lost", "seconds"}.
+
+        `reordered` counts those that came back after a later one.
+        """
         self.end()
         code = self._probe.wait()
         self._echo.close_input()

@@ -41,7 +41,7 @@ class Flows:
     def __init__(self, one, two):
         ends = ((one, two), (two, one))
         self._probes = [
-            Probe(source.host, target.host, target.ipv6 if number % 4 == 3 else target.ipv4, interval=0.004)
+            Probe(source.host, target.host, target.ipv6 if number % 4 == 3 else target.ipv4, interval=0.03, burst=8)
             for number in range(_FLOWS // 2)
             for source, target in ends
         ]
@@ -136,7 +136,7 @@ def test_a_third_node_of_one_lane_is_served_beside_one_of_two(layout):
 @pytest.mark.parametrize("after", [2, 1, 4])
 def test_lanes_open_anew_after_a_restart(layout, kill, after):
     one, two = _start(layout(nodes=2), 2, 2)
-    probes = [Probe(one.host, two.host, two.ipv4, interval=0.01) for _ in range(_FLOWS)]
+    probes = [Probe(one.host, two.host, two.ipv4, interval=0.03, burst=8) for _ in range(_FLOWS)]
     _open(one, two, 2)
     _open(two, one, 2)
     two.kill() if kill else two.stop()
@@ -157,7 +157,7 @@ def test_a_lane_whose_port_is_cut_off_costs_a_moment_and_opens_again(layout):
     _open(one, two, 2)
     status = _open(two, one, 2)
     port = status["self"]["lanes"]["ports"][1]
-    probes = [Probe(one.host, two.host, two.ipv4, interval=0.01) for _ in range(_FLOWS)]
+    probes = [Probe(one.host, two.host, two.ipv4, interval=0.03, burst=8) for _ in range(_FLOWS)]
     # Of the rules of routing, the one that finds what is for the host itself comes first: ours has to stand before it.
     cut = f"rule add pref 5 ipproto udp dport {port} blackhole"
     for family in ("-4", "-6"):
