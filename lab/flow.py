@@ -10,6 +10,7 @@ _HERE = Path(__file__).parent
 # -I: the program stands alone, nothing of the caller's Python environment reaches it.
 _TRAFFIC = (sys.executable, "-I", str(_HERE / "traffic.py"))
 _WIRE = (sys.executable, "-I", str(_HERE / "wire.py"))
+_MIDDLE = (sys.executable, "-I", str(_HERE / "middle.py"))
 
 
 class Transfer:
@@ -88,6 +89,32 @@ class Listener:
         self._process.close_input()
         if self._process.wait() != 0:
             raise LabError(f"the listener broke\n{self._process.tail()}")
+        return json.loads(self._process.output().splitlines()[-1])
+
+
+class Middle:
+    """Somebody on the cable of `host` who drops or alters every control message, until `release()`."""
+
+    def __init__(self, switch, host, how):
+        port = f"{host.name}.0"
+        switch.ip(
+            "link add middle type veth peer name middle.0",
+            f"link set {port} nomaster promisc on addrgenmode none",
+            "link set middle up promisc on addrgenmode none",
+            "link set middle.0 up master br0",
+        )
+        self._process = switch.start(*_MIDDLE, "middle", port, how, name="middle")
+        self._process.wait_for_output("ready")
+
+    def release(self):
+        """Everything passes from now on."""
+        self._process.write("\n")
+
+    def finish(self):
+        """Returns {"passed", "held"}, in frames; the cable is cut then."""
+        self._process.close_input()
+        if self._process.wait() != 0:
+            raise LabError(f"the one in the middle broke\n{self._process.tail()}")
         return json.loads(self._process.output().splitlines()[-1])
 
 

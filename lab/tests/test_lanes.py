@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.flow import Listener, Probe, Transfer
+from lab.flow import Listener, Middle, Probe, Transfer
 from lab.wait import wait_until
 
 # Flows enough that each of four lanes has some: which lane a flow is on follows from its ports.
@@ -174,6 +174,32 @@ def test_a_lane_whose_port_is_cut_off_costs_a_moment_and_opens_again(layout):
     _open(one, two, 2)
     _open(two, one, 2)
     _in_order(_counted(probes))
+
+
+@pytest.mark.parametrize("how", ["drop", "alter"])
+def test_whoever_holds_offers_back_delays_lanes_and_aes_and_nothing_else(layout, how):
+    net = layout(nodes=2)
+    middle = Middle(net.switches[0], net.nodes[1].host, how)
+    # What is sealed in one piece is seen in one piece.
+    one, two = _start(net, 2, 2, options=("--no-udp-gso",))
+    probes = [Probe(one.host, two.host, two.ipv4, interval=0.02) for _ in range(4)]
+    transfer = Transfer(one.host, two.host, two.ipv6, rate=200_000)
+    net.connect()
+    time.sleep(_WHILE_S)
+    for node, peer in ((one, two), (two, one)):
+        session = node.peer(peer.name)["session"]
+        assert (session["suite"], session["lanes_in_use"]) == ("ChaCha20Poly1305", 1)
+    if how == "alter":
+        assert one.status()["drops"]["in-not-authentic"] > 5
+    middle.release()
+    for node, peer in ((one, two), (two, one)):
+        _open(node, peer, 2)
+        if "aes" in Path("/proc/cpuinfo").read_text(encoding="utf-8").split():
+            assert node.peer(peer.name)["session"]["suite"] == "AES256GCM"
+    time.sleep(1)
+    assert transfer.finish()["equal"]
+    _whole(_counted(probes))
+    assert middle.finish()["held"] > 20
 
 
 def _threads(pid):
