@@ -47,6 +47,8 @@ def hammer(lab, count=COUNT, limit=LIMIT_S, seed=SEED, progress=lambda done: Non
         if time.monotonic() > deadline:
             raise LabError(f"only {strike.counted} of {count} datagrams were counted within {limit} s\n{node.process.tail()}")
         strike.round(min(ROUND, count))
+        if not strike.counted:
+            raise LabError(f"the node counted none of {strike.sent} datagrams: what became of them?\n{node.process.tail()}")
         progress(strike.counted)
     grown = node.process.rss_kib() - memory
     echoes = ping(node.host, peer.ipv4, count=10)["received"], ping(peer.host, node.ipv6, count=10)["received"]
