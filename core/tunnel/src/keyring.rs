@@ -176,8 +176,10 @@ impl Keyring {
             .into_iter()
             .flatten()
             .filter(|session| usable(session, limits, now))
-            .find_map(|session| Some((session.id, session.control_pair()?)))
-            .filter(|(_, pair)| pair.local() == index)
+            .find_map(|session| {
+                let id = session.id;
+                session.control_pair().filter(|pair| pair.local() == index).map(|pair| (id, pair))
+            })
     }
 
     /// The session of that name.

@@ -2,18 +2,19 @@
 //! are handed over to.
 //!
 //! ```text
-//!           OpenLanes                 a packet                    Passed
-//! Closed ─────────────▶ Proven ──────────────────▶ Asking ──────────────────▶ Open
-//!    ▲                     ▲    a mark goes behind    │  nothing passed it        │
-//!    │                     │    what was handed over  │                           │
-//!    │                     └──────────────────────────┘ too late, or overtaken    │
-//!    └──────────────────────── CloseLanes, silence ───────────────────────────────┘
+//!           OpenLanes                 marks, Passed, flow after flow            nothing left
+//! Closed ─────────────▶ Parting ───────────────────────────────────▶ … ─────────────────────▶ Open
+//!    ▲                                                                                          │
+//!    └───────────────────────────── CloseLanes, silence ────────────────────────────────────────┘
 //! ```
 //! **No flow is ever reordered by this.** The kernel puts all packets of a flow on one queue ([`taut_tun::Tun::steer`]), so all are read here. Until lanes
 //! are open each goes to the first lane's owner, in order. Then a mark follows them there, and the owner sends a probe behind the last of them: the same
-//! way on both hosts and between them. Its answer says that the other side has written them all, and only what is read after that goes another way.
-//! Meanwhile the next packets are held, if the answer may be expected soon; over a long way nothing is held, and the lanes open in the first gap that is
-//! long enough. On a wire that loses or reorders by itself, a flow may be reordered once more here: in the moment of its change.
+//! way on both hosts and between them. Its answer ([`taut_node::ToLane::Passed`]) says that the other side has written all that was in front of it. A flow
+//! of which nothing was handed over since the mark may go its own way from then on; the others stay, and another mark follows a second later.
+//!
+//! So new flows go by their lane at once, and a running one at its first gap that is as long as the way. Where the way is short that gap is made: until
+//! the answer is there the next packet is held, and nothing is read. On a wire that loses or reorders by itself, a flow may be reordered once more here:
+//! in the moment of its change.
 //!
 //! Lanes close at once: what was on a silent one is lost, and on a dead one there is nothing to be overtaken.
 
@@ -27,8 +28,10 @@ const SHORT_ROUND_TRIP: Duration = Duration::from_millis(25);
 const HOLD: Duration = Duration::from_millis(50);
 /// An answer that is not there by then does not come.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How soon the next try is made.
+/// How soon after an answer the next mark follows, if flows are left.
 const AGAIN: Duration = Duration::from_secs(1);
+/// Flows are told apart by so many remainders of their number. Those that share one change together; more than are busy at once on one lane.
+const BUCKETS: usize = 256;
 
 /// Where a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,38 +50,55 @@ pub(crate) struct Fork {
     state: State,
     /// The lanes that are served here, in their order.
     lanes: Vec<LaneId>,
-    /// Id of the next try's probe: each has another, so that a late answer is not taken for an early one.
+    /// Id of the last mark's probe: each has another, so that a late answer is not taken for an early one.
     barrier: u64,
     round_trip: Option<Duration>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Default)]
 enum State {
     #[default]
     Closed,
-    Proven {
-        /// Not tried again before.
-        from: Option<Time>,
-    },
-    Asking {
-        since: Time,
-        hold: bool,
-        /// A packet went behind the mark.
-        overtaken: bool,
-    },
+    Parting(Box<Parting>),
     Open,
+}
+
+/// Some flows go by the first lane yet.
+struct Parting {
+    /// Packets that were handed over since the lanes were proven.
+    handed: u64,
+    /// Of each bucket's flows, the last of these.
+    last: [u64; BUCKETS],
+    /// So many of them have arrived; before the first answer nothing is known of those that went before.
+    arrived: Option<u64>,
+    asking: Option<Asking>,
+    /// When the next mark may follow.
+    next: Option<Time>,
+}
+
+/// A mark whose probe was not answered yet.
+struct Asking {
+    since: Time,
+    /// How many were handed over in front of it.
+    behind: u64,
+    hold: bool,
 }
 
 impl Fork {
     /// Whether everything goes by the first lane, without a look at flows.
     pub(crate) fn are_closed(&self) -> bool {
-        self.state == State::Closed
+        matches!(self.state, State::Closed)
     }
 
     /// These lanes lead to the peer; the ids behind `barrier` are those of the probes that tell when they may be used.
     pub(crate) fn open(&mut self, lanes: Vec<LaneId>, barrier: u64) {
         (self.lanes, self.barrier) = (lanes, barrier);
-        self.state = State::Proven { from: None };
+        self.part(None);
+    }
+
+    fn part(&mut self, next: Option<Time>) {
+        let parting = Parting { handed: 0, last: [0; BUCKETS], arrived: None, asking: None, next };
+        self.state = State::Parting(Box::new(parting));
     }
 
     /// Everything goes by the first lane again.
@@ -88,17 +108,19 @@ impl Fork {
 
     /// The barrier's probe was answered.
     pub(crate) fn passed(&mut self, barrier: u64, now: Time) {
-        if let State::Asking { overtaken, .. } = self.state
-            && barrier == self.barrier
-        {
-            self.state = if overtaken { State::Proven { from: Some(now + AGAIN) } } else { State::Open };
+        let State::Parting(parting) = &mut self.state else { return };
+        let Some(asked) = parting.asking.take_if(|_| barrier == self.barrier) else { return };
+        parting.arrived = Some(asked.behind);
+        parting.next = Some(now + AGAIN);
+        if parting.handed == asked.behind {
+            self.state = State::Open;
         }
     }
 
-    /// A packet went by the first lane though others are open: what is in use now waits for a barrier again.
+    /// A packet goes by the first lane though others are open: all flows wait for a barrier again.
     pub(crate) fn again(&mut self, now: Time) {
-        if self.state != State::Closed {
-            self.state = State::Proven { from: Some(now + AGAIN) };
+        if !self.are_closed() {
+            self.part(Some(now + AGAIN));
         }
     }
 
@@ -110,33 +132,52 @@ impl Fork {
     /// Where the next packet of a flow goes. `mark` is called with the barrier's id when a mark is to follow what was handed over, the packet in hand
     /// included if its way is [`Way::First`].
     pub(crate) fn choose(&mut self, flow: usize, now: Time, mark: impl FnOnce(u64)) -> Way {
-        match &mut self.state {
-            State::Open => self.lanes.get(flow % self.lanes.len().max(1)).map_or(Way::First, |lane| Way::Lane(*lane)),
-            State::Closed => Way::First,
-            State::Proven { from } => {
-                if from.is_some_and(|from| now < from) {
-                    return Way::First;
-                }
+        let parting = match &mut self.state {
+            State::Closed => return Way::First,
+            State::Open => return own(&self.lanes, flow),
+            State::Parting(parting) => parting,
+        };
+        if parting.may_go(flow) {
+            return own(&self.lanes, flow);
+        }
+        match &mut parting.asking {
+            None if parting.next.is_none_or(|next| now >= next) => {
                 self.barrier = self.barrier.wrapping_add(1);
                 let hold = self.round_trip.is_some_and(|round_trip| round_trip <= SHORT_ROUND_TRIP);
-                self.state = State::Asking { since: now, hold, overtaken: false };
+                let way = if hold { Way::Hold } else { parting.hand_over(flow) };
+                parting.asking = Some(Asking { since: now, behind: parting.handed, hold });
                 mark(self.barrier);
-                if hold { Way::Hold } else { Way::First }
+                return way;
             }
-            State::Asking { since, hold: true, .. } if now < *since + HOLD => Way::Hold,
-            State::Asking { hold: true, .. } => {
-                self.state = State::Proven { from: Some(now + AGAIN) };
-                Way::First
-            }
-            State::Asking { since, overtaken, .. } => {
-                *overtaken = true;
-                if now >= *since + PATIENCE {
-                    self.state = State::Proven { from: Some(now) };
-                }
-                Way::First
+            None => {}
+            Some(asking) if asking.hold && now < asking.since + HOLD => return Way::Hold,
+            Some(asking) => {
+                asking.hold = false;
+                parting.asking.take_if(|asking| now >= asking.since + PATIENCE);
             }
         }
+        parting.hand_over(flow)
     }
+}
+
+impl Parting {
+    /// Whether everything of this flow that was handed over has arrived.
+    fn may_go(&self, flow: usize) -> bool {
+        self.arrived.is_some_and(|arrived| self.last.get(flow % BUCKETS).is_some_and(|last| *last <= arrived))
+    }
+
+    fn hand_over(&mut self, flow: usize) -> Way {
+        self.handed += 1;
+        if let Some(last) = self.last.get_mut(flow % BUCKETS) {
+            *last = self.handed;
+        }
+        Way::First
+    }
+}
+
+/// The lane of a flow, of those that are served here.
+fn own(lanes: &[LaneId], flow: usize) -> Way {
+    lanes.get(flow % lanes.len().max(1)).map_or(Way::First, |lane| Way::Lane(*lane))
 }
 
 #[cfg(test)]
@@ -156,11 +197,15 @@ mod tests {
         fork
     }
 
-    /// Way of a packet at this time, and the mark that followed.
-    fn choose(fork: &mut Fork, milliseconds: u64) -> (Way, Option<u64>) {
+    /// Way of a flow's packet at this time, and the mark that followed.
+    fn choose_for(fork: &mut Fork, flow: usize, milliseconds: u64) -> (Way, Option<u64>) {
         let mut marked = None;
-        let way = fork.choose(5, at(milliseconds), |barrier| marked = Some(barrier));
+        let way = fork.choose(flow, at(milliseconds), |barrier| marked = Some(barrier));
         (way, marked)
+    }
+
+    fn choose(fork: &mut Fork, milliseconds: u64) -> (Way, Option<u64>) {
+        choose_for(fork, 5, milliseconds)
     }
 
     #[test]
@@ -172,7 +217,8 @@ mod tests {
         assert_eq!(choose(&mut fork, 2), (Way::Hold, None), "another barrier's answer");
         fork.passed(78, at(3));
         assert_eq!(choose(&mut fork, 3), (Way::Lane(LaneId(3)), None));
-        assert_eq!(fork.choose(4, at(3), |_| ()), Way::Lane(LaneId(1)), "flows are spread");
+        assert_eq!(choose_for(&mut fork, 4, 3).0, Way::Lane(LaneId(1)), "flows are spread");
+        assert!(matches!(fork.state, State::Open), "there is nothing left to be counted");
         fork.close();
         assert_eq!(choose(&mut fork, 4), (Way::First, None));
         fork.passed(78, at(5));
@@ -186,31 +232,56 @@ mod tests {
         assert_eq!(choose(&mut fork, 49), (Way::Hold, None));
         assert_eq!(choose(&mut fork, 50), (Way::First, None), "the answer is late");
         fork.passed(78, at(51));
-        assert_eq!(choose(&mut fork, 52), (Way::First, None), "and too late: something passed it");
-        assert_eq!(choose(&mut fork, 1_049), (Way::First, None));
-        assert_eq!(choose(&mut fork, 1_050), (Way::Hold, Some(79)), "once more");
-        fork.passed(78, at(1_051));
+        assert_eq!(choose(&mut fork, 52), (Way::First, None), "and too late for this flow: something passed it");
+        assert_eq!(choose_for(&mut fork, 6, 52), (Way::Lane(LaneId(1)), None), "another one may go");
+        assert_eq!(choose(&mut fork, 1_050), (Way::First, None));
+        assert_eq!(choose(&mut fork, 1_051), (Way::Hold, Some(79)), "once more");
+        fork.passed(78, at(1_052));
         assert_eq!(
-            choose(&mut fork, 1_052),
+            choose(&mut fork, 1_053),
             (Way::Hold, None),
             "the first try's answer says nothing of what went since"
         );
         fork.passed(79, at(1_053));
         assert_eq!(choose(&mut fork, 1_054), (Way::Lane(LaneId(3)), None));
+        assert!(matches!(fork.state, State::Open));
     }
 
     #[test]
-    fn over_a_long_way_lanes_open_in_a_gap() {
+    fn over_a_long_way_new_flows_go_at_once_and_running_ones_in_a_gap() {
         for round_trip in [None, Some(26)] {
             let mut fork = proven(round_trip);
             assert_eq!(choose(&mut fork, 0), (Way::First, Some(78)), "the packet goes, and a mark behind it");
+            assert_eq!(choose_for(&mut fork, 6, 10), (Way::First, None), "nothing has arrived yet");
             assert_eq!(choose(&mut fork, 30), (Way::First, None));
             fork.passed(78, at(60));
-            assert_eq!(choose(&mut fork, 70), (Way::First, None), "a packet is behind the mark");
+            assert_eq!(choose(&mut fork, 70), (Way::First, None), "one of its packets is behind the mark");
+            assert_eq!(choose_for(&mut fork, 6, 70), (Way::First, None), "of this one, too");
+            assert_eq!(choose_for(&mut fork, 7, 71), (Way::Lane(LaneId(3)), None), "of a new one, none is");
             assert_eq!(choose(&mut fork, 1_060), (Way::First, Some(79)));
+            assert_eq!(choose_for(&mut fork, 6, 1_070), (Way::First, None));
             fork.passed(79, at(1_120));
-            assert_eq!(choose(&mut fork, 1_130), (Way::Lane(LaneId(3)), None), "none was, this time");
+            assert_eq!(choose(&mut fork, 1_130), (Way::Lane(LaneId(3)), None), "a gap, this time");
+            assert_eq!(choose_for(&mut fork, 6, 1_130), (Way::First, None), "but not for this one");
+            assert_eq!(choose_for(&mut fork, 7, 1_130), (Way::Lane(LaneId(3)), None), "whoever went stays");
+            assert_eq!(choose(&mut fork, 3_000), (Way::Lane(LaneId(3)), None), "and asks for no more marks");
+            assert_eq!(choose_for(&mut fork, 6, 3_000), (Way::First, Some(80)));
+            fork.passed(80, at(3_060));
+            assert!(matches!(fork.state, State::Open));
         }
+    }
+
+    #[test]
+    fn a_packet_that_went_by_the_first_lane_has_all_flows_wait_again() {
+        let mut fork = proven(Some(1));
+        assert_eq!(choose(&mut fork, 0), (Way::Hold, Some(78)));
+        fork.passed(78, at(1));
+        fork.again(at(2));
+        assert_eq!(choose(&mut fork, 3), (Way::First, None));
+        assert_eq!(choose(&mut fork, 1_002), (Way::Hold, Some(79)));
+        fork.close();
+        fork.again(at(1_003));
+        assert!(fork.are_closed());
     }
 
     #[test]

@@ -16,11 +16,30 @@ pub struct Ledger {
     arrived: Vec<Option<Time>>,
     /// In the order of arrival.
     arrivals: Vec<Time>,
+    flows: u16,
+    /// The highest number of each flow that arrived.
+    latest: Vec<Option<u64>>,
+    overtaken: usize,
 }
 
 impl Ledger {
     pub(crate) fn new(source: IpAddr, destination: IpAddr) -> Self {
-        Self { source, destination, sent: Vec::new(), arrived: Vec::new(), arrivals: Vec::new() }
+        Self {
+            source,
+            destination,
+            sent: Vec::new(),
+            arrived: Vec::new(),
+            arrivals: Vec::new(),
+            flows: 1,
+            latest: vec![None],
+            overtaken: 0,
+        }
+    }
+
+    /// Packets take turns in so many flows, before the first is sent.
+    pub(crate) fn set_flows(&mut self, flows: u16) {
+        self.flows = flows;
+        self.latest = vec![None; flows.into()];
     }
 
     /// Writes the next packet.
@@ -28,7 +47,7 @@ impl Ledger {
         let number = self.sent.len() as u64;
         self.sent.push(now);
         self.arrived.push(None);
-        packet::write(number, self.source, self.destination)
+        packet::write(number, self.source, self.destination, self.flows)
     }
 
     /// Takes a packet that was delivered.
@@ -38,10 +57,23 @@ impl Ledger {
         let (Some(number), Some(place)) = (number, place) else {
             unreachable!("a packet was delivered that nobody sent: {delivered:02x?}");
         };
-        assert_eq!(delivered, packet::write(number, self.source, self.destination), "packet {number} was altered");
+        assert_eq!(
+            delivered,
+            packet::write(number, self.source, self.destination, self.flows),
+            "packet {number} was altered"
+        );
         let first = self.arrived[place].replace(now);
         assert_eq!(first, None, "packet {number} was delivered twice");
         self.arrivals.push(now);
+        if let Some(latest) = self.latest.get_mut(usize::from(packet::flow(number, self.flows))) {
+            self.overtaken += usize::from(latest.is_some_and(|latest| number < latest));
+            *latest = (*latest).max(Some(number));
+        }
+    }
+
+    /// How many packets arrived after a later one of their flow.
+    pub fn overtaken(&self) -> usize {
+        self.overtaken
     }
 
     /// How many packets were sent.

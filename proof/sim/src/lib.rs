@@ -1,7 +1,7 @@
 //! A deterministic world of two hosts in virtual time: whole nodes talk over a simulated wire, and hours pass in milliseconds.
 //!
 //! A [`TautHost`] is what runs in the daemon, without threads, sockets and clock: a [`Node`](taut_node::Node) (the keeper's brain) and a
-//! [`Heart`](taut_lane::Heart) (the lane), joined by the two queues that join them there. Another implementation of WireGuard takes part as
+//! [`Heart`](taut_lane::Heart) (the lane), joined by the two queues that join them there; a [`LanesHost`] has a heart for each of several lanes. Another implementation of WireGuard takes part as
 //! another [`Host`]. A [`World`] carries their datagrams over two [`Link`]s with delay, jitter, loss and duplication, lets applications
 //! send ([`World::flow`]), and jumps from one event to the next:
 //!
@@ -15,6 +15,7 @@
 
 mod chance;
 mod host;
+mod lanes;
 mod ledger;
 mod link;
 mod packet;
@@ -26,6 +27,7 @@ mod world;
 
 pub use chance::{Probability, Seeded};
 pub use host::Host;
+pub use lanes::LanesHost;
 pub use ledger::Ledger;
 pub use link::{Counts, Link};
 pub use packet::MAX_PACKET;

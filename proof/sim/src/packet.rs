@@ -1,18 +1,30 @@
-//! The inner packets of the simulated applications: ICMP echo requests that carry a number.
+//! The inner packets of the simulated applications: ICMP echo requests that carry a number, or datagrams of several flows.
 
 use std::net::IpAddr;
 
+use taut_wire::checksum::Sum;
 use taut_wire::icmp::{Echo, Kind};
 use taut_wire::ip::Packet;
 
 /// Bytes of the longest packet that an application sends, IP header included.
 pub const MAX_PACKET: usize = 640;
 
-/// IPv4 header, ICMP header and the number.
-const SMALLEST: usize = 20 + 8 + 8;
+/// IPv4 header.
+const IP: usize = 20;
 
-/// The packet `number` from one overlay address to another. Length and contents follow from the number.
-pub(crate) fn write(number: u64, source: IpAddr, destination: IpAddr) -> Vec<u8> {
+/// Header of ICMP or UDP.
+const HEADER: usize = 8;
+
+/// Both, and the number.
+const SMALLEST: usize = IP + HEADER + 8;
+
+/// Which of so many flows packet `number` belongs to.
+pub(crate) fn flow(number: u64, flows: u16) -> u16 {
+    u16::try_from(number % u64::from(flows.max(1))).unwrap_or(0)
+}
+
+/// The packet `number` from one overlay address to another. Length and contents follow from the number, and its ports if there is more than one flow.
+pub(crate) fn write(number: u64, source: IpAddr, destination: IpAddr, flows: u16) -> Vec<u8> {
     let length = SMALLEST + usize::try_from(number.wrapping_mul(37) % (MAX_PACKET - SMALLEST) as u64).unwrap_or(0);
     let mut payload = vec![number.to_le_bytes()[0]; length - SMALLEST + 8];
     payload[..8].copy_from_slice(&number.to_be_bytes());
@@ -20,13 +32,31 @@ pub(crate) fn write(number: u64, source: IpAddr, destination: IpAddr) -> Vec<u8>
     let mut packet = vec![0; length];
     let written = echo.write_packet(source, destination, &mut packet);
     assert_eq!(written, Ok(length), "the world's own packets are well formed");
+    if flows > 1 {
+        make_datagram(&mut packet, FIRST_PORT + flow(number, flows));
+    }
     packet
+}
+
+/// Source port of the first flow.
+const FIRST_PORT: u16 = 40_000;
+
+/// An echo request becomes a UDP datagram from this port, with the same payload.
+fn make_datagram(packet: &mut [u8], port: u16) {
+    let length = u16::try_from(packet.len() - IP).unwrap_or(0);
+    packet[9] = 17;
+    packet[10..12].fill(0);
+    let sum = Sum::of(&packet[..IP]).checksum();
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    for (place, value) in packet[IP..IP + HEADER].chunks_exact_mut(2).zip([port, 7, length, 0]) {
+        place.copy_from_slice(&value.to_be_bytes());
+    }
 }
 
 /// The number of a packet that [`write()`] made; `None` for any other.
 pub(crate) fn number(packet: &[u8]) -> Option<u64> {
-    let echo = Echo::parse(&Packet::parse(packet).ok()?).ok()?;
-    echo.payload.first_chunk().map(|number| u64::from_be_bytes(*number))
+    let payload = Packet::parse(packet).ok()?.bytes().get(IP + HEADER..)?;
+    payload.first_chunk().map(|number| u64::from_be_bytes(*number))
 }
 
 #[cfg(test)]
@@ -36,7 +66,7 @@ mod tests {
     #[test]
     fn numbers_come_back_and_lengths_vary() {
         let addresses: [IpAddr; 2] = [[100, 64, 0, 1].into(), [100, 64, 0, 2].into()];
-        let packets: Vec<Vec<u8>> = (0..2_000).map(|number| write(number, addresses[0], addresses[1])).collect();
+        let packets: Vec<Vec<u8>> = (0..2_000).map(|number| write(number, addresses[0], addresses[1], 1)).collect();
         for (packet, expected) in packets.iter().zip(0..) {
             assert_eq!(number(packet), Some(expected));
         }

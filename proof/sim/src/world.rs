@@ -145,6 +145,11 @@ impl<A: Host, B: Host> World<A, B> {
         self.ends[side.place()].flow = Some(Flow { interval, next: self.now });
     }
 
+    /// What the applications send belongs to so many flows, in turn. To be said before they send.
+    pub fn set_flows(&mut self, flows: u16) {
+        self.ends.iter_mut().for_each(|end| end.ledger.set_flows(flows));
+    }
+
     /// Applications of `side` stop sending.
     pub fn stop(&mut self, side: Side) {
         self.ends[side.place()].flow = None;
@@ -199,24 +204,28 @@ impl<A: Host, B: Host> World<A, B> {
 
     fn arrive(&mut self) {
         let Some(Reverse(arrived)) = self.wire.pop() else { return };
-        if arrived.destination == self.ends[arrived.to.place()].address {
-            let now = self.now;
-            self.host(arrived.to).receive(arrived.source, &arrived.datagram, now);
-            self.collect(arrived.to);
-        } else {
-            self.ends[arrived.to.other().place()].counts.astray += 1;
+        let address = self.ends[arrived.to.place()].address;
+        let ports = self.host(arrived.to).ports();
+        let port = arrived.destination.port().checked_sub(address.port()).filter(|port| *port < ports);
+        match port.filter(|_| arrived.destination.ip() == address.ip()) {
+            Some(port) => {
+                let now = self.now;
+                self.host(arrived.to).receive_at(port, arrived.source, &arrived.datagram, now);
+                self.collect(arrived.to);
+            }
+            None => self.ends[arrived.to.other().place()].counts.astray += 1,
         }
     }
 
     /// Takes what `side` sends and delivers, and has it check itself.
     fn collect(&mut self, side: Side) {
-        while let Some((destination, datagram)) = self.host(side).poll_transmit() {
+        while let Some((port, destination, datagram)) = self.host(side).poll_transmit_at() {
             if let Some(history) = &mut self.history {
                 history.push(Recorded { from: side, datagram: datagram.clone() });
             }
             let end = &mut self.ends[side.place()];
             end.counts.add(&datagram);
-            let source = end.address;
+            let source = SocketAddr::new(end.address.ip(), end.address.port() + port);
             let copies: Vec<Duration> = end.link.copies(&mut self.chance).collect();
             for delay in copies {
                 let (due, to, datagram) = (self.now + delay, side.other(), datagram.clone());

@@ -1,6 +1,7 @@
 use zeroize::Zeroizing;
 
 use super::*;
+use crate::exporter::Exporter;
 use crate::session::SessionKeys;
 
 const LIMITS: Limits = Limits::WIREGUARD;
@@ -64,6 +65,32 @@ fn of_two_sessions_that_crossed_the_one_with_the_smaller_name_is_used() {
     ring.add(session(2, Role::Initiator, at(120)));
     ring.received(SessionId(1), true, &LIMITS, at(120));
     assert_eq!(sends_with(&mut ring, at(120)), Some(2), "a late packet of the former session changes nothing");
+}
+
+/// Each session between Taut nodes has a control pair of its own.
+#[test]
+fn control_messages_open_under_every_session_that_is_held() {
+    let state = taut_noise::Symmetric::new("a protocol", b"");
+    let taut = |number: u32, role| {
+        let index = ReceiverIndex(number << 4);
+        let mut keys = SessionKeys::stock(role, index, index, Zeroizing::new([1; 32]), Zeroizing::new([2; 32]));
+        keys.extension = Some(Exporter::of(&state, role, index, index));
+        let control = keys.indices().control.unwrap();
+        (control, Session::new(SessionId(u64::from(number)), keys, at(0)))
+    };
+    let mut ring = Keyring::new(None);
+    let mut indices = Vec::new();
+    for (number, role) in [(1, Role::Initiator), (2, Role::Initiator), (3, Role::Initiator), (4, Role::Responder)] {
+        let (index, session) = taut(number, role);
+        indices.push(index);
+        ring.add(session);
+    }
+    let opened = |ring: &mut Keyring, index| Some(ring.control(index, &LIMITS, at(1))?.0.0);
+    let held = indices.iter().map(|index| opened(&mut ring, *index)).collect::<Vec<_>>();
+    assert_eq!(held, [None, None, Some(3), Some(4)], "an answered one pushes the previous one out");
+    assert!(ring.received(SessionId(4), false, &LIMITS, at(2)));
+    assert_eq!(opened(&mut ring, indices[2]), Some(3), "the previous one");
+    assert_eq!(opened(&mut ring, ReceiverIndex(9)), None);
 }
 
 #[test]

@@ -1,0 +1,357 @@
+//! A host that runs Taut with several lanes: one brain, and a heart for each lane's thread, all of which may be late.
+//!
+//! What the threads do with packets of each other is the thread's own code in the daemon (engine/lane/src/thread/hand.rs) and made again here in its
+//! simplest form: the kernel puts a packet on the queue of its flow; the lane seals it, hands it to the first one, or holds it and reads no further.
+//! Who reads is not simulated: all lanes read from the start.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use taut_base::{DEFAULT_MTU, LaneId, PeerId, SessionId, Time};
+use taut_lane::{DropCounts, Flush, Heart, InboundPorts, Outcome, SendBatch};
+use taut_netmap::NetworkMap;
+use taut_node::{Clocks, FromLane, Node, ToLane};
+use taut_tun::flow;
+use taut_udp::Transmit;
+use taut_wire::control::Lanes;
+use taut_wire::merge::{Offloads, Run};
+
+use crate::chance::Seeded;
+use crate::host::Host;
+use crate::party::Party;
+use crate::taut::Settings;
+
+/// What the wall clock shows when virtual time begins, and from there on.
+const WALL_AT_START: Duration = Duration::from_secs(1_780_000_000);
+/// How soon a packet that is held is tried again, as in the daemon.
+const RETRY: Duration = Duration::from_millis(5);
+
+/// A whole node with several lanes, without threads, sockets and clock.
+pub struct LanesHost {
+    me: Party,
+    map: NetworkMap,
+    settings: Settings,
+    entropy: Seeded,
+    node: Node<Seeded>,
+    threads: Vec<Thread>,
+    drops: Arc<DropCounts>,
+    messages: VecDeque<(Time, LaneId, FromLane)>,
+    delivered: VecDeque<Vec<u8>>,
+    transmits: VecDeque<(u16, SocketAddr, Vec<u8>)>,
+    /// Each session that each lane was given, ever, since the last start.
+    given: BTreeSet<(LaneId, PeerId, SessionId, LaneId)>,
+}
+
+/// One lane's thread.
+struct Thread {
+    heart: Heart,
+    out: SendBatch,
+    /// How late it is for everything: datagrams, commands, what others hand over.
+    late: Duration,
+    commands: VecDeque<(Time, ToLane)>,
+    datagrams: VecDeque<(Time, SocketAddr, Vec<u8>)>,
+    /// What other lanes handed over, in order.
+    handed: VecDeque<(Time, Handed)>,
+    /// The TUN queue.
+    queue: VecDeque<Vec<u8>>,
+    held: Option<(Time, Vec<u8>)>,
+}
+
+enum Handed {
+    Packet(Vec<u8>),
+    Mark(PeerId, u64),
+}
+
+impl Thread {
+    fn backlog(&mut self, now: Time) -> bool {
+        self.heart.send_backlog(&mut self.out, now)
+    }
+}
+
+impl LanesHost {
+    /// A node that was just started with this map; the thread of each lane is so late. All its randomness comes from `seed`.
+    pub fn new(me: &Party, map: NetworkMap, settings: Settings, late: &[Duration], seed: u64) -> Self {
+        let mut entropy = Seeded::new(seed);
+        let mut node = Node::new(me.key.clone(), settings.limits, Seeded::new(entropy.next_u64()));
+        let thread = |late: &Duration| Thread {
+            heart: heart(&mut node, &settings, &Arc::default()),
+            out: SendBatch::new(),
+            late: *late,
+            commands: VecDeque::new(),
+            datagrams: VecDeque::new(),
+            handed: VecDeque::new(),
+            queue: VecDeque::new(),
+            held: None,
+        };
+        let threads = late.iter().map(thread).collect();
+        let mut host = Self {
+            me: me.clone(),
+            map,
+            settings,
+            entropy,
+            node,
+            threads,
+            drops: Arc::default(),
+            messages: VecDeque::new(),
+            delivered: VecDeque::new(),
+            transmits: VecDeque::new(),
+            given: BTreeSet::new(),
+        };
+        host.begin(Time::ZERO);
+        host
+    }
+
+    /// The daemon ends and starts again with the same key and map; nothing else is left. Its wall clock goes on.
+    pub fn restart(&mut self, now: Time) {
+        self.node = Node::new(self.me.key.clone(), self.settings.limits, Seeded::new(self.entropy.next_u64()));
+        self.begin(now);
+    }
+
+    fn begin(&mut self, now: Time) {
+        let first = self.me.endpoint.port();
+        let further: Vec<u16> = (first + 1..).take(self.threads.len() - 1).collect();
+        self.node.set_suites(self.settings.suites);
+        self.node.set_lanes(Lanes::with_ports(&further));
+        let count = self.lanes();
+        for (own, thread) in (0..).zip(&mut self.threads) {
+            thread.heart = heart(&mut self.node, &self.settings, &self.drops).as_lane(LaneId(own), count);
+            thread.out = SendBatch::new();
+            thread.commands.clear();
+            thread.datagrams.clear();
+            thread.handed.clear();
+            thread.queue.clear();
+            thread.held = None;
+        }
+        self.messages.clear();
+        self.given.clear();
+        self.node.set_map(&self.map);
+        self.pump(now);
+    }
+
+    /// The keeper's brain, to look at.
+    pub fn node(&self) -> &Node<Seeded> {
+        &self.node
+    }
+
+    /// The lanes' drop counters, together.
+    pub fn drops(&self) -> &DropCounts {
+        &self.drops
+    }
+
+    fn lanes(&self) -> u8 {
+        u8::try_from(self.threads.len()).unwrap_or(u8::MAX)
+    }
+
+    /// Lets every thread and the keeper do what is due, until nothing is, and sends.
+    fn pump(&mut self, now: Time) {
+        let clocks = Clocks { now, wall: WALL_AT_START + now.since(Time::ZERO) };
+        loop {
+            let mut busy = false;
+            while let Some((lane, command)) = self.node.poll_lane_command() {
+                let thread = &mut self.threads[usize::from(lane.0)];
+                thread.commands.push_back((now + thread.late, command));
+            }
+            for place in 0..self.threads.len() {
+                busy |= self.work(place, now);
+            }
+            if let Some((_, lane, message)) = self.messages.pop_front_if(|(due, ..)| *due <= now) {
+                self.node.handle(lane, message, clocks);
+                busy = true;
+            } else if self.node.poll_timeout().is_some_and(|due| due <= now) {
+                self.node.handle_timeout(clocks);
+                busy = true;
+            }
+            if !busy {
+                return;
+            }
+        }
+    }
+
+    /// One turn of a lane's thread, in the daemon's order: commands, datagrams, what others handed over, the queue. False when there was nothing to do.
+    fn work(&mut self, place: usize, now: Time) -> bool {
+        let thread = &mut self.threads[place];
+        let own = LaneId(u8::try_from(place).unwrap_or(u8::MAX));
+        let mut busy = false;
+        while let Some((_, command)) = thread.commands.pop_front_if(|(due, _)| *due <= now) {
+            note(&mut self.given, own, &command);
+            thread.heart.command(command, &mut thread.out, now);
+            busy = true;
+        }
+        let mut strays = Vec::new();
+        while let Some((_, source, mut datagram)) = thread.datagrams.pop_front_if(|(due, ..)| *due <= now) {
+            let mut ports = Ports {
+                own,
+                commands: &mut thread.commands,
+                given: &mut self.given,
+                delivered: &mut self.delivered,
+                strays: &mut strays,
+            };
+            let length = datagram.len();
+            thread.heart.inbound(source, &mut datagram, length, &mut ports, &mut thread.out, now);
+            busy = true;
+        }
+        while let Some((_, handed)) = thread.handed.pop_front_if(|(due, _)| *due <= now) {
+            match handed {
+                Handed::Packet(packet) => thread.heart.outbound_handed(&packet, &mut thread.out, now),
+                Handed::Mark(peer, barrier) => thread.heart.mark(peer, barrier, &mut thread.out),
+            }
+            busy = true;
+        }
+        let mut to_first = Vec::new();
+        let again = thread.held.take_if(|(due, _)| *due <= now).map(|(_, packet)| packet);
+        let mut next = again.or_else(|| thread.held.is_none().then(|| thread.queue.pop_front()).flatten());
+        while let Some(packet) = next {
+            match thread.heart.outbound(&packet, &mut thread.out, now) {
+                Outcome::Done => {}
+                Outcome::First => to_first.push(Handed::Packet(packet)),
+                Outcome::Hold => thread.held = Some((now + RETRY, packet)),
+            }
+            while let Some((peer, barrier)) = thread.heart.poll_mark() {
+                to_first.push(Handed::Mark(peer, barrier));
+            }
+            next = thread.held.is_none().then(|| thread.queue.pop_front()).flatten();
+            busy = true;
+        }
+        self.transmit(place);
+        while self.threads[place].backlog(now) {
+            self.transmit(place);
+        }
+        self.tell(place, now);
+        for handed in to_first {
+            let first = &mut self.threads[0];
+            match handed {
+                // What the first lane itself read was sealed already.
+                Handed::Mark(peer, barrier) if place == 0 => first.heart.mark(peer, barrier, &mut first.out),
+                handed => first.handed.push_back((now + first.late, handed)),
+            }
+        }
+        for (lane, source, datagram) in strays {
+            let other = &mut self.threads[usize::from(lane.0)];
+            other.datagrams.push_back((now + other.late, source, datagram));
+        }
+        self.transmit(0);
+        busy
+    }
+
+    fn tell(&mut self, place: usize, now: Time) {
+        while let Some(message) = self.threads[place].heart.poll_message() {
+            let lane = LaneId(u8::try_from(place).unwrap_or(u8::MAX));
+            self.messages.push_back((now + self.settings.keeper_delay, lane, message));
+        }
+    }
+
+    fn transmit(&mut self, place: usize) {
+        let out = &mut self.threads[place].out;
+        while !out.is_empty() {
+            let mut run = [Transmit { destination: self.me.endpoint, contents: &[], segment_size: 0, ecn: 0 }];
+            let count = out.transmits(Flush::All, &mut run);
+            let port = u16::try_from(place).unwrap_or(u16::MAX);
+            for Transmit { destination, contents, segment_size, .. } in run {
+                let datagrams = contents.chunks(segment_size).map(|datagram| (port, destination, datagram.to_vec()));
+                self.transmits.extend(datagrams);
+            }
+            out.consume(count, 0);
+        }
+    }
+}
+
+fn heart(node: &mut Node<Seeded>, settings: &Settings, drops: &Arc<DropCounts>) -> Heart {
+    let checker = node.checker();
+    Heart::new(settings.limits, DEFAULT_MTU, checker, false, Offloads::NONE, Arc::clone(drops), Arc::default())
+}
+
+/// Each lane of a session is given away once, to the lane that serves it (protocol.md 1.7).
+fn note(given: &mut BTreeSet<(LaneId, PeerId, SessionId, LaneId)>, own: LaneId, command: &ToLane) {
+    if let ToLane::AddSession { peer, id, keys, .. } = command {
+        assert!(given.insert((own, *peer, *id, keys.lane)), "lane {:?} of session {id:?} was given twice", keys.lane);
+        let owners: BTreeMap<_, _> = given.iter().map(|(own, peer, id, lane)| ((peer, id, lane), own)).collect();
+        assert_eq!(owners.len(), given.len(), "a lane of a session has two owners");
+    }
+}
+
+impl Host for LanesHost {
+    fn send(&mut self, packet: &[u8], now: Time) {
+        let place = usize::from(flow(packet)) % self.threads.len();
+        self.threads[place].queue.push_back(packet.to_vec());
+        self.pump(now);
+    }
+
+    fn receive(&mut self, source: SocketAddr, datagram: &[u8], now: Time) {
+        self.receive_at(0, source, datagram, now);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        for place in 0..self.threads.len() {
+            let thread = &mut self.threads[place];
+            thread.heart.handle_timeout(&mut thread.out, now);
+            self.transmit(place);
+            self.tell(place, now);
+        }
+        self.pump(now);
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        let keeper = [self.node.poll_timeout(), self.messages.front().map(|(due, ..)| *due)];
+        let threads = self.threads.iter().flat_map(|thread| {
+            [
+                thread.heart.poll_timeout(),
+                thread.commands.front().map(|(due, _)| *due),
+                thread.datagrams.front().map(|(due, ..)| *due),
+                thread.handed.front().map(|(due, _)| *due),
+                thread.held.as_ref().map(|(due, _)| *due),
+            ]
+        });
+        keeper.into_iter().chain(threads).flatten().min()
+    }
+
+    fn poll_transmit(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
+        self.poll_transmit_at().map(|(_, destination, datagram)| (destination, datagram))
+    }
+
+    fn poll_delivered(&mut self) -> Option<Vec<u8>> {
+        self.delivered.pop_front()
+    }
+
+    fn ports(&self) -> u16 {
+        self.lanes().into()
+    }
+
+    fn receive_at(&mut self, port: u16, source: SocketAddr, datagram: &[u8], now: Time) {
+        let thread = &mut self.threads[usize::from(port)];
+        thread.datagrams.push_back((now + thread.late, source, datagram.to_vec()));
+        self.pump(now);
+    }
+
+    fn poll_transmit_at(&mut self) -> Option<(u16, SocketAddr, Vec<u8>)> {
+        self.transmits.pop_front()
+    }
+}
+
+/// The outlets of the way in.
+struct Ports<'a> {
+    own: LaneId,
+    commands: &'a mut VecDeque<(Time, ToLane)>,
+    given: &'a mut BTreeSet<(LaneId, PeerId, SessionId, LaneId)>,
+    delivered: &'a mut VecDeque<Vec<u8>>,
+    strays: &'a mut Vec<(LaneId, SocketAddr, Vec<u8>)>,
+}
+
+impl InboundPorts for Ports<'_> {
+    fn write(&mut self, run: Run<'_>) -> bool {
+        self.delivered.push_back(run.slices().collect::<Vec<_>>().concat());
+        true
+    }
+
+    fn hand_over(&mut self, to: LaneId, source: SocketAddr, datagram: &[u8]) -> bool {
+        self.strays.push((to, source, datagram.to_vec()));
+        true
+    }
+
+    fn next_command(&mut self) -> Option<ToLane> {
+        let (_, command) = self.commands.pop_front()?;
+        note(self.given, self.own, &command);
+        Some(command)
+    }
+}
