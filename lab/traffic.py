@@ -97,8 +97,10 @@ def echo(args):
     while not ended:
         ended, readable = input_closed(60, server)
         if readable:
-            data, sender = server.recvfrom(BLOCK)
-            server.sendto(data, sender)
+            # A host whose network goes and comes loses what is sent meanwhile, and whoever counts sees it.
+            with contextlib.suppress(OSError):
+                data, sender = server.recvfrom(BLOCK)
+                server.sendto(data, sender)
 
 
 def probe(args):
@@ -109,7 +111,9 @@ def probe(args):
     while not (ended and (len(seen) == sent or time.monotonic() - last > STRAGGLERS_S)):
         if not ended and time.monotonic() >= start + sent // args.burst * args.interval:
             for _ in range(args.burst):
-                client.send(MARKER + struct.pack("!Q", sent))
+                # Nobody there, or no network at the moment: sent and lost.
+                with contextlib.suppress(OSError):
+                    client.send(MARKER + struct.pack("!Q", sent))
                 sent += 1
             last = time.monotonic()
         if ended:
@@ -117,7 +121,10 @@ def probe(args):
         else:
             ended, readable = input_closed(start + sent // args.burst * args.interval - time.monotonic(), client)
         if readable:
-            number = struct.unpack("!Q", client.recv(BLOCK)[len(MARKER) :])[0]
+            try:
+                number = struct.unpack("!Q", client.recv(BLOCK)[len(MARKER) :])[0]
+            except OSError:
+                continue
             doubled += number in seen
             reordered += number < latest
             latest = max(latest, number)

@@ -35,6 +35,10 @@ def _open(node, peer, count):
     return node.wait_for(are_open, f"{count} lanes to {peer.name} to be open")
 
 
+def _in_use(node, peer, status=None):
+    return node.peer(peer.name, status)["session"]["lanes_in_use"]
+
+
 class Flows:
     """UDP flows whose every datagram is counted, and TCP connections beside them, in both directions and families."""
 
@@ -118,7 +122,7 @@ def test_flows_keep_their_order_and_lose_nothing_over_renewals_of_the_keys(layou
     flows = Flows(one, two)
     _open(one, two, 2)
     one.wait_for(lambda status: one.peer(two.name, status)["session"]["established"] >= 6, "five renewals")
-    assert one.peer(two.name)["session"]["lanes_in_use"] == 2, "open lanes stay open"
+    assert _in_use(one, two) == 2, "open lanes stay open"
     _whole(flows.finish())
 
 
@@ -165,12 +169,13 @@ def test_a_lane_whose_port_is_cut_off_costs_a_moment_and_opens_again(layout):
     for family in ("-4", "-6"):
         for words in ("rule add pref 10 table local", "rule del pref 0", cut):
             two.host.run("ip", family, *words.split())
-    one.wait_for(lambda status: one.peer(two.name, status)["session"]["lanes_in_use"] == 1, "the lane to be given up")
+    for node, peer in ((one, two), (two, one)):
+        node.wait_for(lambda status, node=node, peer=peer: _in_use(node, peer, status) == 1, "the lane to be given up")
     # All flows go by the first lane now, and the lane stays closed as long as its port is.
     reached = Flows(one, two)
     time.sleep(_WHILE_S)
     _whole(reached.finish())
-    assert one.peer(two.name)["session"]["lanes_in_use"] == 1
+    assert _in_use(one, two) == _in_use(two, one) == 1
     for family in ("-4", "-6"):
         two.host.run("ip", family, *"rule del pref 5".split())
     _open(one, two, 2)
