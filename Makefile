@@ -109,6 +109,11 @@ bench-micro: ## instructions (compared with tools/micro.json) and time of each p
 	    && tools/micro.py $$CARGO_TARGET_DIR/release/examples/micro $(or $(ARGS),--check); \
 	    else say 'instructions not counted: needs valgrind (apt-get install valgrind)'; fi
 
+.PHONY: bench-aead
+bench-aead: ## what the AEADs of the library that ships take, and those of another one
+	@$(ENV) && say 'building both libraries for release' && cargo build --release --locked -p taut-sim --features aws-lc --example aead \
+	    && say 'measuring; leave the machine alone' && $$CARGO_TARGET_DIR/release/examples/aead
+
 .PHONY: bench-tunnel
 bench-tunnel: peers ## Taut beside other tunnels; fills docs/performance.md; QUICK=1 takes ten minutes, else two hours (needs root)
 	@tools/preflight test
