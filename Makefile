@@ -68,6 +68,7 @@ test-rust: ## unit, property, kernel and simulator tests
 
 .PHONY: test-lab
 test-lab: ## end-to-end tests in network namespaces; ARGS='-k join' chooses (needs root)
+	@tools/peers
 	@$(ENV) && say 'building the programs for the lab' && cargo build --locked --profile ci -p taut -p taut-coordinator \
 	    && cargo build --locked --profile ci -p taut-sim --example hammer --example flood
 	@. tools/env && say 'end-to-end tests in the lab' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci "$$(python_for_tests)" -m pytest lab $(ARGS)
