@@ -10,6 +10,7 @@ _HERE = Path(__file__).parent
 # -I: the program stands alone, nothing of the caller's Python environment reaches it.
 _TRAFFIC = (sys.executable, "-I", str(_HERE / "traffic.py"))
 _WIRE = (sys.executable, "-I", str(_HERE / "wire.py"))
+_MIDDLE = (sys.executable, "-I", str(_HERE / "middle.py"))
 
 
 class Transfer:
@@ -50,17 +51,24 @@ class Transfer:
 
 
 class Probe:
-    """UDP datagrams from `source` to `address` of `target` and back, `interval` seconds apart, each one counted."""
+    """UDP datagrams from `source` to `address` of `target` and back, each one counted: `burst` together, `interval` seconds apart."""
 
-    def __init__(self, source, target, address, interval=0.05):
+    def __init__(self, source, target, address, interval=0.05, burst=1):
         port = source.lab.free_port()
         self._echo = target.start(*_TRAFFIC, "echo", address, port, name=f"echo-{port}")
         self._echo.wait_for_output("ready")
-        self._probe = source.start(*_TRAFFIC, "probe", address, port, "--interval", interval, name=f"probe-{port}")
+        self._probe = source.start(*_TRAFFIC, "probe", address, port, "--interval", interval, "--burst", burst, name=f"probe-{port}")
+
+    def end(self):
+        """Stops sending. Several probes that end together wait for stragglers together."""
+        self._probe.close_input()
 
     def finish(self):
-        """Stops sending and returns {"sent", "received", "doubled", "lost", "seconds"}."""
-        self._probe.close_input()
+        """Stops sending and returns {"sent", "received", "doubled", "reordered", "lost", "seconds"}.
+
+        `reordered` counts those that came back after a later one.
+        """
+        self.end()
         code = self._probe.wait()
         self._echo.close_input()
         self._echo.wait()
@@ -81,6 +89,32 @@ class Listener:
         self._process.close_input()
         if self._process.wait() != 0:
             raise LabError(f"the listener broke\n{self._process.tail()}")
+        return json.loads(self._process.output().splitlines()[-1])
+
+
+class Middle:
+    """Somebody on the cable of `host` who drops or alters every control message, until `release()`."""
+
+    def __init__(self, switch, host, how):
+        port = f"{host.name}.0"
+        switch.ip(
+            "link add middle type veth peer name middle.0",
+            f"link set {port} nomaster promisc on addrgenmode none",
+            "link set middle up promisc on addrgenmode none",
+            "link set middle.0 up master br0",
+        )
+        self._process = switch.start(*_MIDDLE, "middle", port, how, name="middle")
+        self._process.wait_for_output("ready")
+
+    def release(self):
+        """Everything passes from now on."""
+        self._process.write("\n")
+
+    def finish(self):
+        """Returns {"passed", "held"}, in frames; the cable is cut then."""
+        self._process.close_input()
+        if self._process.wait() != 0:
+            raise LabError(f"the one in the middle broke\n{self._process.tail()}")
         return json.loads(self._process.output().splitlines()[-1])
 
 

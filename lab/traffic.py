@@ -3,7 +3,7 @@
     traffic.py receive ADDR PORT            takes one TCP connection, answers with the SHA-256 of what came
     traffic.py send ADDR PORT [--bytes N] [--rate BYTES_PER_SECOND]
     traffic.py echo ADDR PORT               returns UDP datagrams to their senders
-    traffic.py probe ADDR PORT [--interval SECONDS]
+    traffic.py probe ADDR PORT [--interval SECONDS] [--burst N]
     traffic.py ping ADDR [--count N] [--interval SECONDS] [--first]
     traffic.py beat ADDR [--interval SECONDS]
 
@@ -104,22 +104,26 @@ def echo(args):
 def probe(args):
     where, client = opened(args.address, args.port, socket.SOCK_DGRAM)
     client.connect(where)
-    sent, seen, doubled, ended = 0, set(), 0, False
+    sent, seen, doubled, reordered, latest, ended = 0, set(), 0, 0, -1, False
     start = last = time.monotonic()
     while not (ended and (len(seen) == sent or time.monotonic() - last > STRAGGLERS_S)):
-        if not ended and time.monotonic() >= start + sent * args.interval:
-            client.send(MARKER + struct.pack("!Q", sent))
-            sent, last = sent + 1, time.monotonic()
+        if not ended and time.monotonic() >= start + sent // args.burst * args.interval:
+            for _ in range(args.burst):
+                client.send(MARKER + struct.pack("!Q", sent))
+                sent += 1
+            last = time.monotonic()
         if ended:
             readable, _, _ = select.select([client], [], [], 0.1)
         else:
-            ended, readable = input_closed(start + sent * args.interval - time.monotonic(), client)
+            ended, readable = input_closed(start + sent // args.burst * args.interval - time.monotonic(), client)
         if readable:
             number = struct.unpack("!Q", client.recv(BLOCK)[len(MARKER) :])[0]
             doubled += number in seen
+            reordered += number < latest
+            latest = max(latest, number)
             seen.add(number)
     lost = sorted(set(range(sent)) - seen)
-    say(sent=sent, received=len(seen), doubled=doubled, lost=lost[:20], seconds=last - start)
+    say(sent=sent, received=len(seen), doubled=doubled, reordered=reordered, lost=lost[:20], seconds=last - start)
 
 
 def ping(args):
@@ -207,6 +211,7 @@ def main():
     parser.add_argument("address")
     parser.add_argument("port", type=int, nargs="?")
     parser.add_argument("--bytes", type=int)
+    parser.add_argument("--burst", type=int, default=1)
     parser.add_argument("--rate", type=float)
     parser.add_argument("--interval", type=float, default=0.05)
     parser.add_argument("--count", type=int, default=10)

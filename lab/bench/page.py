@@ -1,6 +1,6 @@
 """The tables in Markdown, and the place in the document where they belong."""
 
-from . import goals, summary
+from . import goals, model, summary
 from .plan import USUAL_MTU
 from .site import LINKS
 from .summary import BARE, Results
@@ -154,6 +154,7 @@ def text(told):
     links = ", ".join(f"{mtu:,} on {link:,}" for mtu, link in LINKS.items())
     parts += [f"### Larger MTUs\n\nInside on the link: {links}; the bare link has its own.", tables.mtus()]
     parts += ["### To reach", verdicts(told)]
+    parts += filter(None, [model.text(tables.results)])
     left = tables.left_out()
     if left:
         parts += ["### Left out, and failed", left]

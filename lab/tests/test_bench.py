@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from lab import congestion
-from lab.bench import goals, page, plan, summary
+from lab.bench import goals, model, page, plan, summary
 from lab.bench.cpu import foreign
 from lab.bench.measure import Lengths, counters, socket_drops, tcp_figures, udp_figures
 from lab.bench.summary import Figure, Results, figure, quantile
@@ -271,6 +271,24 @@ def test_retransmits_of_every_tcp_run_count():
 def test_a_goal_that_was_not_measured_says_why():
     row = next(row for row in goals.judge(Results([]), {"taut-lanes-2": "no --lanes"}) if row["what"].startswith("two lanes"))
     assert (row["verdict"], row["seen"]) == ("not measured", "no --lanes")
+
+
+def test_the_model_follows_from_the_costs_and_from_nothing_else():
+    cost = model.Costs(sending=0.5, receiving=0.4, rest=0.3)
+    assert [model.gbit_per_s(cost, lanes, cores=8) for lanes in (1, 2, 4)] == [16, 32, 64], "the dearer end, times the lanes"
+    assert model.gbit_per_s(cost, 8, cores=8) == pytest.approx(8 * 8 / 0.8), "all cores, with everything else that they do"
+    assert model.gbit_per_s(cost, 4, cores=8, flows=1) == 16, "one flow has one lane"
+    assert model.busy(2, 2) == 1.5 and model.busy(8, 1000) == pytest.approx(8)
+
+
+def test_the_model_takes_its_costs_from_two_lanes_under_four_streams():
+    cpu = {"capacity_s": 9, "machine_s": 4.0, "tunnel_s": [1.5, 1.0], "applications_s": 1.0}
+    runs = [run(model.SYSTEM, mode=mode, tcp_4={"mbps": 1, "bytes": size, "cpu": cpu}) for mode, size in (("free", 1e9), ("pinned", 2e9))]
+    assert model.costs(Results(runs)) == model.Costs(0.75, 0.5, 0.375, "pinned")
+    assert model.costs(Results(runs[:1])) == model.Costs(1.5, 1.0, 0.75, "free")
+    told = model.text(Results(runs))
+    assert "not a measurement" in told and "| 8 | 56.9 |" in told
+    assert model.text(Results([run("taut-aes", tcp_4={"mbps": 1})])) is None
 
 
 def verdict_of(what, runs):

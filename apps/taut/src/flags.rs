@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use lexopt::{Arg, Parser};
-use taut_base::{DEFAULT_MTU, MAX_MTU, MIN_MTU};
+use taut_base::{DEFAULT_MTU, MAX_LANES, MAX_MTU, MIN_MTU};
 
 use crate::fault::Fault;
 
@@ -110,9 +110,11 @@ pub(crate) struct DaemonFlags {
     pub(crate) state: PathBuf,
     pub(crate) socket: PathBuf,
     pub(crate) port: Option<u16>,
+    pub(crate) lanes: u8,
     pub(crate) tun: String,
     pub(crate) mtu: u16,
     pub(crate) tun_offload: bool,
+    pub(crate) tun_steering: bool,
     pub(crate) udp_gso: bool,
     pub(crate) udp_gro: bool,
     pub(crate) aes: bool,
@@ -125,9 +127,11 @@ macro_rules! daemon_details {
 --state DIR        where keys, membership and the last map are kept (default /var/lib/taut)
 --socket PATH      where the daemon answers (default /run/taut/taut.sock)
 --port N           UDP port; without it that of the last run, else 8288, else any that is free
+--lanes N          threads that move packets, 1 to 16 (default 1), each on a UDP port of its own: those that follow the first
 --tun NAME         name of the TUN device (default taut0)
 --mtu N            MTU of the TUN device, 1280 to 65440 (default 1420)
 --no-tun-offload   do without checksum and segmentation offload of the TUN device
+--no-tun-steering  deal packets out to lanes by ourselves, not by a program in the kernel
 --no-udp-gso       do without segmentation offload of the UDP socket
 --no-udp-gro       do without receive offload of the UDP socket
 --no-aes           seal with ChaCha20-Poly1305 even where both ends have AES in hardware"
@@ -146,9 +150,11 @@ impl DaemonFlags {
             state: PathBuf::from(STATE_DIR),
             socket: PathBuf::from(SOCKET),
             port: None,
+            lanes: 1,
             tun: String::from(TUN),
             mtu: DEFAULT_MTU,
             tun_offload: true,
+            tun_steering: true,
             udp_gso: true,
             udp_gro: true,
             aes: true,
@@ -161,9 +167,11 @@ impl DaemonFlags {
             "--state" => self.state = PathBuf::from(words.value()?),
             "--socket" => self.socket = PathBuf::from(words.value()?),
             "--port" => self.port = Some(port(&words.value()?)?),
+            "--lanes" => self.lanes = lanes(&words.value()?)?,
             "--tun" => self.tun = interface_name("--tun", words.value()?)?,
             "--mtu" => self.mtu = mtu(&words.value()?)?,
             "--no-tun-offload" => self.tun_offload = false,
+            "--no-tun-steering" => self.tun_steering = false,
             "--no-udp-gso" => self.udp_gso = false,
             "--no-udp-gro" => self.udp_gro = false,
             "--no-aes" => self.aes = false,
@@ -179,11 +187,13 @@ impl DaemonFlags {
         words.extend(["--socket".into(), absolute(&self.socket).into()]);
         words.extend(["--tun".into(), self.tun.clone().into()]);
         words.extend(["--mtu".into(), self.mtu.to_string().into()]);
+        words.extend(["--lanes".into(), self.lanes.to_string().into()]);
         if let Some(port) = self.port {
             words.extend(["--port".into(), port.to_string().into()]);
         }
         let switches = [
             ("--no-tun-offload", self.tun_offload),
+            ("--no-tun-steering", self.tun_steering),
             ("--no-udp-gso", self.udp_gso),
             ("--no-udp-gro", self.udp_gro),
             ("--no-aes", self.aes),
@@ -200,6 +210,13 @@ fn port(text: &str) -> Result<u16, Fault> {
         .ok()
         .filter(|port| *port != 0)
         .ok_or_else(|| Fault::usage(format!("--port {text}: write a number from 1 to 65535")))
+}
+
+fn lanes(text: &str) -> Result<u8, Fault> {
+    text.parse()
+        .ok()
+        .filter(|lanes| (1..=MAX_LANES).contains(&usize::from(*lanes)))
+        .ok_or_else(|| Fault::usage(format!("--lanes {text}: write a number from 1 to {MAX_LANES}")))
 }
 
 fn mtu(text: &str) -> Result<u16, Fault> {

@@ -64,7 +64,12 @@ fn surroundings(status: &Status) -> String {
     if let Some(me) = &status.me {
         rows.push(vec![String::from("addresses"), join(&me.addresses)]);
         if let Some(tun) = &me.tun {
-            let device = format!("{}, MTU {}, UDP port {}", tun.name, tun.mtu, me.port);
+            let ports = me.lanes.as_ref().map(|lanes| &lanes.ports[..]).unwrap_or_default();
+            let port = match ports {
+                [_, _, ..] => format!("UDP ports {}, one per lane", list(ports)),
+                _ => format!("UDP port {}", me.port),
+            };
+            let device = format!("{}, MTU {}, {port}", tun.name, tun.mtu);
             rows.push(vec![String::from("device"), device]);
         }
     }
@@ -101,12 +106,20 @@ fn peer_rows(peers: &[PeerStatus]) -> Vec<Vec<String>> {
     rows
 }
 
-/// By which way packets go, and how long they take there and back.
+/// By which way packets go, how long they take there and back, and on how many lanes.
 fn path(peer: &PeerStatus) -> String {
-    match peer.round_trip_ms.filter(|_| peer.path.kind == PathKind::Direct) {
-        Some(milliseconds) => format!("{}, {milliseconds:.1} ms", peer.path),
-        None => peer.path.to_string(),
+    let mut text = peer.path.to_string();
+    if let Some(milliseconds) = peer.round_trip_ms.filter(|_| peer.path.kind == PathKind::Direct) {
+        let _ = write!(text, ", {milliseconds:.1} ms");
     }
+    if let Some(session) = peer.session.as_ref().filter(|session| session.lanes > 1) {
+        let _ = write!(text, ", {} of {} lanes", session.lanes_in_use, session.lanes);
+    }
+    text
+}
+
+fn list(ports: &[u16]) -> String {
+    ports.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
 /// Addresses in a row.

@@ -25,13 +25,24 @@ pub struct PeerId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
-/// A lane: one core's share of the data plane, `0..MAX_LANES`.
+/// A lane, `0..MAX_LANES`: of a node, one core's share of its data plane; of a session, a set of key pairs with counters of their own. A session has
+/// as many as that of its two nodes that has more (protocol.md 1.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LaneId(pub u8);
 
 impl LaneId {
     /// The lane that every session has, the only one that a native peer sees.
     pub const FIRST: Self = Self(0);
+
+    /// Which of a node's `own` lanes serves this lane of a session.
+    pub fn served_by(self, own: u8) -> Self {
+        Self(self.0 % own.max(1))
+    }
+
+    /// The lanes of a session of `lanes` that this lane of a node of `own` serves.
+    pub fn serves(self, own: u8, lanes: u8) -> impl Iterator<Item = Self> {
+        (self.0..lanes).step_by(usize::from(own.max(1))).map(Self)
+    }
 }
 
 /// The 32-bit number by which a receiver finds its session (WireGuard paper, section 5.4): the lane in the low 4 bits, 28 random
@@ -68,6 +79,19 @@ impl fmt::Debug for ReceiverIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_lane_of_a_session_has_one_owner_on_each_side() {
+        for own in 1..=16 {
+            for lanes in 1..=16 {
+                let served: Vec<_> = (0..own).flat_map(|lane| LaneId(lane).serves(own, lanes)).collect();
+                assert_eq!(served.len(), usize::from(lanes));
+                for lane in 0..own {
+                    assert!(LaneId(lane).serves(own, lanes).all(|served| served.served_by(own) == LaneId(lane)));
+                }
+            }
+        }
+    }
 
     #[test]
     fn the_lane_stands_in_the_low_four_bits() {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use taut_base::{PeerId, SessionId, Time};
+use taut_base::{LaneId, PeerId, SessionId, Time};
 use taut_tunnel::{SessionIndices, SessionKeys};
 use taut_wire::control::{Abilities, Control, Suite};
 use taut_wire::wireguard::{cookie_reply, initiation, response};
@@ -55,7 +55,7 @@ impl HandshakeMessage {
     }
 }
 
-/// What the keeper tells a lane.
+/// What the keeper tells a lane. What concerns one lane of a session goes to the lane of ours that serves it ([`LaneId::served_by`]).
 pub enum ToLane {
     /// Routes from now on; replaces the former ones.
     Routes(Arc<Routes>),
@@ -84,19 +84,46 @@ pub enum ToLane {
     SetMtu(u16),
     /// Forget the peer and its sessions.
     RemovePeer(PeerId),
-    /// A session, once: its counters and windows live in the lane from here on (protocol.md 1.7).
+    /// A session on one of its lanes, once: its counters and windows live in the lane from here on (protocol.md 1.7).
     AddSession {
         /// Whose.
         peer: PeerId,
-        /// Its name; never used before.
+        /// Its name; never used before for the lane that the keys are for.
         id: SessionId,
         /// Its keys.
         keys: Box<SessionKeys>,
         /// When its handshake ended.
         born: Time,
-        /// Where the handshake proved the peer to be; on the answering side the peer's first packet proves it.
+        /// Where the handshake proved the peer to be; on the answering side the peer's first packet proves it. On further lanes a probe will.
         proven: Option<SocketAddr>,
     },
+    /// The peer used a session that we had answered for, on another lane than this: it is in use on all.
+    Confirm {
+        /// Whose.
+        peer: PeerId,
+        /// Which.
+        id: SessionId,
+    },
+    /// All lanes of the peer's sessions that this lane of ours serves were proven. What is read here for the peer is sealed here, as soon as nothing
+    /// that was handed over to the first lane can be overtaken.
+    OpenLanes {
+        /// Whose.
+        peer: PeerId,
+        /// Each further lane that is served here, and where the peer answered on it.
+        lanes: Vec<(LaneId, SocketAddr)>,
+        /// The ids that follow this one are for probes on the first lane, one for each try: once the last is answered, everything that was sent there
+        /// before has arrived ([`Self::Passed`]).
+        barrier: u64,
+    },
+    /// A probe of those was answered.
+    Passed {
+        /// Whose.
+        peer: PeerId,
+        /// Its id.
+        barrier: u64,
+    },
+    /// What is for the peer goes by the first lane again.
+    CloseLanes(PeerId),
     /// The way to this place from the address of ours that it speaks to is another one now, or none: the routes choose the address again.
     ForgetLocal {
         /// Where.
@@ -109,12 +136,14 @@ pub enum ToLane {
         /// What.
         message: HandshakeMessage,
     },
-    /// Send a control message on a session's control pair, if the lane still has the session.
+    /// Send a control message on the control pair of a lane of a session, if it is still there.
     Control {
         /// Whose.
         peer: PeerId,
         /// Which session.
         session: SessionId,
+        /// Which lane of it.
+        lane: LaneId,
         /// Where to; `None` for where data goes.
         destination: Option<SocketAddr>,
         /// What.
@@ -140,6 +169,21 @@ pub enum ToLane {
     },
     /// Nobody answered for a long time: drop what waits for this peer.
     GiveUp(PeerId),
+    /// What of the host's packets this lane reads from now on.
+    Read(Reading),
+    /// Say [`FromLane::Drained`] once everything that waits now was read, as far as this lane reads, and handed over where it belongs.
+    Drain,
+}
+
+/// What a lane reads of the host's packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// Nothing: no packet waits on its queue.
+    Nothing,
+    /// What waits on its queue, for itself.
+    Own,
+    /// What waits on its queue, for all lanes: each packet is handed to the lane of its flow.
+    Spread,
 }
 
 /// What a lane tells the keeper. Rare things only.
@@ -174,12 +218,21 @@ pub enum FromLane {
         peer: PeerId,
         /// On which session.
         session: SessionId,
+        /// On which lane of it.
+        lane: LaneId,
         /// Where it came from.
         source: SocketAddr,
         /// What.
         message: Control,
     },
-    /// A session is gone; its indices are free.
+    /// To [`ToLane::Drain`].
+    Drained,
+    /// Nothing comes back on further lanes of the peer's session: what is for it goes by the first one again.
+    Silent {
+        /// Whose.
+        peer: PeerId,
+    },
+    /// A session is gone from one of its lanes; its indices there are free.
     Retired {
         /// Whose.
         peer: PeerId,

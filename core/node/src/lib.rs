@@ -13,11 +13,14 @@
 //! The keeper carries the commands to the lanes. A lane owns its sessions' counters and windows; the node only knows which indices are in use,
 //! so that no two sessions share one (protocol.md 1.7).
 //!
+//! A node may have several lanes, which all hear of peers, routes and sessions ([`Node::set_lanes`]); who has one need not ask which it is.
+//!
 //! Peers come from a network map ([`Node::set_map`]), or one by one, as stock WireGuard's do ([`Node::configure`], [`uapi`]).
 
 mod answer;
 mod contract;
 mod counts;
+mod further;
 mod indices;
 mod node;
 mod peer;
@@ -26,7 +29,7 @@ mod stamps;
 mod talk;
 pub mod uapi;
 
-pub use contract::{Clocks, FromLane, HandshakeMessage, ToLane};
+pub use contract::{Clocks, FromLane, HandshakeMessage, Reading, ToLane};
 pub use counts::HandshakeCounts;
 pub use node::{NativePeer, Node};
 pub use peer::PeerView;

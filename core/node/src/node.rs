@@ -11,19 +11,20 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use taut_base::{Entropy, PeerId, Prefix, PresharedKey, PrivateKey, PublicKey, ReceiverIndex, SessionId, Time};
+use taut_base::{Entropy, LaneId, PeerId, Prefix, PresharedKey, PrivateKey, PublicKey, ReceiverIndex, SessionId, Time};
 use taut_netmap::NetworkMap;
 use taut_tunnel::cookie::Checker;
 use taut_tunnel::handshake::{Identity, Initiation, Received, Remote};
 use taut_tunnel::{Attempt, Bucket, Due, Limits, Rate, Role, SessionIndices, SessionKeys};
-use taut_wire::control::Suites;
+use taut_wire::control::{Lanes, Suites};
 use taut_wire::wireguard::{self, Message, classify};
 
 use crate::answer::Answer;
 use crate::contract::{Clocks, FromLane, HandshakeMessage, ToLane};
 use crate::counts::HandshakeCounts;
+use crate::further::Further;
 use crate::indices::Indices;
-use crate::peer::{Peer, PeerView};
+use crate::peer::{Made, Peer, PeerView};
 use crate::routes::Routes;
 use crate::stamps::Stamps;
 
@@ -40,6 +41,9 @@ const WORK: Rate = Rate::new(2_000, 200);
 /// `INITIATIONS_PER_SECOND`, fault B7).
 const ACCEPTED: Rate = Rate::new(50, 1);
 
+/// Sessions of one peer whose further lanes may still be made: those that a lane holds at most, and one on its way.
+const MADE: usize = 4;
+
 /// One node.
 pub struct Node<E> {
     identity: Identity,
@@ -53,13 +57,18 @@ pub struct Node<E> {
     indices: Indices,
     next_peer: u32,
     next_session: u64,
-    commands: VecDeque<ToLane>,
+    /// Each for one of our lanes. They are carried out in this order, whichever lanes they are for.
+    commands: VecDeque<(LaneId, ToLane)>,
     /// Initiations that may still be computed for.
     work: Bucket,
     counts: HandshakeCounts,
     stamps: Stamps,
     /// What we are ready to receive data with.
     suites: Suites,
+    /// Our lanes, as we tell peers.
+    lanes: Lanes,
+    /// Peers whose sessions have lanes beyond the first.
+    spread: BTreeSet<PeerId>,
 }
 
 impl<E: Entropy> Node<E> {
@@ -81,6 +90,8 @@ impl<E: Entropy> Node<E> {
             counts: HandshakeCounts::default(),
             stamps: Stamps::default(),
             suites: Suites::STOCK,
+            lanes: Lanes::ONE,
+            spread: BTreeSet::new(),
         }
     }
 
@@ -122,9 +133,23 @@ impl<E: Entropy> Node<E> {
         self.counts
     }
 
-    /// What is to be done next; drain it after every other call.
-    pub fn poll_command(&mut self) -> Option<ToLane> {
+    /// What is to be done next, and by which lane; drain it after every other call. The commands of all lanes are carried out in this order: a session
+    /// is in every lane before the response that the peer knows it from leaves any (protocol.md 1.8).
+    pub fn poll_lane_command(&mut self) -> Option<(LaneId, ToLane)> {
         self.commands.pop_front()
+    }
+
+    /// The same for a node of one lane.
+    pub fn poll_command(&mut self) -> Option<ToLane> {
+        self.poll_lane_command().map(|(_, command)| command)
+    }
+
+    fn tell(&mut self, lane: LaneId, command: ToLane) {
+        self.commands.push_back((lane, command));
+    }
+
+    fn tell_all(&mut self, command: impl Fn() -> ToLane) {
+        self.commands.extend((0..self.lanes.count()).map(|lane| (LaneId(lane), command())));
     }
 
     /// When [`Self::handle_timeout`] has something to do; may change with every call.
@@ -152,7 +177,8 @@ impl<E: Entropy> Node<E> {
 
     fn publish_routes(&mut self) {
         let routes = Routes::new(self.allowed.iter().map(|(prefix, peer)| (*prefix, *peer)));
-        self.commands.push_back(ToLane::Routes(Arc::new(routes)));
+        let routes = Arc::new(routes);
+        self.tell_all(|| ToLane::Routes(Arc::clone(&routes)));
     }
 
     fn upsert_peer(&mut self, listed: &taut_netmap::Peer) {
@@ -177,7 +203,7 @@ impl<E: Entropy> Node<E> {
         self.next_peer += 1;
         self.by_key.insert(remote.public(), id);
         self.peers.insert(id, Peer::new(id, remote));
-        self.commands.push_back(ToLane::AddPeer { peer: id, persistent_keepalive: None });
+        self.tell_all(|| ToLane::AddPeer { peer: id, persistent_keepalive: None });
         id
     }
 
@@ -185,14 +211,20 @@ impl<E: Entropy> Node<E> {
         if let Some(peer) = self.peers.remove(&id) {
             self.by_key.remove(&peer.key);
             self.indices.release_all(id);
-            self.commands.push_back(ToLane::RemovePeer(id));
+            self.spread.remove(&id);
+            self.tell_all(|| ToLane::RemovePeer(id));
         }
     }
 
-    /// Takes what a lane says.
+    /// Takes what the one lane of a node says.
     pub fn handle_lane(&mut self, said: FromLane, clocks: Clocks) {
+        self.handle(LaneId::FIRST, said, clocks);
+    }
+
+    /// Takes what a lane says.
+    pub fn handle(&mut self, lane: LaneId, said: FromLane, clocks: Clocks) {
         match said {
-            FromLane::Handshake { source, message } => self.handle_handshake(source, &message, clocks),
+            FromLane::Handshake { source, message } => self.handle_handshake(lane, source, &message, clocks),
             FromLane::WantsHandshake(peer) => self.want_handshake(peer, clocks),
             FromLane::Confirmed { peer, id } => self.confirm(peer, id, clocks),
             FromLane::Moved { peer, endpoint } => {
@@ -200,8 +232,15 @@ impl<E: Entropy> Node<E> {
                     peer.candidates.set_proven(endpoint);
                 }
             }
-            FromLane::Control { peer, session, source, message } => {
-                self.handle_control(peer, session, source, message, clocks);
+            FromLane::Control { peer, session, lane, source, message } => {
+                self.handle_control(peer, session, lane, source, message, clocks);
+            }
+            // Which lane reads what is the keeper's, not ours.
+            FromLane::Drained => {}
+            FromLane::Silent { peer } => {
+                if let Some(peer) = self.peers.get_mut(&peer) {
+                    peer.further.silent(lane, clocks.now);
+                }
             }
             FromLane::Retired { peer, id, indices } => self.retire(peer, id, &indices),
         }
@@ -263,7 +302,7 @@ impl<E: Entropy> Node<E> {
             },
             Due::GiveUp => {
                 peer.attempt = None;
-                self.commands.push_back(ToLane::GiveUp(id));
+                self.tell(LaneId::FIRST, ToLane::GiveUp(id));
             }
         }
     }
@@ -292,13 +331,13 @@ impl<E: Entropy> Node<E> {
         for destination in peer.candidates.for_handshake() {
             let message = peer.copy_for(destination, message, now);
             peer.handshake_bytes.1 += message.as_bytes().len() as u64;
-            self.commands.push_back(ToLane::Send { destination, message });
+            self.commands.push_back((LaneId::FIRST, ToLane::Send { destination, message }));
         }
     }
 
-    fn handle_handshake(&mut self, source: SocketAddr, message: &HandshakeMessage, clocks: Clocks) {
+    fn handle_handshake(&mut self, lane: LaneId, source: SocketAddr, message: &HandshakeMessage, clocks: Clocks) {
         match classify(message.as_bytes()) {
-            Ok(Message::Initiation(initiation)) => self.handle_initiation(source, &initiation, clocks),
+            Ok(Message::Initiation(initiation)) => self.handle_initiation(lane, source, &initiation, clocks),
             Ok(Message::Response(response)) => self.handle_response(source, &response, clocks),
             Ok(Message::CookieReply(reply)) => {
                 let owner = self.indices.owner(ReceiverIndex(reply.receiver));
@@ -306,7 +345,7 @@ impl<E: Entropy> Node<E> {
                     && let Some(message) = peer.take_cookie(source, &reply, clocks.now)
                 {
                     peer.handshake_bytes.1 += message.as_bytes().len() as u64;
-                    self.commands.push_back(ToLane::Send { destination: source, message });
+                    self.tell(lane, ToLane::Send { destination: source, message });
                 }
             }
             // Data never comes here.
@@ -314,7 +353,14 @@ impl<E: Entropy> Node<E> {
         }
     }
 
-    fn handle_initiation(&mut self, source: SocketAddr, message: &wireguard::Initiation<'_>, clocks: Clocks) {
+    /// The answer leaves from the lane that heard it: that is where its sender looks for us.
+    fn handle_initiation(
+        &mut self,
+        lane: LaneId,
+        source: SocketAddr,
+        message: &wireguard::Initiation<'_>,
+        clocks: Clocks,
+    ) {
         if !self.work.take(&WORK, clocks.now) {
             self.counts.over_limit += 1;
             return;
@@ -327,7 +373,7 @@ impl<E: Entropy> Node<E> {
         if authentic.timestamp() <= peer.heard {
             if let Some(response) = peer.answer.as_mut().and_then(|answer| answer.again(message.mac1, clocks.now)) {
                 let message = peer.copy_for(source, response, clocks.now);
-                self.commands.push_back(ToLane::Send { destination: source, message });
+                self.tell(lane, ToLane::Send { destination: source, message });
                 self.counts.repeated += 1;
             }
             return;
@@ -351,9 +397,9 @@ impl<E: Entropy> Node<E> {
         let session = self.add_session(id, keys, None, clocks.now);
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.unconfirmed = Some((session, clocks.now));
-            // The session is in the lane before its response leaves (protocol.md 1.8): one queue, in this order.
+            // The session is in all lanes before its response leaves (protocol.md 1.8): commands keep their order.
             let response = response.map(|message| peer.copy_for(source, message, clocks.now));
-            self.commands.extend(response.map(|message| ToLane::Send { destination: source, message }));
+            self.commands.extend(response.map(|message| (lane, ToLane::Send { destination: source, message })));
         }
     }
 
@@ -385,8 +431,35 @@ impl<E: Entropy> Node<E> {
         }
         let id = SessionId(self.next_session);
         self.next_session += 1;
-        self.commands.push_back(ToLane::AddSession { peer, id, keys: Box::new(keys), born: now, proven });
+        let further = keys.extension.clone().map(|exporter| (keys.role, exporter));
+        self.tell(LaneId::FIRST, ToLane::AddSession { peer, id, keys: Box::new(keys), born: now, proven });
+        if let (Some((role, exporter)), Some(known)) = (further, self.peers.get_mut(&peer)) {
+            if known.made.len() == MADE {
+                known.made.remove(0);
+            }
+            known.made.push(Made { session: id, role, exporter, born: now, lanes: 1 });
+            let lanes = self.lanes.count().max(known.further.count());
+            self.give_lanes(peer, id, lanes);
+        }
         id
+    }
+
+    /// Gives the lanes of ours what they serve of a session that has so many lanes now, as far as they do not have it.
+    fn give_lanes(&mut self, id: PeerId, session: SessionId, lanes: u8) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let Some(made) = peer.made.iter_mut().find(|made| made.session == session) else { return };
+        while made.lanes < lanes {
+            let lane = LaneId(made.lanes);
+            let keys = SessionKeys::further(made.role, made.exporter.clone(), self.suites, lane);
+            // As above: then this lane and those behind it stay closed, until the next session.
+            if !self.indices.claim(id, &keys.indices().derived()) {
+                return;
+            }
+            made.lanes += 1;
+            let (keys, born) = (Box::new(keys), made.born);
+            let add = ToLane::AddSession { peer: id, id: session, keys, born, proven: None };
+            self.commands.push_back((lane.served_by(self.lanes.count()), add));
+        }
     }
 
     fn confirm(&mut self, peer: PeerId, id: SessionId, clocks: Clocks) {
@@ -395,7 +468,11 @@ impl<E: Entropy> Node<E> {
             peer.begin(confirmed.0, confirmed.1);
             peer.attempt = None;
             peer.answer = None;
+            let further = peer.made.iter().any(|made| made.session == id && made.lanes > 1);
             let peer = peer.id;
+            if further {
+                self.tell_all(|| ToLane::Confirm { peer, id });
+            }
             self.start_talk(peer, id, Role::Responder, clocks);
         }
     }
@@ -404,8 +481,17 @@ impl<E: Entropy> Node<E> {
         for index in indices.iter().filter(|index| self.indices.owner(*index) == Some(peer)).collect::<Vec<_>>() {
             self.indices.release(index);
         }
-        if let Some(peer) = self.peers.get_mut(&peer) {
-            peer.end(id);
+        if indices.lane() != LaneId::FIRST {
+            return;
+        }
+        let Some(known) = self.peers.get_mut(&peer) else { return };
+        known.end(id);
+        // Without a session nothing is known of the lanes any more: the next one begins with the first.
+        if known.since().is_none() && known.unconfirmed.is_none() {
+            known.further = Further::default();
+            if self.spread.remove(&peer) {
+                self.tell_all(|| ToLane::CloseLanes(peer));
+            }
         }
     }
 }

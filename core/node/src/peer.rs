@@ -8,12 +8,13 @@ use taut_base::{MAX_CANDIDATES, NodeId, PeerId, PublicKey, ReceiverIndex, Sessio
 use taut_path::Candidates;
 use taut_tunnel::cookie::{Cookies, mac1};
 use taut_tunnel::handshake::{Initiation, Remote, Timestamp};
-use taut_tunnel::{Attempt, Bucket, Limits, Retry};
+use taut_tunnel::{Attempt, Bucket, Exporter, Limits, Retry, Role};
 use taut_wire::control::Suite;
 use taut_wire::wireguard::CookieReply;
 
 use crate::answer::{Answer, REPEAT};
 use crate::contract::HandshakeMessage;
+use crate::further::Further;
 use crate::talk::Talk;
 
 /// Initiations of one peer whose response may still come. Later ones do not spoil earlier ones: on a round trip of seconds the response to the
@@ -64,6 +65,20 @@ pub(crate) struct Peer {
     pub(crate) agreed: Option<(SessionId, Suite)>,
     /// How long the last answered probe took to it and back.
     pub(crate) round_trip: Option<Duration>,
+    /// Its lanes beyond the first.
+    pub(crate) further: Further,
+    /// What further lanes of its sessions are made of.
+    pub(crate) made: Vec<Made>,
+}
+
+/// A session between Taut nodes: where its lanes come from, and which there are.
+pub(crate) struct Made {
+    pub(crate) session: SessionId,
+    pub(crate) role: Role,
+    pub(crate) exporter: Exporter,
+    pub(crate) born: Time,
+    /// Lanes that were given away, each once (protocol.md 1.7).
+    pub(crate) lanes: u8,
 }
 
 impl Peer {
@@ -96,6 +111,8 @@ impl Peer {
             talk: None,
             agreed: None,
             round_trip: None,
+            further: Further::default(),
+            made: Vec::new(),
         }
     }
 
@@ -118,6 +135,8 @@ impl Peer {
     pub(crate) fn start_over(&mut self) {
         (self.attempt, self.message, self.answer, self.unconfirmed) = (None, None, None, None);
         (self.talk, self.agreed) = (None, None);
+        self.further = Further::default();
+        self.made.clear();
         self.waiting.clear();
         self.sessions.clear();
         // Cookies are bound to the port that we had.
@@ -219,8 +238,10 @@ impl Peer {
             Some(attempt) => Some(attempt.poll_timeout()),
             None => self.waiting.front().map(|(sent, _)| *sent + limits.retry),
         };
+        // Further lanes are asked about as long as there is a session to do it in.
         let talk = self.talk.as_ref().and_then(Talk::poll_timeout);
-        [handshake, talk].into_iter().flatten().min()
+        let further = self.talk.as_ref().and_then(|_| self.further.poll_timeout());
+        [handshake, talk, further].into_iter().flatten().min()
     }
 
     /// Since when the newest session is there.
@@ -235,8 +256,9 @@ impl Peer {
         self.last_handshake = Some(since);
     }
 
-    /// A session is gone.
+    /// A session is gone from the first lane, and soon will be from the others: they have it for as long.
     pub(crate) fn end(&mut self, id: SessionId) {
+        self.made.retain(|made| made.session != id);
         self.sessions.retain(|(session, _)| *session != id);
         self.unconfirmed.take_if(|(session, _)| *session == id);
         self.talk.take_if(|talk| talk.session() == id);
@@ -263,6 +285,7 @@ impl Peer {
             trying: self.attempt.is_some(),
             round_trip: self.round_trip,
             suite: self.suite(),
+            lanes: (self.further.in_use(), self.further.count()),
         }
     }
 }
@@ -294,4 +317,6 @@ pub struct PeerView<'a> {
     pub round_trip: Option<Duration>,
     /// What data to it is sealed with in the session in use.
     pub suite: Option<Suite>,
+    /// Lanes of its sessions that carry data, and how many there are.
+    pub lanes: (u8, u8),
 }

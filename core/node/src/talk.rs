@@ -32,18 +32,24 @@ pub(crate) struct Talk {
 }
 
 /// A question that is repeated.
-struct Ask {
+pub(crate) struct Ask {
     next: Time,
     interval: Duration,
 }
 
 impl Ask {
-    fn new(now: Time) -> Self {
+    /// Asked at `now` for the first time.
+    pub(crate) fn new(now: Time) -> Self {
         Self { next: now, interval: FIRST_RETRY }
     }
 
+    /// When it is asked next.
+    pub(crate) fn next(&self) -> Time {
+        self.next
+    }
+
     /// Whether it is time to ask (again).
-    fn due(&mut self, entropy: &mut impl Entropy, now: Time) -> bool {
+    pub(crate) fn due(&mut self, entropy: &mut impl Entropy, now: Time) -> bool {
         if now < self.next {
             return false;
         }

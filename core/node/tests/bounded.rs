@@ -11,10 +11,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use common::{Dice, dice, draw, endpoint, key, map};
-use taut_base::{MAX_CANDIDATES, PeerId, SessionId, Time};
+use taut_base::{LaneId, MAX_CANDIDATES, MAX_LANES, PeerId, SessionId, Time};
 use taut_node::{Clocks, FromLane, HandshakeMessage, Node, ToLane};
 use taut_tunnel::{Limits, SessionIndices};
-use taut_wire::control::{Abilities, Control, Suite, Suites};
+use taut_wire::control::{Abilities, Control, Lanes, Suite, Suites};
 
 /// Nodes; the first one is under test.
 const NODES: u8 = 5;
@@ -34,10 +34,10 @@ struct Host {
     number: u8,
     node: Node<Dice>,
     suites: Suites,
-    lane: BTreeMap<PeerId, VecDeque<(SessionId, SessionIndices)>>,
+    lane: BTreeMap<PeerId, VecDeque<(SessionId, Vec<SessionIndices>)>>,
     sent: Vec<(SocketAddr, HandshakeMessage)>,
-    /// The newest probes, by session, and how many there were of each.
-    probes: BTreeMap<(PeerId, SessionId), (u64, usize)>,
+    /// The newest probes, by session and lane, and how many there were of each.
+    probes: BTreeMap<(PeerId, SessionId, LaneId), (u64, usize)>,
     seen: Seen,
 }
 
@@ -50,6 +50,10 @@ struct Seen {
     /// Sessions that were told to use AES.
     agreed: usize,
     round_trips: usize,
+    /// Lanes of sessions beyond the first.
+    further: usize,
+    /// How often further lanes were opened.
+    opened: usize,
 }
 
 impl Host {
@@ -77,24 +81,34 @@ impl Host {
             match command {
                 ToLane::Send { destination, message } => self.sent.push((destination, message)),
                 ToLane::RemovePeer(peer) => drop(self.lane.remove(&peer)),
+                ToLane::AddSession { peer, id, keys, .. } if keys.lane != LaneId::FIRST => {
+                    self.seen.further += 1;
+                    let sessions = self.lane.get_mut(&peer).into_iter().flatten();
+                    // One that is gone was retired whole.
+                    if let Some((_, lanes)) = sessions.into_iter().find(|(session, _)| *session == id) {
+                        assert!(lanes.iter().all(|known| known.lane() != keys.lane), "a lane was given twice");
+                        lanes.push(keys.indices());
+                    }
+                }
                 ToLane::AddSession { peer, id, keys, .. } => {
                     self.seen.sessions += 1;
                     self.seen.fast += usize::from(keys.indices().fast.is_some());
                     let sessions = self.lane.entry(peer).or_default();
-                    sessions.push_back((id, keys.indices()));
+                    sessions.push_back((id, vec![keys.indices()]));
                     if sessions.len() > LANE_SESSIONS {
                         self.retire(peer, clocks);
                     }
                 }
-                ToLane::Control { peer, session, message: Control::Probe { id }, .. } => {
-                    let probes = self.probes.entry((peer, session)).or_default();
+                ToLane::Control { peer, session, lane, message: Control::Probe { id }, .. } => {
+                    let probes = self.probes.entry((peer, session, lane)).or_default();
                     *probes = (id, probes.1 + 1);
-                    assert!(probes.1 <= PROBES, "{} probes of one session", probes.1);
+                    assert!(lane != LaneId::FIRST || probes.1 <= PROBES, "{} probes of one session", probes.1);
                 }
                 ToLane::UseSuite { suite, .. } => {
                     assert!(self.suites.has(suite), "told to seal with what it has not");
                     self.seen.agreed += usize::from(suite == Suite::Aes256Gcm);
                 }
+                ToLane::OpenLanes { .. } => self.seen.opened += 1,
                 ToLane::SetRoundTrip { .. } => self.seen.round_trips += 1,
                 _ => {}
             }
@@ -103,14 +117,16 @@ impl Host {
     }
 
     fn retire(&mut self, peer: PeerId, clocks: Clocks) {
-        let Some((id, indices)) = self.lane.get_mut(&peer).and_then(VecDeque::pop_front) else { return };
-        self.node.handle_lane(FromLane::Retired { peer, id, indices }, clocks);
+        let Some((id, lanes)) = self.lane.get_mut(&peer).and_then(VecDeque::pop_front) else { return };
+        for indices in lanes {
+            self.node.handle_lane(FromLane::Retired { peer, id, indices }, clocks);
+        }
     }
 
     fn check(&self, commands: usize, what: &str) {
         let peers = self.node.peers().count();
-        // WireGuard's own pair, the control pair, and that of AES.
-        let indices = if self.suites == AES { 3 } else { 2 };
+        // WireGuard's own pair, the control pair, and that of AES, on each lane.
+        let indices = MAX_LANES * if self.suites == AES { 3 } else { 2 };
         let most = peers * (LANE_SESSIONS * indices + WAITING);
         assert!(self.node.indices_in_use() <= most, "{what}: {} indices, {peers} peers", self.node.indices_in_use());
         assert!(peers < usize::from(NODES) && self.lane.len() <= peers, "{what}");
@@ -118,7 +134,8 @@ impl Host {
         // A map says something of each peer, a time-out may ask each at all its places, and send a probe and an offer; anything else is about one peer.
         let about_all = matches!(what, "a map" | "the first map" | "time");
         let peers = if about_all { usize::from(NODES) } else { 1 };
-        assert!(commands <= peers * (2 + MAX_CANDIDATES + 3), "{what}: {commands} commands");
+        // On each further lane a session and a probe, in the worst case.
+        assert!(commands <= peers * (2 + MAX_CANDIDATES + 3 + 2 * MAX_LANES), "{what}: {commands} commands");
     }
 }
 
@@ -159,7 +176,7 @@ impl Run {
             }
             2..=5 => self.message(who),
             6 => {
-                let newest = self.hosts[who].lane.get(&peer).and_then(|sessions| sessions.back().copied());
+                let newest = self.hosts[who].lane.get(&peer).and_then(|sessions| sessions.back().cloned());
                 let id = newest.map_or(SessionId(self.draw(9)), |(id, _)| id);
                 self.hosts[who].node.handle_lane(FromLane::Confirmed { peer, id }, clocks);
                 "a confirmation"
@@ -232,23 +249,25 @@ impl Run {
             Some(sessions) => sessions[sessions.len() - 1 - place].0,
             None => SessionId(self.draw(9)),
         };
-        let probe = self.hosts[who].probes.get(&(peer, session)).map(|(id, _)| *id).filter(|_| fits);
         let lanes = u8::try_from(self.draw(256)).unwrap();
+        let many = Lanes::with_ports(&vec![u16::from(lanes); usize::from(lanes % 16)]);
+        let lane = LaneId(u8::try_from(self.draw(16)).unwrap() * (lanes / 128));
+        let probe = self.hosts[who].probes.get(&(peer, session, lane)).map(|(id, _)| *id).filter(|_| fits);
         let source = endpoint(lanes / 2);
         let suite = [Suite::ChaCha20Poly1305, Suite::Aes256Gcm][usize::from(lanes % 2)];
         let message = match self.draw(5) {
             0 => Control::Offer {
-                lanes,
+                lanes: many,
                 suites: Suites(u8::try_from(self.draw(256)).unwrap()),
                 abilities: Abilities(lanes),
             },
-            1 => Control::Accept { lanes, suite, abilities: Abilities(lanes) },
+            1 => Control::Accept { lanes: many, suite, abilities: Abilities(lanes) },
             2 => Control::Probe { id: self.draw(u64::MAX) },
             3 => Control::Answer { id: probe.unwrap_or(u64::from(lanes)), seen: source },
             _ => Control::Receipt { suite, counter: self.draw(u64::MAX) },
         };
         let clocks = self.clocks;
-        self.hosts[who].node.handle_lane(FromLane::Control { peer, session, source, message }, clocks);
+        self.hosts[who].node.handle_lane(FromLane::Control { peer, session, lane, source, message }, clocks);
         "a control message"
     }
 
@@ -282,6 +301,8 @@ fn state_is_bounded_under_any_input() {
             seen.fast += host.seen.fast;
             seen.agreed += host.seen.agreed;
             seen.round_trips += host.seen.round_trips;
+            seen.further += host.seen.further;
+            seen.opened += host.seen.opened;
         }
         for host in &mut run.hosts {
             host.node.set_map(&map(host.number, std::iter::empty()));
@@ -290,6 +311,6 @@ fn state_is_bounded_under_any_input() {
             assert_eq!(host.node.poll_timeout(), None);
         }
     }
-    let worth = [seen.sessions, seen.fast, seen.agreed, seen.round_trips];
+    let worth = [seen.sessions, seen.fast, seen.agreed, seen.round_trips, seen.further, seen.opened];
     assert!(worth.iter().all(|count| *count > 20), "the runs are not worth much without any: {seen:?}");
 }

@@ -257,7 +257,7 @@ impl Net {
         self.hosts[who].ring.handle_timeout(&Limits::WIREGUARD, self.now, |wish| match wish {
             Wish::Keepalive => keepalive = true,
             Wish::Handshake => handshake = true,
-            Wish::Receipt => {}
+            Wish::Receipt | Wish::GiveUp => {}
         });
         if keepalive {
             self.send(who, false);

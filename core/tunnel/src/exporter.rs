@@ -63,7 +63,7 @@ impl Exporter {
         self.pair(Purpose::Control, Purpose::ControlIndex, Suite::ChaCha20Poly1305, lane)
     }
 
-    /// A data pair of a lane, other than WireGuard's own.
+    /// A data pair of a lane, other than WireGuard's own. The stock suite's of a further lane stands where the first has WireGuard's.
     pub fn data(&self, suite: Suite, lane: LaneId) -> PairKeys {
         self.pair(Purpose::Data, Purpose::DataIndex, suite, lane)
     }

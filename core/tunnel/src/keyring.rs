@@ -9,6 +9,9 @@
 //! a packet opens with next:    previous ◀─ current              current ◀─ next
 //! handshakes crossed (one ours, one theirs, within 5 s), and a packet opens with previous: the two change places, if previous has the smaller name
 //! ```
+//!
+//! On a lane other than the first the timers of the first are not repeated: nothing is kept alive there, and whoever hears nothing looks for another
+//! lane rather than for another session ([`Keyring::further`]). What a session is confirmed by on one lane counts for all ([`Keyring::confirm`]).
 
 use std::fmt;
 use std::time::Duration;
@@ -25,6 +28,10 @@ const REPEAT_WISH: Duration = Duration::from_secs(1);
 
 /// Data is acknowledged by a receipt this long after it came, or after half a round trip where that is more (protocol.md 5.3).
 const RECEIPT_AFTER: Duration = Duration::from_millis(20);
+
+/// On a further lane data is acknowledged this soon, round trips aside, or the lane leads nowhere. Far beyond what a busy host is late by, and short enough
+/// for a connection to live on by the first lane.
+const SILENCE: Duration = Duration::from_secs(1);
 
 /// Handshakes that end within so long of each other have crossed: an initiation is repeated after it (paper, section 6.1, `Rekey-Timeout`).
 const CROSSING: Duration = Duration::from_secs(5);
@@ -47,6 +54,8 @@ pub struct Keyring {
     /// Data came in a session with a control pair, and was not acknowledged yet.
     receipt: Option<Time>,
     round_trip: Duration,
+    /// Not the first lane's.
+    further: bool,
     persistent: Option<Duration>,
     /// When the next packet is due whatever happens.
     persistent_due: Option<Time>,
@@ -61,6 +70,8 @@ pub enum Wish {
     Handshake,
     /// Send what [`Keyring::receipt`] yields.
     Receipt,
+    /// On a further lane: send by the first again, nothing comes back here.
+    GiveUp,
 }
 
 /// There is no session to send with.
@@ -79,6 +90,11 @@ impl Keyring {
     /// A keyring without sessions; `persistent` is the interval of unconditional keepalives, if any.
     pub fn new(persistent: Option<Duration>) -> Self {
         Self { persistent, ..Self::default() }
+    }
+
+    /// A keyring for a lane other than the first.
+    pub fn further() -> Self {
+        Self { further: true, ..Self::default() }
     }
 
     /// Another interval of unconditional keepalives; the first one is due at once, as in stock WireGuard.
@@ -175,10 +191,17 @@ impl Keyring {
         self.no_answer = None;
         self.persistent_due = self.persistent.map(|interval| now + interval);
         if data {
-            self.keepalive.get_or_insert(now + limits.keepalive);
+            if !self.further {
+                self.keepalive.get_or_insert(now + limits.keepalive);
+            }
             self.arm_receipt(id, now);
         }
         self.uncross(id);
+        self.confirm(id)
+    }
+
+    /// The peer used the session `id`, on whichever lane: packets may be sent with it from now on, if we had answered for it. Returns whether that is so.
+    pub fn confirm(&mut self, id: SessionId) -> bool {
         if self.next.as_ref().is_none_or(|session| session.id != id) {
             return false;
         }
@@ -223,8 +246,14 @@ impl Keyring {
         self.keepalive = None;
         self.persistent_due = self.persistent.map(|interval| now + interval);
         if data && self.no_answer.is_none() {
-            self.no_answer = Some(now + limits.no_answer());
+            let wait = if self.further { SILENCE + 2 * self.round_trip } else { limits.no_answer() };
+            self.no_answer = Some(now + wait);
         }
+    }
+
+    /// Nothing is waited for any more.
+    pub fn expect_nothing(&mut self) {
+        self.no_answer = None;
     }
 
     /// Whether to ask for a handshake now, because a packet is to be sent: there is no session, we started the current one and it is
@@ -264,8 +293,12 @@ impl Keyring {
                 self.retired.push((session.id, session.indices()));
             }
         }
-        if self.no_answer.take_if(|due| now >= *due).is_some() && self.wish(now) {
-            wish(Wish::Handshake);
+        if self.no_answer.take_if(|due| now >= *due).is_some() {
+            if self.further {
+                wish(Wish::GiveUp);
+            } else if self.wish(now) {
+                wish(Wish::Handshake);
+            }
         }
         if self.keepalive.take_if(|due| now >= *due).is_some() && self.current.is_some() {
             wish(Wish::Keepalive);

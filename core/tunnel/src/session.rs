@@ -1,5 +1,8 @@
 //! A session: the key pairs of one handshake. A stock session has WireGuard's own pair; between Taut nodes there is a control pair beside it
 //! (protocol.md 1.3), and where both ends can, a data pair of another suite.
+//!
+//! A [`Session`] is what one lane has of it. The first lane has WireGuard's own pair; each further one has a data pair of the same suite in its place,
+//! and pairs beside it like the first ([`SessionKeys::on_lane`]). Lanes of a session share its age and nothing else.
 
 use taut_base::{LaneId, ReceiverIndex, SessionId, Time};
 use taut_wire::control::{Abilities, Control, Suite, Suites};
@@ -27,7 +30,9 @@ pub enum Role {
 pub struct SessionKeys {
     /// Which side we were.
     pub role: Role,
-    /// WireGuard's own pair.
+    /// For which lane.
+    pub lane: LaneId,
+    /// WireGuard's own pair; on a further lane the pair in its place.
     pub stock: PairKeys,
     /// Where further pairs come from; `None` for a native peer (law 1).
     pub extension: Option<Exporter>,
@@ -45,7 +50,19 @@ impl SessionKeys {
         receiving: Zeroizing<[u8; 32]>,
     ) -> Self {
         let stock = PairKeys { suite: Suite::ChaCha20Poly1305, local, remote, sending, receiving };
-        Self { role, stock, extension: None, suites: Suites::STOCK }
+        Self { role, lane: LaneId::FIRST, stock, extension: None, suites: Suites::STOCK }
+    }
+
+    /// Keys of another lane of the same session; `None` with a native peer. Each lane's may be made once: a [`Session`] counts from zero.
+    pub fn on_lane(&self, lane: LaneId) -> Option<Self> {
+        let exporter = self.extension.as_ref().filter(|_| lane != LaneId::FIRST)?;
+        Some(Self::further(self.role, exporter.clone(), self.suites, lane))
+    }
+
+    /// Keys of a lane other than the first.
+    pub fn further(role: Role, exporter: Exporter, suites: Suites, lane: LaneId) -> Self {
+        let stock = exporter.data(Suite::ChaCha20Poly1305, lane);
+        Self { role, lane, stock, extension: Some(exporter), suites }
     }
 
     /// All indices by which the peer may name the session's pairs.
@@ -58,19 +75,19 @@ impl SessionKeys {
     }
 
     fn control(&self) -> Option<PairKeys> {
-        self.extension.as_ref().map(|exporter| exporter.control(LaneId::FIRST))
+        self.extension.as_ref().map(|exporter| exporter.control(self.lane))
     }
 
     fn fast(&self) -> Option<PairKeys> {
         let exporter = self.extension.as_ref().filter(|_| self.suites.has(Suite::Aes256Gcm))?;
-        Some(exporter.data(Suite::Aes256Gcm, LaneId::FIRST))
+        Some(exporter.data(Suite::Aes256Gcm, self.lane))
     }
 }
 
-/// By which a peer names a session's pairs to us.
+/// By which a peer names a session's pairs on one lane to us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionIndices {
-    /// WireGuard's own pair.
+    /// WireGuard's own pair, or that in its place.
     pub stock: ReceiverIndex,
     /// The control pair.
     pub control: Option<ReceiverIndex>,
@@ -79,9 +96,15 @@ pub struct SessionIndices {
 }
 
 impl SessionIndices {
+    /// Of which lane.
+    pub fn lane(&self) -> LaneId {
+        self.stock.lane()
+    }
+
     /// Those that were not drawn, but derived from the handshake.
     pub fn derived(&self) -> Vec<ReceiverIndex> {
-        self.control.into_iter().chain(self.fast).collect()
+        let stock = Some(self.stock).filter(|_| self.lane() != LaneId::FIRST);
+        stock.into_iter().chain(self.control).chain(self.fast).collect()
     }
 
     /// Each of them.
@@ -90,9 +113,9 @@ impl SessionIndices {
     }
 }
 
-/// A session in use.
+/// A session in use, on one lane.
 pub struct Session {
-    /// Our name for it.
+    /// Our name for it: the same on all its lanes.
     pub id: SessionId,
     /// Which side we were.
     pub role: Role,
@@ -212,7 +235,7 @@ impl Session {
         self.acknowledged
     }
 
-    /// A name of the session that is the same on both sides: its two indices, the smaller one first.
+    /// A name of the session on this lane that is the same on both sides: its two indices, the smaller one first.
     pub fn name(&self) -> (ReceiverIndex, ReceiverIndex) {
         let (local, remote) = (self.stock.local(), self.stock.remote());
         (local.min(remote), local.max(remote))

@@ -4,20 +4,27 @@
 //! little-endian, bytes that are not named are zero when sent and ignored when read, and so is whatever follows: a later version may say more.
 //!
 //! ```text
-//! offer    1  lanes  suites  abilities               16 bytes
-//! accept   2  lanes  suite   abilities               16
+//! offer    1  lanes  suites  abilities  ports        16 bytes, or as many more as the ports need
+//! accept   2  lanes  suite   abilities  ports        16, or more
 //! probe    3  0 × 7  id (8)  0 × 16                  32: as long as its answer, so that nobody is sent more than was asked for
 //! answer   4  0  port (2)  0 × 4  id (8)  address    32: where the probe came from; IPv4 as ::ffff:a.b.c.d
 //! receipt  5  suite  0 × 6  counter (8)              16
 //! ```
+//! Ports are those of the sender's second lane and of all that follow, two bytes each: with one lane there are none.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use crate::bytes::array;
 
-/// Bytes of the longest control message.
-pub const MAX: usize = 32;
+/// Bytes of the longest control message: an offer of 16 lanes.
+pub const MAX: usize = 48;
+
+/// Lanes of one session: the receiver index has 4 bits for them (protocol.md 1.5).
+const MAX_LANES: usize = 16;
+
+/// Where the ports begin.
+const PORTS: usize = 4;
 
 const OFFER: u8 = 1;
 const ACCEPT: u8 = 2;
@@ -27,6 +34,8 @@ const RECEIPT: u8 = 5;
 
 /// The shorter messages; both lengths are multiples of 16, as everything sealed is.
 const SHORT: usize = 16;
+/// Probes and their answers.
+const LONG: usize = 32;
 
 /// An AEAD that data may be sealed with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,13 +115,72 @@ impl Abilities {
     }
 }
 
+/// A node's lanes, and the UDP ports of all but the first: that one's is known from where the node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lanes {
+    count: u8,
+    ports: [u16; MAX_LANES - 1],
+}
+
+impl Lanes {
+    /// One lane.
+    pub const ONE: Self = Self { count: 1, ports: [0; MAX_LANES - 1] };
+
+    /// One lane, and one more for each of these ports; those beyond [`MAX_LANES`] are left out.
+    pub fn with_ports(further: &[u16]) -> Self {
+        let mut lanes = Self::ONE;
+        for (place, port) in lanes.ports.iter_mut().zip(further) {
+            *place = *port;
+            lanes.count += 1;
+        }
+        lanes
+    }
+
+    /// How many: 1 to 16.
+    pub const fn count(&self) -> u8 {
+        self.count
+    }
+
+    /// The port of the lane that serves `lane` of a session, if that is another than the first one's.
+    pub fn port(&self, lane: u8) -> Option<u16> {
+        let own = usize::from(lane % self.count);
+        self.ports.get(own.checked_sub(1)?).copied()
+    }
+
+    /// Bytes of a message that names them: a multiple of 16, as everything sealed is.
+    fn message_len(&self) -> usize {
+        (PORTS + 2 * (usize::from(self.count) - 1)).next_multiple_of(SHORT)
+    }
+
+    fn write(&self, out: &mut [u8; MAX]) -> usize {
+        let ports = self.ports.iter().take(usize::from(self.count) - 1);
+        for (place, port) in out[PORTS..].chunks_exact_mut(2).zip(ports) {
+            place.copy_from_slice(&port.to_le_bytes());
+        }
+        self.message_len()
+    }
+
+    fn parse(count: u8, bytes: &[u8]) -> Result<Self, BadControl> {
+        if !(1..=16).contains(&count) {
+            return Err(BadControl);
+        }
+        let mut lanes = Self { count, ..Self::ONE };
+        let named = bytes.get(PORTS..lanes.message_len()).ok_or(BadControl)?;
+        let named = named.get(..2 * (usize::from(count) - 1)).ok_or(BadControl)?;
+        for (place, port) in lanes.ports.iter_mut().zip(named.as_chunks::<2>().0) {
+            *place = u16::from_le_bytes(*port);
+        }
+        Ok(lanes)
+    }
+}
+
 /// One control message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
     /// What the sender is ready to receive in this session.
     Offer {
-        /// Its lanes, 1 to 16.
-        lanes: u8,
+        /// Its lanes.
+        lanes: Lanes,
         /// Its suites.
         suites: Suites,
         /// What else it understands.
@@ -120,8 +188,8 @@ pub enum Control {
     },
     /// What of an offer its receiver uses from now on.
     Accept {
-        /// Its own lanes, 1 to 16.
-        lanes: u8,
+        /// Its own lanes.
+        lanes: Lanes,
         /// The suite that it seals data with.
         suite: Suite,
         /// What else it understands.
@@ -154,17 +222,17 @@ impl Control {
         out.fill(0);
         match *self {
             Self::Offer { lanes, suites, abilities } => {
-                out[..4].copy_from_slice(&[OFFER, lanes, suites.0, abilities.0]);
-                SHORT
+                out[..PORTS].copy_from_slice(&[OFFER, lanes.count, suites.0, abilities.0]);
+                lanes.write(out)
             }
             Self::Accept { lanes, suite, abilities } => {
-                out[..4].copy_from_slice(&[ACCEPT, lanes, suite.number(), abilities.0]);
-                SHORT
+                out[..PORTS].copy_from_slice(&[ACCEPT, lanes.count, suite.number(), abilities.0]);
+                lanes.write(out)
             }
             Self::Probe { id } => {
                 out[0] = PROBE;
                 out[8..16].copy_from_slice(&id.to_le_bytes());
-                MAX
+                LONG
             }
             Self::Answer { id, seen } => {
                 let address = match seen.ip() {
@@ -175,7 +243,7 @@ impl Control {
                 out[2..4].copy_from_slice(&seen.port().to_le_bytes());
                 out[8..16].copy_from_slice(&id.to_le_bytes());
                 out[16..32].copy_from_slice(&address.octets());
-                MAX
+                LONG
             }
             Self::Receipt { suite, counter } => {
                 out[..2].copy_from_slice(&[RECEIPT, suite.number()]);
@@ -195,9 +263,9 @@ impl Control {
             _ => return Err(BadControl),
         };
         match kind {
-            OFFER => Ok(Self::Offer { lanes: lanes(first)?, suites: Suites(second), abilities }),
-            ACCEPT => Ok(Self::Accept { lanes: lanes(first)?, suite: suite(second)?, abilities }),
-            PROBE if bytes.len() >= MAX => Ok(Self::Probe { id: number(bytes)? }),
+            OFFER => Ok(Self::Offer { lanes: Lanes::parse(first, bytes)?, suites: Suites(second), abilities }),
+            ACCEPT => Ok(Self::Accept { lanes: Lanes::parse(first, bytes)?, suite: suite(second)?, abilities }),
+            PROBE if bytes.len() >= LONG => Ok(Self::Probe { id: number(bytes)? }),
             ANSWER => {
                 let address = Ipv6Addr::from(*array::<16>(bytes, 16).ok_or(BadControl)?);
                 let port = u16::from_le_bytes(*array(bytes, 2).ok_or(BadControl)?);
@@ -213,10 +281,6 @@ impl Control {
 /// The 64-bit field at offset 8.
 fn number(bytes: &[u8]) -> Result<u64, BadControl> {
     array(bytes, 8).map(|field| u64::from_le_bytes(*field)).ok_or(BadControl)
-}
-
-fn lanes(number: u8) -> Result<u8, BadControl> {
-    if (1..=16).contains(&number) { Ok(number) } else { Err(BadControl) }
 }
 
 fn suite(number: u8) -> Result<Suite, BadControl> {
@@ -239,11 +303,18 @@ impl core::error::Error for BadControl {}
 mod tests {
     use super::*;
 
-    fn all() -> [Control; 6] {
+    /// So many lanes, on ports of which each differs from all.
+    fn many(count: u16) -> Lanes {
+        Lanes::with_ports(&(1..count).map(|lane| 0x2060 + lane).collect::<Vec<_>>())
+    }
+
+    fn all() -> [Control; 8] {
         let suite = Suite::Aes256Gcm;
         [
-            Control::Offer { lanes: 16, suites: Suites::STOCK.with(suite), abilities: Abilities(0xa4) },
-            Control::Accept { lanes: 1, suite, abilities: Abilities::OURS },
+            Control::Offer { lanes: Lanes::ONE, suites: Suites::STOCK.with(suite), abilities: Abilities(0xa4) },
+            Control::Accept { lanes: Lanes::ONE, suite, abilities: Abilities::OURS },
+            Control::Offer { lanes: many(7), suites: Suites::STOCK, abilities: Abilities::OURS },
+            Control::Accept { lanes: many(16), suite, abilities: Abilities::OURS },
             Control::Probe { id: u64::MAX },
             Control::Answer { id: 1, seen: SocketAddr::from(([192, 0, 2, 1], 8288)) },
             Control::Answer { id: 1 << 63, seen: SocketAddr::from(([0xfd00, 0, 0, 0, 0, 0, 0, 1], 65535)) },
@@ -289,6 +360,26 @@ mod tests {
         assert!(!abilities.takes_marks());
         assert!(Abilities(0xff).takes_marks() && !Abilities(0xfe).takes_marks());
         assert!(Abilities::OURS.takes_marks());
+    }
+
+    #[test]
+    fn ports_are_those_of_further_lanes() {
+        assert_eq!(Lanes::with_ports(&[]), Lanes::ONE);
+        assert_eq!(Lanes::with_ports(&[7; 40]).count(), 16);
+        let three = Lanes::with_ports(&[8289, 4000]);
+        let ports = (0..6).map(|lane| three.port(lane)).collect::<Vec<_>>();
+        assert_eq!(
+            ports,
+            [None, Some(8289), Some(4000), None, Some(8289), Some(4000)],
+            "a session may have more lanes"
+        );
+        assert!((0..16).all(|lane| Lanes::ONE.port(lane).is_none()));
+        let mut bytes = [0; MAX];
+        let offer = Control::Offer { lanes: three, suites: Suites::STOCK, abilities: Abilities::OURS };
+        assert_eq!(offer.write(&mut bytes), 16, "as before lanes had ports");
+        assert_eq!(bytes[..8], [1, 3, 1, 1, 0x61, 0x20, 0xa0, 0x0f]);
+        let lengths = [7, 8, 15, 16].map(|count| many(count).message_len());
+        assert_eq!(lengths, [16, 32, 32, 48]);
     }
 
     #[test]

@@ -146,6 +146,22 @@ pub struct SelfStatus {
     pub tun: Option<TunStatus>,
     /// UDP socket: what the kernel granted.
     pub udp: Option<UdpStatus>,
+    /// The lanes, while they run.
+    #[serde(default)]
+    pub lanes: Option<LanesStatus>,
+}
+
+/// The threads that move packets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LanesStatus {
+    /// UDP ports, one per lane.
+    pub ports: Vec<u16>,
+    /// Who says which packet of the host is which lane's: `kernel`, or `first-lane` where the kernel takes no program for it.
+    pub steering: String,
+    /// Packets and superpackets of the host that one lane read and another sealed.
+    pub handed_over: u64,
+    /// Datagrams that came to another lane's port than theirs.
+    pub strays: u64,
 }
 
 /// The TUN device.
@@ -249,6 +265,12 @@ pub struct SessionStatus {
     pub age_s: f64,
     /// Its AEAD: `ChaCha20Poly1305` or `AES256GCM`.
     pub suite: String,
+    /// Its lanes that carry data.
+    #[serde(default)]
+    pub lanes_in_use: u8,
+    /// Its lanes: as many as that of the two nodes has that has more.
+    #[serde(default)]
+    pub lanes: u8,
     /// Sessions finished with this peer since the daemon started, this one included.
     pub established: u64,
 }

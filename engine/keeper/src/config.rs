@@ -12,12 +12,16 @@ pub struct Config {
     pub socket: PathBuf,
     /// UDP port; `None` lets the daemon choose: that of the last run, the usual one, or any.
     pub port: Option<u16>,
+    /// Lanes, 1 to 16: threads that move packets, each with a UDP port and a queue of the TUN device.
+    pub lanes: u8,
     /// Name of the TUN device.
     pub tun_name: String,
     /// MTU of the TUN device, in bytes.
     pub mtu: u16,
     /// Kill switch of the TUN's offloads.
     pub tun_offload: bool,
+    /// Kill switch of the program that has the kernel steer flows to lanes.
+    pub tun_steering: bool,
     /// Kill switch of GSO on the UDP socket.
     pub udp_gso: bool,
     /// Kill switch of GRO on the UDP socket.

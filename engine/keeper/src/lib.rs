@@ -24,6 +24,7 @@ mod link;
 mod overlay;
 mod server;
 mod status;
+mod steering;
 mod ways;
 pub mod wg;
 

@@ -1,4 +1,4 @@
-//! A network that is up: TUN device, socket, lane, and the node's rules between them.
+//! A network that is up: TUN device, sockets, lanes, and the node's rules between them.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use taut_base::{DEFAULT_PORT, Prefix, PrivateKey, PublicKey, Time};
 use taut_event::Waker;
-use taut_lane::Shared;
 use taut_netlink::Netlink;
 use taut_netmap::NetworkMap;
 use taut_node::{Clocks, Node};
 use taut_tun::{Offload, Tun};
 use taut_tunnel::Limits;
-use taut_udp::{Config as UdpConfig, UdpSocket};
-use taut_wire::control::{Suite, Suites};
+use taut_udp::{BindError, Config as UdpConfig, UdpSocket};
+use taut_wire::control::{Lanes, Suite, Suites};
 
 use crate::api::{Failure, TunStatus, UdpStatus};
 use crate::config::Config;
 use crate::entropy::OsEntropy;
 use crate::error::failure;
 use crate::host::Host;
-use crate::link::Link;
+use crate::link::{Handles, Link};
+use crate::steering::Steering;
 
 /// Receive buffer: what 10 Gbit/s bring while a lane is not scheduled for 10 ms (12.5 MB), as a power of two.
 pub(crate) const RECEIVE_BUFFER: usize = buffer(10);
@@ -40,6 +40,8 @@ pub(crate) struct Overlay {
     prefixes: Vec<Prefix>,
     addresses: Vec<IpAddr>,
     pub(crate) port: u16,
+    /// Ports of the lanes behind the first.
+    pub(crate) ports: Vec<u16>,
     pub(crate) endpoints: Vec<SocketAddr>,
     pub(crate) tun: TunStatus,
     pub(crate) udp: UdpStatus,
@@ -55,9 +57,12 @@ impl Overlay {
         waker: &Waker,
     ) -> Result<Self, Failure> {
         let offload = if config.tun_offload { Offload::ALL } else { Offload::NONE };
-        let tun = Tun::create(&taut_tun::Config { name: config.tun_name.clone(), offload, multi_queue: false })
+        let multi_queue = config.lanes > 1;
+        let tun = Tun::create(&taut_tun::Config { name: config.tun_name.clone(), offload, multi_queue })
             .map_err(|error| failure(error, "taut needs a TUN device to carry packets"))?;
+        let (steering, queues) = open_queues(&tun, config)?;
         let udp = bind(config, remembered_port)?;
+        let further = bind_further(config, udp.port())?;
         let netlink =
             Netlink::open().map_err(|error| failure(error, "taut configures addresses and routes by netlink"))?;
         let host = Host::configure(netlink, tun.name(), config.mtu, &map.me.addresses)
@@ -66,8 +71,12 @@ impl Overlay {
         let limits = config.rekey_after.map_or(Limits::WIREGUARD, Limits::with_rekey_after);
         let mut node = Node::new(node_key.clone(), limits, OsEntropy::new());
         node.set_suites(suites(config.aes));
+        let ports: Vec<u16> = further.iter().map(UdpSocket::port).collect();
+        node.set_lanes(Lanes::with_ports(&ports));
         let (port, tun_status, udp_status) = (udp.port(), describe_tun(&tun, config.mtu), describe_udp(&udp));
-        let link = Link::start(tun, udp, config.mtu, node.checker(), limits, waker)
+        let handles = std::iter::once((tun, udp)).chain(queues.into_iter().zip(further));
+        let handles = handles.map(|(tun, udp)| Handles { tun, udp, checker: node.checker() }).collect();
+        let link = Link::start_all(handles, steering, config.mtu, limits, waker)
             .map_err(|error| failure(error, "try again when the host has more room"))?;
         let mut overlay = Self {
             node,
@@ -76,6 +85,7 @@ impl Overlay {
             prefixes: Vec::new(),
             addresses: map.me.addresses.clone(),
             port,
+            ports,
             endpoints: Vec::new(),
             tun: tun_status,
             udp: udp_status,
@@ -149,8 +159,8 @@ impl Overlay {
         &self.node
     }
 
-    pub(crate) fn shared(&self) -> &Shared {
-        self.link.shared()
+    pub(crate) fn link(&self) -> &Link {
+        &self.link
     }
 
     /// Closes TUN and socket; the kernel takes addresses and routes away with the device.
@@ -170,18 +180,52 @@ fn suites(aes: bool) -> Suites {
     if aes && hardware { Suites::STOCK.with(Suite::Aes256Gcm) } else { Suites::STOCK }
 }
 
+/// One queue for each lane behind the first, and who steers. Where the kernel does not, those are further handles of the first queue, to be written to
+/// only.
+fn open_queues(tun: &Tun, config: &Config) -> Result<(Steering, Vec<Tun>), Failure> {
+    let lanes = config.lanes;
+    if lanes < 2 {
+        return Ok((Steering::new(None, lanes), Vec::new()));
+    }
+    let by_kernel = config.tun_steering && tun.steer(1).is_ok();
+    let queues = (1..lanes).map(|_| {
+        if by_kernel {
+            tun.add_queue().map_err(|error| failure(error, "start the daemon with fewer --lanes"))
+        } else {
+            tun.try_clone().map_err(|error| failure(error, "raise the limit of file descriptors"))
+        }
+    });
+    let queues = queues.collect::<Result<Vec<_>, _>>()?;
+    let handle = by_kernel.then(|| tun.try_clone()).transpose();
+    let handle = handle.map_err(|error| failure(error, "raise the limit of file descriptors"))?;
+    Ok((Steering::new(handle, lanes), queues))
+}
+
+/// A socket for each lane behind the first: on the ports that follow the first one's, or any.
+fn bind_further(config: &Config, first: u16) -> Result<Vec<UdpSocket>, Failure> {
+    let open = |lane: u8| {
+        let near = first.checked_add(lane.into()).unwrap_or(0);
+        open(config, near).or_else(|_| open(config, 0))
+    };
+    let sockets = (1..config.lanes).map(open).collect::<Result<Vec<_>, _>>();
+    sockets
+        .map_err(|error| failure(error, "each lane needs a UDP port of its own; start the daemon with fewer --lanes"))
+}
+
+fn open(config: &Config, port: u16) -> Result<UdpSocket, BindError> {
+    UdpSocket::bind(&UdpConfig {
+        port,
+        ipv4_only: false,
+        send_buffer: SEND_BUFFER,
+        receive_buffer: RECEIVE_BUFFER,
+        gso: config.udp_gso,
+        gro: config.udp_gro,
+    })
+}
+
 /// The port that was asked for; otherwise that of the last run, or the usual one, or any.
 fn bind(config: &Config, remembered: Option<u16>) -> Result<UdpSocket, Failure> {
-    let open = |port| {
-        UdpSocket::bind(&UdpConfig {
-            port,
-            ipv4_only: false,
-            send_buffer: SEND_BUFFER,
-            receive_buffer: RECEIVE_BUFFER,
-            gso: config.udp_gso,
-            gro: config.udp_gro,
-        })
-    };
+    let open = |port| open(config, port);
     if let Some(port) = config.port {
         return open(port).map_err(|error| failure(error, "choose another --port, or leave it out to let taut choose"));
     }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use taut_base::{NodeId, Time};
-use taut_lane::Drop;
+use taut_lane::{Drop, Shared};
 use taut_netmap::NetworkMap;
 use taut_node::{HandshakeCounts, PeerView};
 use taut_wire::control::Suite;
 
-use crate::api::{Handshakes, PathKind, PathStatus, PeerStatus, SelfStatus, SessionStatus};
+use crate::api::{Handshakes, LanesStatus, PathKind, PathStatus, PeerStatus, SelfStatus, SessionStatus};
 use crate::overlay::Overlay;
 
 /// This node, as its map and its overlay say.
@@ -22,6 +22,20 @@ pub(crate) fn myself(map: &NetworkMap, overlay: Option<&Overlay>) -> SelfStatus 
         endpoints: overlay.map_or_else(Vec::new, |overlay| overlay.endpoints.clone()),
         tun: overlay.map(|overlay| overlay.tun.clone()),
         udp: overlay.map(|overlay| overlay.udp.clone()),
+        lanes: overlay.map(lanes),
+    }
+}
+
+fn lanes(overlay: &Overlay) -> LanesStatus {
+    let link = overlay.link();
+    let ports: Vec<u16> = std::iter::once(overlay.port).chain(overlay.ports.iter().copied()).collect();
+    // With one lane there is nothing to steer.
+    let by_kernel = ports.len() < 2 || link.is_steered_by_kernel();
+    LanesStatus {
+        ports,
+        steering: String::from(if by_kernel { "kernel" } else { "first-lane" }),
+        handed_over: link.all_shared().map(Shared::handed_over).sum(),
+        strays: link.all_shared().map(Shared::strays).sum(),
     }
 }
 
@@ -35,8 +49,9 @@ pub(crate) fn peers(
     let online = |id: NodeId| presence.map(|presence| presence.get(&id).copied().unwrap_or(false));
     let mut peers: Vec<PeerStatus> = match overlay {
         Some(overlay) => {
-            let traffic = &overlay.shared().traffic;
-            overlay.node().peers().map(|peer| connected(&peer, traffic.of(peer.id), online(peer.node), now)).collect()
+            let link = overlay.link();
+            let shown = |peer: PeerView<'_>| connected(&peer, link.traffic_of(peer.id), online(peer.node), now);
+            overlay.node().peers().map(shown).collect()
         }
         None => map.peers.values().map(|peer| listed(peer, online(peer.id))).collect(),
     };
@@ -47,13 +62,13 @@ pub(crate) fn peers(
 /// Dropped packets by reason, as far as there are any.
 pub(crate) fn drops(overlay: Option<&Overlay>) -> BTreeMap<String, u64> {
     let Some(overlay) = overlay else { return BTreeMap::new() };
-    overlay
-        .shared()
-        .drops
-        .iter()
-        .filter(|(_, count)| *count > 0)
-        .map(|(name, count)| (String::from(name), count))
-        .collect()
+    let mut drops = BTreeMap::new();
+    for (name, count) in overlay.link().all_shared().flat_map(|shared| shared.drops.iter()) {
+        if count > 0 {
+            *drops.entry(String::from(name)).or_default() += count;
+        }
+    }
+    drops
 }
 
 /// What became of the handshakes that others began.
@@ -61,7 +76,7 @@ pub(crate) fn handshakes(overlay: Option<&Overlay>) -> Handshakes {
     let Some(overlay) = overlay else { return Handshakes::default() };
     let HandshakeCounts { computed, answered, repeated, over_limit } = overlay.node().handshake_counts();
     // Who is dropped for this reason is told a cookie.
-    let cookies = overlay.shared().drops.count(Drop::CookieAsked);
+    let cookies = overlay.link().all_shared().map(|shared| shared.drops.count(Drop::CookieAsked)).sum();
     Handshakes { computed, answered, repeated, over_limit, cookies }
 }
 
@@ -78,6 +93,8 @@ fn connected(peer: &PeerView<'_>, (received, sent): (u64, u64), online: Option<b
         session: age.map(|age_s| SessionStatus {
             age_s,
             suite: String::from(peer.suite.map_or("", Suite::name)),
+            lanes_in_use: peer.lanes.0,
+            lanes: peer.lanes.1,
             established: peer.established,
         }),
         rx_bytes: received,

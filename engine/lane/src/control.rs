@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use taut_base::{PeerId, ReceiverIndex, SessionId, Time};
+use taut_base::{LaneId, PeerId, ReceiverIndex, SessionId, Time};
 use taut_node::FromLane;
 use taut_tunnel::{OpenError, Pair, Rate};
 use taut_wire::control::{self, Control};
@@ -31,7 +31,9 @@ impl Heart {
         now: Time,
     ) -> Option<PeerId> {
         let Some(peer) = self.peers.get_mut(&id) else { return self.refuse(Drop::UnknownIndex) };
-        let Some((session, pair)) = peer.keyring.control(index, &self.limits, now) else {
+        let lane = index.lane();
+        let Some(side) = peer.side(lane) else { return self.refuse(Drop::UnknownIndex) };
+        let Some((session, pair)) = side.keyring.control(index, &self.limits, now) else {
             return self.refuse(Drop::UnknownIndex);
         };
         let size = DATA_HEADER + sealed.len();
@@ -40,13 +42,16 @@ impl Heart {
             Err(OpenError::Replayed) => return self.refuse(Drop::Replayed),
             Err(OpenError::NotAuthentic | OpenError::CounterAtLimit) => return self.refuse(Drop::NotAuthentic),
         };
-        peer.traffic.add_outer_received(size);
 
         // Its sender has the session (protocol.md 1.8). It moves no endpoint: data does, or later a probe.
-        let confirmed = peer.keyring.received(session, false, &self.limits, now);
-        if peer.endpoint.is_none() {
+        let confirmed = side.keyring.received(session, false, &self.limits, now);
+        let first_word = side.endpoint.is_none();
+        if first_word {
+            side.endpoint = Some(source);
+        }
+        peer.traffic.add_outer_received(size);
+        if first_word && lane == LaneId::FIRST {
             self.ingress.peer_moved(id, None, Some(source));
-            peer.endpoint = Some(source);
             self.say(FromLane::Moved { peer: id, endpoint: source });
         }
         if confirmed {
@@ -56,24 +61,33 @@ impl Heart {
         match message {
             Ok(Control::Probe { id: probe }) => {
                 let answer = Control::Answer { id: probe, seen: source };
-                self.send_control(id, session, Some(source), answer, out);
+                self.send_control(id, session, lane, Some(source), answer, out);
             }
             Ok(Control::Receipt { suite, counter }) => {
-                let session = self.peers.get_mut(&id).and_then(|peer| peer.keyring.session(session));
+                let side = self.peers.get_mut(&id).and_then(|peer| peer.side(lane));
+                let session = side.and_then(|side| side.keyring.session(session));
                 if !session.is_some_and(|session| session.acknowledge(suite, counter)) {
                     self.drops.add(Drop::BadControl, 1);
                 }
             }
-            Ok(message) => self.pass_up(id, session, source, message, now),
+            Ok(message) => self.pass_up(id, session, lane, source, message, now),
             Err(_) => self.drops.add(Drop::BadControl, 1),
         }
         Some(id)
     }
 
-    fn pass_up(&mut self, id: PeerId, session: SessionId, source: SocketAddr, message: Control, now: Time) {
+    fn pass_up(
+        &mut self,
+        id: PeerId,
+        session: SessionId,
+        lane: LaneId,
+        source: SocketAddr,
+        message: Control,
+        now: Time,
+    ) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if peer.control.take(&CONTROL, now) {
-            self.say(FromLane::Control { peer: id, session, source, message });
+            self.say(FromLane::Control { peer: id, session, lane, source, message });
         } else {
             self.drops.add(Drop::ControlRate, 1);
         }
@@ -84,38 +98,52 @@ impl Heart {
         &mut self,
         id: PeerId,
         session: SessionId,
+        lane: LaneId,
         destination: Option<SocketAddr>,
         message: Control,
         out: &mut SendBatch,
     ) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        let Some(destination) = destination.or(peer.endpoint) else { return };
-        let Some(pair) = peer.keyring.session(session).and_then(|session| session.control_pair()) else { return };
+        let Some(side) = peer.side(lane) else { return };
+        let Some(destination) = destination.or(side.endpoint) else { return };
+        let Some(pair) = side.keyring.session(session).and_then(|session| session.control_pair()) else { return };
         let size = append(pair, destination, message, out);
         peer.traffic.add_sent(0, size);
     }
 
-    /// The highest counter of our data that the peer acknowledged in the session in use.
-    pub fn acknowledged(&self, id: PeerId) -> Option<u64> {
-        Some(self.peers.get(&id)?.keyring.current()?.acknowledged()?.1)
+    /// What came before this mark is to be passed by the probe of this id: it goes the same way behind it. Nothing happens while some of it waits for a
+    /// session; then the mark's sender asks again.
+    pub fn mark(&mut self, id: PeerId, barrier: u64, out: &mut SendBatch) {
+        let Some(peer) = self.peers.get(&id).filter(|peer| peer.staged.is_empty()) else { return };
+        let Some(session) = peer.first.keyring.current().map(|session| session.id) else { return };
+        self.send_control(id, session, LaneId::FIRST, None, Control::Probe { id: barrier }, out);
     }
 
-    /// Whether data to the peer is [marked](taut_wire::vouch) where its checksum is partial.
-    pub fn marks(&self, id: PeerId) -> bool {
-        self.peers.get(&id).and_then(|peer| peer.keyring.current()).is_some_and(taut_tunnel::Session::may_mark)
+    /// The highest counter of our data that the peer acknowledged in the session in use.
+    pub fn acknowledged(&self, id: PeerId) -> Option<u64> {
+        Some(self.peers.get(&id)?.first.keyring.current()?.acknowledged()?.1)
     }
 
     /// What both ends call the session that the data of this peer is sealed with.
     pub fn session_name(&self, id: PeerId) -> Option<(ReceiverIndex, ReceiverIndex)> {
-        Some(self.peers.get(&id)?.keyring.current()?.name())
+        Some(self.peers.get(&id)?.first.keyring.current()?.name())
     }
 
-    /// Acknowledges the data that came.
-    pub(crate) fn send_receipt(&mut self, id: PeerId, out: &mut SendBatch) {
+    /// Whether data to the peer is [marked](taut_wire::vouch) where its checksum is partial.
+    pub fn marks(&self, id: PeerId) -> bool {
+        self.peers.get(&id).and_then(|peer| peer.first.keyring.current()).is_some_and(taut_tunnel::Session::may_mark)
+    }
+
+    /// Acknowledges the data that came, on each lane.
+    pub(crate) fn send_receipts(&mut self, id: PeerId, out: &mut SendBatch) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        let Some(destination) = peer.endpoint else { return };
-        let Some((receipt, pair)) = peer.keyring.receipt() else { return };
-        let size = append(pair, destination, receipt, out);
+        let mut size = 0;
+        for side in peer.sides() {
+            let Some(destination) = side.endpoint else { continue };
+            if let Some((receipt, pair)) = side.keyring.receipt() {
+                size += append(pair, destination, receipt, out);
+            }
+        }
         peer.traffic.add_sent(0, size);
     }
 }

@@ -4,19 +4,20 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
-use taut_base::{PeerId, ReceiverIndex, Time};
+use taut_base::{LaneId, PeerId, ReceiverIndex, Time};
 use taut_node::{FromLane, Routes, ToLane};
 use taut_tunnel::cookie::Checker;
-use taut_tunnel::{Bucket, Limits, Role, Session, Wish};
+use taut_tunnel::{Bucket, Keyring, Limits, Role, Session, Wish};
 use taut_wire::ecn::Ecn;
 use taut_wire::merge::{Merger, Offloads};
 
 use crate::batch::SendBatch;
 use crate::drops::{Drop, DropCounts};
+use crate::fork::Fork;
 use crate::ingress::Ingress;
 use crate::locals::Locals;
 use crate::staged::Staged;
-use crate::tables::{LanePeer, NumberMap, TrafficTable};
+use crate::tables::{LanePeer, NumberMap, Side, TrafficTable};
 
 /// Wishes and moves that wait for a keeper that does not listen. Sessions that end are told in any case; they are few by themselves.
 const MAX_EVENTS: usize = 1024;
@@ -24,6 +25,9 @@ const MAX_EVENTS: usize = 1024;
 /// Everything of a lane that is not a system call. What goes out is appended to a [`SendBatch`]; what the keeper should know waits in
 /// [`Heart::poll_message`].
 pub struct Heart {
+    /// Which lane this is, and of how many.
+    pub(crate) own: LaneId,
+    pub(crate) lanes: u8,
     pub(crate) limits: Limits,
     pub(crate) mtu: usize,
     pub(crate) ingress: Ingress,
@@ -41,6 +45,19 @@ pub struct Heart {
     messages: VecDeque<FromLane>,
     /// Peers with a session whose waiting packets did not fit in the batch.
     pub(crate) backlog: Vec<PeerId>,
+    /// Marks for the first lane, behind what it was handed.
+    pub(crate) marks: Vec<(PeerId, u64)>,
+}
+
+/// What became of a packet that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was sealed, waits for a session, or was dropped.
+    Done,
+    /// It is the first lane's to seal.
+    First,
+    /// It is to be tried again soon: it would overtake what was handed over before.
+    Hold,
 }
 
 impl Heart {
@@ -56,6 +73,8 @@ impl Heart {
         traffic: Arc<TrafficTable>,
     ) -> Self {
         Self {
+            own: LaneId::FIRST,
+            lanes: 1,
             limits,
             mtu: usize::from(mtu),
             ingress: Ingress::new(checker),
@@ -71,7 +90,20 @@ impl Heart {
             timers: BinaryHeap::new(),
             messages: VecDeque::new(),
             backlog: Vec::new(),
+            marks: Vec::new(),
         }
+    }
+
+    /// The same as lane `own` of `lanes` of one node; without it, it is the only one.
+    #[must_use]
+    pub fn as_lane(mut self, own: LaneId, lanes: u8) -> Self {
+        (self.own, self.lanes) = (own, lanes);
+        self
+    }
+
+    /// A mark that goes to the first lane behind the packets that it was handed, for [`Self::mark`].
+    pub fn poll_mark(&mut self) -> Option<(PeerId, u64)> {
+        if self.marks.is_empty() { None } else { Some(self.marks.remove(0)) }
     }
 
     /// What the keeper should know next; handshakes of others last.
@@ -100,11 +132,12 @@ impl Heart {
             ToLane::Routes(routes) => self.set_routes(routes),
             ToLane::AddPeer { peer, persistent_keepalive } => {
                 let traffic = self.traffic.add(peer);
-                let keyring = taut_tunnel::Keyring::new(persistent_keepalive);
+                let first = self.own == LaneId::FIRST;
+                let keyring = if first { Keyring::new(persistent_keepalive) } else { Keyring::further() };
                 let new = LanePeer {
-                    keyring,
-                    endpoint: None,
-                    local: None,
+                    first: Side::new(self.own, keyring),
+                    others: Vec::new(),
+                    fork: Fork::default(),
                     staged: Staged::default(),
                     traffic,
                     scheduled: None,
@@ -115,13 +148,13 @@ impl Heart {
             }
             ToLane::SetEndpoint { peer, endpoint } => {
                 if let Some(known) = self.peers.get_mut(&peer) {
-                    known.endpoint = Some(endpoint);
+                    known.first.endpoint = Some(endpoint);
                     self.send_staged(peer, out, now);
                 }
             }
             ToLane::SetKeepalive { peer, interval } => {
                 if let Some(known) = self.peers.get_mut(&peer) {
-                    known.keyring.set_persistent(interval, now);
+                    known.first.keyring.set_persistent(interval, now);
                     self.schedule(peer);
                 }
             }
@@ -129,8 +162,17 @@ impl Heart {
             ToLane::SetMtu(mtu) => self.mtu = usize::from(mtu),
             ToLane::RemovePeer(peer) => self.remove_peer(peer),
             ToLane::AddSession { peer, id, keys, born, proven } => {
-                self.add_session(peer, Session::new(id, *keys, born), proven, out, now);
+                let lane = keys.lane;
+                self.add_session(peer, lane, Session::new(id, *keys, born), proven, out, now);
             }
+            ToLane::Confirm { peer, id } => self.confirm(peer, id, out, now),
+            ToLane::OpenLanes { peer, lanes, barrier } => self.open_lanes(peer, &lanes, barrier),
+            ToLane::Passed { peer, barrier } => {
+                if let Some(known) = self.peers.get_mut(&peer) {
+                    known.fork.passed(barrier, now);
+                }
+            }
+            ToLane::CloseLanes(peer) => self.close_lanes(peer),
             ToLane::Send { destination, message } => {
                 let bytes = message.as_bytes();
                 self.ingress.sent(bytes);
@@ -143,20 +185,23 @@ impl Heart {
                     self.drops.add(Drop::SendFailed, 1);
                 }
             }
-            ToLane::Control { peer, session, destination, message } => {
-                self.send_control(peer, session, destination, message, out);
+            ToLane::Control { peer, session, lane, destination, message } => {
+                self.send_control(peer, session, lane, destination, message, out);
             }
             ToLane::UseSuite { peer, session, suite, abilities } => {
-                let known = self.peers.get_mut(&peer);
-                if let Some(session) = known.and_then(|peer| peer.keyring.session(session)) {
+                let sides = self.peers.get_mut(&peer).into_iter().flat_map(LanePeer::sides);
+                for session in sides.filter_map(|side| side.keyring.session(session)) {
                     session.use_suite(suite, abilities);
                 }
             }
             ToLane::SetRoundTrip { peer, round_trip } => {
                 if let Some(peer) = self.peers.get_mut(&peer) {
-                    peer.keyring.set_round_trip(round_trip);
+                    peer.fork.set_round_trip(round_trip);
+                    peer.sides().for_each(|side| side.keyring.set_round_trip(round_trip));
                 }
             }
+            // The thread's.
+            ToLane::Read(_) | ToLane::Drain => {}
             ToLane::GiveUp(peer) => {
                 let waiting = self.peers.get_mut(&peer).map_or(0, |peer| peer.staged.clear());
                 self.drops.add(Drop::NoHandshake, waiting);
@@ -173,12 +218,15 @@ impl Heart {
             if peer.scheduled.take_if(|scheduled| *scheduled == due).is_none() {
                 continue;
             }
-            let (mut keepalive, mut handshake, mut receipt) = (false, false, false);
-            peer.keyring.handle_timeout(&self.limits, now, |wish| match wish {
-                Wish::Keepalive => keepalive = true,
-                Wish::Handshake => handshake = true,
-                Wish::Receipt => receipt = true,
-            });
+            let (mut keepalive, mut handshake, mut receipt, mut silent) = (false, false, false, false);
+            for side in peer.sides() {
+                side.keyring.handle_timeout(&self.limits, now, |wish| match wish {
+                    Wish::Keepalive => keepalive = true,
+                    Wish::Handshake => handshake = true,
+                    Wish::Receipt => receipt = true,
+                    Wish::GiveUp => silent = true,
+                });
+            }
             self.collect_retired(id);
             if keepalive {
                 self.send_keepalive(id, out, now);
@@ -187,7 +235,11 @@ impl Heart {
                 self.say(FromLane::WantsHandshake(id));
             }
             if receipt {
-                self.send_receipt(id, out);
+                self.send_receipts(id, out);
+            }
+            if silent {
+                self.close_lanes(id);
+                self.say(FromLane::Silent { peer: id });
             }
             self.schedule(id);
         }
@@ -208,7 +260,8 @@ impl Heart {
     /// too early and put back, which is cheaper than moving it with every packet.
     pub(crate) fn schedule(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        let Some(due) = peer.keyring.poll_timeout(&self.limits) else { return };
+        let limits = &self.limits;
+        let Some(due) = peer.sides().filter_map(|side| side.keyring.poll_timeout(limits)).min() else { return };
         if peer.scheduled.is_none_or(|scheduled| due < scheduled) {
             peer.scheduled = Some(due);
             self.timers.push(Reverse((due, id)));
@@ -218,7 +271,7 @@ impl Heart {
     /// Frees the indices of sessions that are gone.
     pub(crate) fn collect_retired(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        for (session, indices) in peer.keyring.take_retired() {
+        for (session, indices) in peer.sides().flat_map(|side| side.keyring.take_retired()) {
             for index in indices.iter() {
                 self.by_index.remove(&index);
             }
@@ -236,6 +289,7 @@ impl Heart {
     fn add_session(
         &mut self,
         id: PeerId,
+        lane: LaneId,
         session: Session,
         proven: Option<std::net::SocketAddr>,
         out: &mut SendBatch,
@@ -244,13 +298,20 @@ impl Heart {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let started_by_us = session.role == Role::Initiator;
         self.by_index.extend(session.indices().iter().map(|index| (index, id)));
-        peer.keyring.add(session);
+        if peer.side(lane).is_none() {
+            peer.others.push(Side::new(lane, Keyring::further()));
+        }
+        let Some(side) = peer.side(lane) else { return };
+        side.keyring.add(session);
         if let Some(endpoint) = proven {
-            self.ingress.peer_moved(id, peer.endpoint, Some(endpoint));
-            peer.endpoint = Some(endpoint);
+            self.ingress.peer_moved(id, side.endpoint, Some(endpoint));
+            side.endpoint = Some(endpoint);
             self.local_proven(id, endpoint);
         }
         self.collect_retired(id);
+        if lane != LaneId::FIRST {
+            return self.schedule(id);
+        }
         // The answering side may use the session only after it heard from us on it: what waited tells it, or an empty packet.
         if started_by_us && !self.send_staged(id, out, now) {
             self.send_keepalive(id, out, now);
@@ -258,13 +319,46 @@ impl Heart {
         self.schedule(id);
     }
 
+    /// The peer used a session on another lane.
+    fn confirm(&mut self, id: PeerId, session: taut_base::SessionId, out: &mut SendBatch, now: Time) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let mut on_first = false;
+        for side in peer.sides() {
+            on_first |= side.keyring.confirm(session) && side.lane == LaneId::FIRST;
+        }
+        self.collect_retired(id);
+        if on_first {
+            self.send_staged(id, out, now);
+        }
+        self.schedule(id);
+    }
+
+    fn open_lanes(&mut self, id: PeerId, lanes: &[(LaneId, std::net::SocketAddr)], barrier: u64) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        for (lane, endpoint) in lanes {
+            if let Some(side) = peer.side(*lane) {
+                side.endpoint = Some(*endpoint);
+            }
+        }
+        let first = Some(LaneId::FIRST).filter(|first| *first == self.own);
+        peer.fork.open(first.into_iter().chain(lanes.iter().map(|(lane, _)| *lane)).collect(), barrier);
+    }
+
+    fn close_lanes(&mut self, id: PeerId) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        peer.fork.close();
+        peer.sides().filter(|side| side.lane != LaneId::FIRST).for_each(|side| side.keyring.expect_nothing());
+    }
+
     fn remove_peer(&mut self, id: PeerId) {
         if let Some(mut peer) = self.peers.remove(&id) {
-            peer.keyring.clear();
-            for index in peer.keyring.take_retired().iter().flat_map(|(_, indices)| indices.iter()) {
-                self.by_index.remove(&index);
+            peer.sides().for_each(|side| side.keyring.clear());
+            for (_, indices) in peer.sides().flat_map(|side| side.keyring.take_retired()) {
+                for index in indices.iter() {
+                    self.by_index.remove(&index);
+                }
             }
-            self.ingress.peer_moved(id, peer.endpoint, None);
+            self.ingress.peer_moved(id, peer.first.endpoint, None);
             self.traffic.remove(id);
         }
     }

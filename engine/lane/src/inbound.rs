@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
-use taut_base::{PeerId, ReceiverIndex, SessionId, Time};
+use taut_base::{LaneId, PeerId, ReceiverIndex, SessionId, Time};
 use taut_node::FromLane;
 use taut_tunnel::OpenError;
 use taut_wire::ecn;
@@ -91,6 +91,10 @@ impl Heart {
         let id = match self.by_index.get(&index) {
             Some(id) => *id,
             None => {
+                let own = index.lane().served_by(self.lanes);
+                if own != self.own && ports.hand_over(own, source, &data[datagram.clone()]) {
+                    return None;
+                }
                 while let Some(command) = ports.next_command() {
                     self.command(command, out, now);
                 }
@@ -102,7 +106,8 @@ impl Heart {
         };
         let Some(peer) = self.peers.get_mut(&id) else { return self.refuse(Drop::UnknownIndex) };
         let sealed = datagram.start + DATA_HEADER..datagram.end;
-        let Some((session, pair)) = peer.keyring.receiving(index, &self.limits, now) else {
+        let Some(side) = peer.side(index.lane()) else { return self.refuse(Drop::UnknownIndex) };
+        let Some((session, pair)) = side.keyring.receiving(index, &self.limits, now) else {
             return self.control(source, id, &mut data[sealed], index, counter, out, now);
         };
 
@@ -115,16 +120,20 @@ impl Heart {
         let packet = sealed.start..sealed.start + length;
         // Without the mark being taken off, a marked packet is none.
         let marked = pair.takes_marks() && vouch::unmark(&mut data[packet.clone()]);
-        peer.traffic.add_outer_received(datagram.len());
 
         // The session's timers, and where the peer is now.
-        let confirmed = peer.keyring.received(session, length > 0, &self.limits, now);
-        let wishes_handshake = peer.keyring.wishes_handshake_to_receive(&self.limits, now);
-        let moved = peer.endpoint != Some(source);
+        let confirmed = side.keyring.received(session, length > 0, &self.limits, now);
+        let wishes_handshake = side.keyring.wishes_handshake_to_receive(&self.limits, now);
+        let mut moved = side.endpoint != Some(source);
         if moved {
-            self.ingress.peer_moved(id, peer.endpoint, Some(source));
-            peer.endpoint = Some(source);
+            let former = side.endpoint.replace(source);
+            // Where the peer is, is where its first lane is.
+            moved = index.lane() == LaneId::FIRST;
+            if moved {
+                self.ingress.peer_moved(id, former, Some(source));
+            }
         }
+        peer.traffic.add_outer_received(datagram.len());
 
         // May the peer send from that address? Then to the TUN, together with its neighbours.
         if length > 0 {

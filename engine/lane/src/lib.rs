@@ -1,6 +1,8 @@
 //! The way of a packet: TUN to UDP and back, one thread per lane.
 //!
-//! A lane owns one TUN queue, one UDP socket, and the counters and windows of its sessions; it shares nothing that it must wait for.
+//! A lane owns one TUN queue, one UDP socket, and the counters and windows of its sessions; it shares nothing that it must wait for. A node may have
+//! several. A flow keeps its queue, its lane and its socket; what one lane reads and another has to seal goes over a ring (`ring`), and when a flow may
+//! change its lane is said in `fork`.
 //!
 //! - [`Heart`] is pure: a superpacket or a received batch goes in, a [`SendBatch`] or runs for the TUN come out. The way out reads in
 //!   `outbound.rs`, the way in in `inbound.rs`, each from top to bottom.
@@ -13,6 +15,7 @@
 mod batch;
 mod control;
 mod drops;
+mod fork;
 mod heart;
 mod inbound;
 mod ingress;
@@ -22,15 +25,17 @@ mod outbound;
 mod ports;
 mod queue;
 mod replacement;
+mod ring;
 mod staged;
 mod tables;
 mod thread;
 
 pub use batch::{Flush, SEALED_SUPERPACKET_MAX, SendBatch};
 pub use drops::{Drop, DropCounts};
-pub use heart::Heart;
+pub use heart::{Heart, Outcome};
 pub use locals::LocalTable;
 pub use ports::InboundPorts;
 pub use queue::{KeeperEnd, LaneEnd, queues};
+pub use ring::{Rings, rings};
 pub use tables::{Traffic, TrafficTable};
 pub use thread::{Config, Lane, Shared, StartError};

@@ -24,6 +24,7 @@ use taut_wire::ecn::Ecn;
 use taut_wire::wireguard::{TYPE_COOKIE_REPLY, TYPE_INITIATION, TYPE_RESPONSE};
 
 use crate::heart::Heart;
+use crate::tables::LanePeer;
 
 /// Places that are remembered because they asked. As many as handshakes wait in two turns; one that is overwritten is answered as the routes say.
 const ASKED: usize = 128;
@@ -158,15 +159,15 @@ impl Heart {
     pub(crate) fn note_local(&mut self, id: PeerId, place: SocketAddr) {
         let Some(local) = self.locals.arrival else { return };
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        if peer.endpoint != Some(place) {
+        let Some(side) = peer.sides().find(|side| side.endpoint == Some(place)) else {
             // It answers a probe, for instance.
             return self.locals.ask(place);
-        }
-        if peer.local.replace((place, local)) == Some((place, local)) {
+        };
+        if side.local.replace((place, local)) == Some((place, local)) {
             return;
         }
         if self.locals.known.len() >= 2 * self.peers.len() + SPARE {
-            let there: HashSet<SocketAddr> = self.peers.values().filter_map(|peer| peer.endpoint).collect();
+            let there: HashSet<SocketAddr> = self.peers.values().flat_map(LanePeer::endpoints).collect();
             self.locals.retain(|place, _| there.contains(&place));
         }
         self.locals.know(place, local);
@@ -176,7 +177,7 @@ impl Heart {
     pub(crate) fn local_proven(&mut self, id: PeerId, place: SocketAddr) {
         let Some(local) = self.locals.asked(place) else { return };
         if let Some(peer) = self.peers.get_mut(&id) {
-            peer.local = Some((place, local));
+            peer.first.local = Some((place, local));
             self.locals.know(place, local);
         }
     }
@@ -184,7 +185,9 @@ impl Heart {
     /// The routes choose again for these.
     pub(crate) fn forget_locals(&mut self, mut which: impl FnMut(SocketAddr, Local) -> bool) {
         for peer in self.peers.values_mut() {
-            peer.local.take_if(|(place, local)| which(*place, *local));
+            for side in peer.sides() {
+                side.local.take_if(|(place, local)| which(*place, *local));
+            }
         }
         self.locals.retain(|place, local| !which(place, local));
     }

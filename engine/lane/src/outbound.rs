@@ -1,7 +1,8 @@
 //! The way out: TUN → route → segment → seal → send batch.
 
-use taut_base::{PeerId, Time};
+use taut_base::{LaneId, PeerId, Time};
 use taut_node::FromLane;
+use taut_tun::flow;
 use taut_tunnel::{Limits, Session};
 use taut_wire::ecn::Ecn;
 use taut_wire::ip;
@@ -11,35 +12,66 @@ use taut_wire::wireguard::DATA_HEADER;
 
 use crate::batch::{Destination, SEALED_SUPERPACKET_MAX, SendBatch};
 use crate::drops::Drop;
-use crate::heart::Heart;
-use crate::tables::LanePeer;
+use crate::fork::Way;
+use crate::heart::{Heart, Outcome};
+use crate::tables::{LanePeer, Side};
+
+/// Where a packet comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// The host sent it just now.
+    Read,
+    /// Another lane read it.
+    Handed,
+    /// It waited for a session; the others queue up behind those that did, so that their order is kept.
+    Waited,
+}
 
 impl Heart {
     /// One packet or superpacket, as read from the TUN, becomes sealed datagrams in `out`, which [has room](SendBatch::has_room).
-    pub fn outbound(&mut self, read: &[u8], out: &mut SendBatch, now: Time) {
-        self.send_out(read, false, out, now);
+    ///
+    /// Says what is to be done with it, if that was not done here: nothing, on the one lane of a node.
+    pub fn outbound(&mut self, read: &[u8], out: &mut SendBatch, now: Time) -> Outcome {
+        self.send_out(read, Origin::Read, out, now)
     }
 
-    /// `waited` tells a packet that was staged: the others queue up behind those, so that their order is kept.
-    fn send_out(&mut self, read: &[u8], waited: bool, out: &mut SendBatch, now: Time) {
+    /// The same for a packet that another lane read, and that is the first lane's to seal. This one is the first.
+    pub fn outbound_handed(&mut self, read: &[u8], out: &mut SendBatch, now: Time) {
+        self.send_out(read, Origin::Handed, out, now);
+    }
+
+    fn send_out(&mut self, read: &[u8], origin: Origin, out: &mut SendBatch, now: Time) -> Outcome {
         // What did the host send, and to whom?
-        let Some((vnet, packet)) = self.take_header(read) else { return self.drops.add(Drop::BadInner, 1) };
-        let Ok(inner) = ip::Packet::parse(packet) else { return self.drops.add(Drop::BadInner, 1) };
-        let Some(id) = self.routes.lookup(inner.destination()) else { return self.drops.add(Drop::NoRoute, 1) };
-        let Ok(split) = Split::new(vnet, packet) else { return self.drops.add(Drop::BadInner, 1) };
-        let Some(peer) = self.peers.get_mut(&id) else { return self.drops.add(Drop::NoRoute, 1) };
+        let Some((vnet, packet)) = self.take_header(read) else { return self.drop_out(Drop::BadInner) };
+        let Ok(inner) = ip::Packet::parse(packet) else { return self.drop_out(Drop::BadInner) };
+        let Some(id) = self.routes.lookup(inner.destination()) else { return self.drop_out(Drop::NoRoute) };
+        let Ok(split) = Split::new(vnet, packet) else { return self.drop_out(Drop::BadInner) };
+        let Some(peer) = self.peers.get_mut(&id) else { return self.drop_out(Drop::NoRoute) };
+
+        // By which lane? By the first, mostly; nothing is looked at then.
+        let lane = if origin != Origin::Read || peer.fork.are_closed() {
+            LaneId::FIRST
+        } else {
+            match choose_way(peer, packet, &self.limits, self.lanes, &mut self.marks, id, now) {
+                Way::Lane(lane) => lane,
+                Way::First => LaneId::FIRST,
+                Way::Hold => return Outcome::Hold,
+            }
+        };
+        let Some(side) = peer.side(lane) else { return Outcome::First };
 
         // Is there a session to send with, and how long yet?
-        let wishes_handshake = peer.keyring.wishes_handshake_to_send(&self.limits, now);
-        let endpoint = peer.endpoint;
-        let in_order = waited || peer.staged.is_empty();
-        match (peer.keyring.sending(&self.limits, now), endpoint) {
+        let wishes_handshake = side.keyring.wishes_handshake_to_send(&self.limits, now);
+        let endpoint = side.endpoint;
+        let in_order = origin == Origin::Waited || peer.staged.is_empty();
+        let Some(side) = peer.side(lane) else { return Outcome::First };
+        match (side.keyring.sending(&self.limits, now), endpoint) {
             (Ok(session), Some(endpoint)) if in_order => {
                 // Each segment is written into the batch and sealed there.
                 let destination = Destination { place: endpoint, ecn: Ecn::of(inner.traffic_class()) };
                 let (bytes, outer) = seal_segments(split, session, destination, self.mtu, out, &self.drops);
+                side.keyring.sent(true, &self.limits, now);
                 peer.traffic.add_sent(bytes, outer);
-                peer.keyring.sent(true, &self.limits, now);
             }
             _ => {
                 let pushed_out = peer.staged.push(read);
@@ -51,6 +83,12 @@ impl Heart {
             self.say(FromLane::WantsHandshake(id));
         }
         self.schedule(id);
+        Outcome::Done
+    }
+
+    fn drop_out(&self, reason: Drop) -> Outcome {
+        self.drops.add(reason, 1);
+        Outcome::Done
     }
 
     /// Sends what waited for a session; false when nothing did. What does not fit in the batch goes on in [`Self::send_backlog`].
@@ -61,11 +99,11 @@ impl Heart {
                 self.backlog.push(id);
                 return true;
             }
-            if peer.endpoint.is_none() || peer.keyring.sending(&self.limits, now).is_err() {
+            if peer.first.endpoint.is_none() || peer.first.keyring.sending(&self.limits, now).is_err() {
                 break;
             }
             let Some(packet) = peer.staged.pop() else { break };
-            self.send_out(&packet, true, out, now);
+            self.send_out(&packet, Origin::Waited, out, now);
             any = true;
         }
         any
@@ -84,10 +122,10 @@ impl Heart {
     pub(crate) fn send_keepalive(&mut self, id: PeerId, out: &mut SendBatch, now: Time) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if seal_empty(peer, &self.limits, out, now) {
-            peer.keyring.sent(false, &self.limits, now);
+            peer.first.keyring.sent(false, &self.limits, now);
         }
         // Without a session there is nothing to send with; an old one is renewed by whatever is sent (paper, section 6.2).
-        if peer.keyring.wishes_handshake_to_send(&self.limits, now) {
+        if peer.first.keyring.wishes_handshake_to_send(&self.limits, now) {
             self.say(FromLane::WantsHandshake(id));
         }
     }
@@ -95,6 +133,29 @@ impl Heart {
     fn take_header<'a>(&self, read: &'a [u8]) -> Option<(VnetHeader, &'a [u8])> {
         if self.vnet_header { VnetHeader::parse(read) } else { Some((VnetHeader::NONE, read)) }
     }
+}
+
+/// By which lane a packet goes to a peer that has more than the first. A lane that cannot seal leaves it to the first, and has to find its way again
+/// then, as everybody does who sent by another.
+fn choose_way(
+    peer: &mut LanePeer,
+    packet: &[u8],
+    limits: &Limits,
+    lanes: u8,
+    marks: &mut Vec<(PeerId, u64)>,
+    id: PeerId,
+    now: Time,
+) -> Way {
+    // All flows that are read here have the same remainder (`Tun::steer`); what is above tells them apart.
+    let flow = usize::from(flow(packet)) / usize::from(lanes);
+    let way = peer.fork.choose(flow, now, |barrier| marks.push((id, barrier)));
+    let Way::Lane(lane) = way else { return way };
+    let ready = |side: &mut Side| side.endpoint.is_some() && side.keyring.sending(limits, now).is_ok();
+    if peer.staged.is_empty() && peer.side(lane).is_some_and(ready) {
+        return way;
+    }
+    peer.fork.again(now);
+    Way::First
 }
 
 /// Writes and seals one segment after the other; returns the bytes of inner packets, and of the messages made of them.
@@ -137,7 +198,9 @@ fn seal_segments(
 }
 
 fn seal_empty(peer: &mut LanePeer, limits: &Limits, out: &mut SendBatch, now: Time) -> bool {
-    let (Ok(session), Some(endpoint)) = (peer.keyring.sending(limits, now), peer.endpoint) else { return false };
+    let (Ok(session), Some(endpoint)) = (peer.first.keyring.sending(limits, now), peer.first.endpoint) else {
+        return false;
+    };
     let size = Session::sealed_len(0, 0);
     let sealed = matches!(out.append(endpoint, size, |datagram| session.seal(datagram, 0)), Some(Ok(())));
     if sealed {

@@ -6,19 +6,38 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use taut_base::{PeerId, Time};
+use taut_base::{LaneId, PeerId, Time};
 use taut_tunnel::{Bucket, Keyring};
 use taut_udp::Local;
 
+use crate::fork::Fork;
 use crate::staged::Staged;
 
-/// A peer on this lane.
-pub(crate) struct LanePeer {
+/// One lane of a peer's sessions.
+pub(crate) struct Side {
+    pub(crate) lane: LaneId,
     pub(crate) keyring: Keyring,
-    /// Where packets go: the last place that an authenticated packet came from.
+    /// Where packets go: the last place that an authenticated packet came from. On further lanes a probe's answer before there was one.
     pub(crate) endpoint: Option<SocketAddr>,
     /// The address of ours that it speaks to from its endpoint, as last noted.
     pub(crate) local: Option<(SocketAddr, Local)>,
+}
+
+impl Side {
+    /// A lane of which nothing is known yet.
+    pub(crate) fn new(lane: LaneId, keyring: Keyring) -> Self {
+        Self { lane, keyring, endpoint: None, local: None }
+    }
+}
+
+/// A peer on this lane.
+pub(crate) struct LanePeer {
+    /// The first lane of its sessions that is served here; on our first lane, that is WireGuard's own.
+    pub(crate) first: Side,
+    /// The others, if the peer has more lanes than we.
+    pub(crate) others: Vec<Side>,
+    /// By which of them packets go.
+    pub(crate) fork: Fork,
     pub(crate) staged: Staged,
     pub(crate) traffic: Arc<Traffic>,
     /// When this peer stands in the timer heap, if it does.
@@ -27,6 +46,26 @@ pub(crate) struct LanePeer {
     pub(crate) last_source: Option<IpAddr>,
     /// Control messages that may still go up to the keeper.
     pub(crate) control: Bucket,
+}
+
+impl LanePeer {
+    /// What is served here of this lane of its sessions.
+    pub(crate) fn side(&mut self, lane: LaneId) -> Option<&mut Side> {
+        if self.first.lane == lane {
+            return Some(&mut self.first);
+        }
+        self.others.iter_mut().find(|side| side.lane == lane)
+    }
+
+    /// Where its sides are that are served here.
+    pub(crate) fn endpoints(&self) -> impl Iterator<Item = SocketAddr> {
+        std::iter::once(&self.first).chain(&self.others).filter_map(|side| side.endpoint)
+    }
+
+    /// Everything that is served here.
+    pub(crate) fn sides(&mut self) -> impl Iterator<Item = &mut Side> {
+        std::iter::once(&mut self.first).chain(&mut self.others)
+    }
 }
 
 /// Bytes to and from one peer: of inner packets, and of the data messages around them. Written by the lane, read by anybody.

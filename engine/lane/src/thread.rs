@@ -1,30 +1,32 @@
 //! The lane's thread: one epoll over command queue, socket and TUN.
 //!
 //! ```text
-//! wait ─▶ commands ─▶ receive (UDP → TUN) ─▶ timers ─▶ read (TUN → UDP) ─▶ send ─▶ tell the keeper ─▶ wait
+//! wait ─▶ commands ─▶ receive (UDP → TUN) ─▶ timers ─▶ take (from other lanes) ─▶ read (TUN → UDP) ─▶ send ─▶ tell the keeper, wake lanes ─▶ wait
 //! ```
-//! Each turn has a budget, so that neither direction starves the other. While the socket is full, the TUN is not read (law 9).
+//! Each turn has a budget, so that neither direction starves the other. While the socket is full, or a packet finds no room in the ring that it has to
+//! go by, the TUN is not read (law 9). What is between lanes is in `hand`.
 
+mod hand;
+
+use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use taut_base::Time;
+use taut_base::{LaneId, Time};
 use taut_event::{Events, Interest, Poller, Waker, boot_time};
-use taut_node::{FromLane, ToLane};
+use taut_node::{FromLane, Reading, ToLane};
 use taut_tun::Tun;
 use taut_tunnel::Limits;
 use taut_tunnel::cookie::Checker;
 use taut_udp::{MAX_MESSAGES, ReceiveBatch, Transmit, UdpSocket};
 use taut_wire::ecn::Ecn;
 use taut_wire::merge::{MAX_RUN, Offloads, Run};
-use taut_wire::split::MAX_SUPERPACKET;
-use taut_wire::vnet;
 
 use crate::batch::{Flush, SendBatch};
 use crate::drops::{Drop, DropCounts};
@@ -33,7 +35,9 @@ use crate::locals::LocalTable;
 use crate::ports::InboundPorts;
 use crate::queue::LaneEnd;
 use crate::replacement::Replacement;
+use crate::ring::{Arrival, Buffer, Handed, Rings, buffer};
 use crate::tables::TrafficTable;
+use hand::{Drain, Held};
 
 /// Messages per receive call: with GRO each holds up to 64 datagrams.
 const RECEIVE_MESSAGES: usize = 8;
@@ -53,6 +57,12 @@ const TOKEN_TUN: u64 = 2;
 
 /// What a lane is made of.
 pub struct Config {
+    /// Which lane it is, and of how many.
+    pub own: LaneId,
+    /// See [`Self::own`].
+    pub lanes: u8,
+    /// Its ends of the rings to and from the others.
+    pub rings: Rings,
     /// Its TUN queue.
     pub tun: Tun,
     /// MTU of the TUN, in bytes.
@@ -79,9 +89,23 @@ pub struct Shared {
     /// Which addresses of ours peers speak to.
     pub locals: Arc<LocalTable>,
     replacement: Replacement,
+    handed_over: AtomicU64,
+    strays: AtomicU64,
     stop: AtomicBool,
     /// Set when the thread ended by itself: the TUN is gone.
     failed: AtomicBool,
+}
+
+impl Shared {
+    /// Packets and superpackets of the host that this lane read and handed over to another.
+    pub fn handed_over(&self) -> u64 {
+        self.handed_over.load(Ordering::Relaxed)
+    }
+
+    /// Datagrams that came to this lane's socket and carried another's index.
+    pub fn strays(&self) -> u64 {
+        self.strays.load(Ordering::Relaxed)
+    }
 }
 
 /// A running lane. Dropped or stopped, it closes its TUN queue and its socket.
@@ -99,12 +123,10 @@ impl Lane {
     pub fn start(config: Config) -> Result<Self, StartError> {
         let shared = Arc::new(Shared::default());
         let waker = config.waker.clone();
+        let name = format!("taut-lane-{}", config.own.0);
         let mut worker = Worker::new(config, Arc::clone(&shared)).map_err(StartError)?;
-        let thread = std::thread::Builder::new()
-            .name(String::from("taut-lane-0"))
-            .stack_size(STACK)
-            .spawn(move || worker.run())
-            .map_err(StartError)?;
+        let thread =
+            std::thread::Builder::new().name(name).stack_size(STACK).spawn(move || worker.run()).map_err(StartError)?;
         Ok(Self { shared, waker, thread: Some(thread) })
     }
 
@@ -175,12 +197,26 @@ struct Worker {
     waker: Waker,
     poller: Poller,
     received: ReceiveBatch,
-    read: Vec<u8>,
+    read: Buffer,
     shared: Arc<Shared>,
+    own: LaneId,
+    lanes: u8,
+    rings: Rings,
+    reading: Reading,
+    /// What found no room in its ring, in order.
+    outbox: VecDeque<(LaneId, Handed)>,
+    /// A packet that would overtake others if it went now.
+    held: Option<Held>,
+    /// Nothing is read before what waits in the rings is taken.
+    rings_first: bool,
+    /// The keeper wants to know when everything is read, see [`Drain`].
+    drain: Option<Drain>,
+    /// What the poller looks for at the socket and at the TUN.
+    interests: (Interest, Interest),
     /// The socket is full: what is in `out` waits, and the TUN is not read.
     blocked: bool,
     /// What the keeper's queue had no room for.
-    held: Option<FromLane>,
+    unsaid: Option<FromLane>,
 }
 
 impl Worker {
@@ -200,8 +236,10 @@ impl Worker {
             offloads,
             Arc::clone(&shared.drops),
             Arc::clone(&shared.traffic),
-        );
+        )
+        .as_lane(config.own, config.lanes);
         heart.share_locals(Arc::clone(&shared.locals));
+        let reading = if config.own == LaneId::FIRST { Reading::Own } else { Reading::Nothing };
         Ok(Self {
             heart,
             out: SendBatch::new(),
@@ -211,10 +249,19 @@ impl Worker {
             waker: config.waker,
             poller,
             received: ReceiveBatch::new(RECEIVE_MESSAGES)?,
-            read: vec![0; vnet::LEN + MAX_SUPERPACKET],
+            read: buffer(),
             shared,
-            blocked: false,
+            own: config.own,
+            lanes: config.lanes,
+            rings: config.rings,
+            reading,
+            outbox: VecDeque::new(),
             held: None,
+            rings_first: false,
+            drain: None,
+            interests: (Interest::READ, Interest::READ),
+            blocked: false,
+            unsaid: None,
         })
     }
 
@@ -222,7 +269,8 @@ impl Worker {
         let mut events = Events::with_capacity(4);
         while !self.shared.stop.load(Ordering::Acquire) {
             let now = clock();
-            let retry = self.held.as_ref().map(|_| now + QUEUE_RETRY);
+            let waits = self.unsaid.is_some() || self.held.is_some();
+            let retry = waits.then(|| now + QUEUE_RETRY);
             let timeout = self.heart.poll_timeout().into_iter().chain(retry).min().map(|due| due.since(now));
             if self.poller.wait(&mut events, timeout).is_err() {
                 break;
@@ -257,7 +305,7 @@ impl Worker {
             }
         }
         while let Some(command) = self.queues.command() {
-            self.heart.command(command, &mut self.out, now);
+            self.command(command, now);
             if !self.out.has_room() {
                 self.send(Flush::All);
             }
@@ -266,15 +314,38 @@ impl Worker {
             self.receive(now);
         }
         self.heart.handle_timeout(&mut self.out, now);
-        if tun_readable && !self.blocked {
+        if self.lanes > 1 || self.held.is_some() {
+            self.take(now);
+        }
+        if (tun_readable || self.drain.is_some()) && self.may_read() {
             self.read(now)?;
         }
+        self.drained();
         self.send(Flush::All);
         while !self.blocked && self.heart.send_backlog(&mut self.out, now) {
             self.send(Flush::All);
         }
         self.tell_keeper();
+        self.rings.wake();
+        self.set_interests();
         Ok(())
+    }
+
+    fn command(&mut self, command: ToLane, now: Time) {
+        match command {
+            ToLane::Read(reading) => {
+                self.reading = reading;
+                // What others read before us comes first.
+                self.rings_first = self.lanes > 1;
+            }
+            ToLane::Drain => self.drain = Some(Drain::default()),
+            other => self.heart.command(other, &mut self.out, now),
+        }
+    }
+
+    /// Whether the host's packets may be read: not while one of them has nowhere to go.
+    fn may_read(&self) -> bool {
+        self.reading != Reading::Nothing && !self.blocked && self.out.has_room() && !self.rings_first && self.is_free()
     }
 
     /// UDP → TUN.
@@ -283,9 +354,10 @@ impl Worker {
             if self.udp.recv(&mut self.received).is_err() {
                 return;
             }
-            let mut ports = Ports { tun: &self.tun, queues: &self.queues, vnet_header: self.tun.offload().vnet_header };
+            let mut ports = Ports::of(&self.tun, &self.queues, &mut self.rings, &self.shared);
             for received in self.received.iter_mut() {
-                self.heart.arrived_at(received.local, Ecn::of(received.ecn));
+                ports.arrival = Arrival { local: received.local, congestion: Ecn::of(received.ecn) };
+                self.heart.arrived_at(ports.arrival.local, ports.arrival.congestion);
                 self.heart.inbound(
                     received.source,
                     received.data,
@@ -294,6 +366,9 @@ impl Worker {
                     &mut self.out,
                     now,
                 );
+            }
+            for command in ports.later {
+                self.command(command, now);
             }
             if self.received.len() < RECEIVE_MESSAGES {
                 return;
@@ -305,15 +380,18 @@ impl Worker {
     fn read(&mut self, now: Time) -> io::Result<()> {
         for _ in 0..READ_BUDGET {
             match self.tun.read(&mut self.read) {
-                Ok(length) => self.heart.outbound(&self.read[..length], &mut self.out, now),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Ok(length) => self.route(length, now),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.found_empty();
+                    return Ok(());
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
             if self.out.is_worth_sending() {
                 self.send(Flush::Full);
             }
-            if self.blocked || !self.out.has_room() {
+            if self.blocked || !self.out.has_room() || !self.is_free() {
                 return Ok(());
             }
         }
@@ -344,10 +422,7 @@ impl Worker {
                 self.heart.local_refused(refused);
             }
         }
-        if blocked != self.blocked {
-            self.blocked = blocked;
-            self.set_interests();
-        }
+        self.blocked = blocked;
     }
 
     /// Goes on with another socket, if the keeper has one for us. What came in by the former one and was not read yet is lost.
@@ -357,25 +432,28 @@ impl Worker {
             self.poller.add(socket.as_fd(), TOKEN_UDP, Interest::READ)?;
             self.poller.remove(self.udp.as_fd());
             self.udp = socket;
-            if std::mem::take(&mut self.blocked) {
-                self.set_interests();
-            }
+            self.blocked = false;
+            self.interests.0 = Interest::READ;
             Ok(())
         })
     }
 
-    fn set_interests(&self) {
-        let (udp, tun) =
-            if self.blocked { (Interest::READ_WRITE, Interest::NONE) } else { (Interest::READ, Interest::READ) };
+    fn set_interests(&mut self) {
+        let udp = if self.blocked { Interest::READ_WRITE } else { Interest::READ };
+        let tun = if self.may_read() { Interest::READ } else { Interest::NONE };
+        if (udp, tun) == self.interests {
+            return;
+        }
+        self.interests = (udp, tun);
         // Both are registered and open, so the kernel has no reason to refuse; if it did, the next change would set them again.
         let _ = self.poller.modify(self.udp.as_fd(), TOKEN_UDP, udp);
         let _ = self.poller.modify(self.tun.as_fd(), TOKEN_TUN, tun);
     }
 
     fn tell_keeper(&mut self) {
-        while let Some(event) = self.held.take().or_else(|| self.heart.poll_event()) {
+        while let Some(event) = self.unsaid.take().or_else(|| self.heart.poll_event()) {
             if let Err(event) = self.queues.say(event) {
-                self.held = Some(event);
+                self.unsaid = Some(event);
                 break;
             }
         }
@@ -392,6 +470,19 @@ struct Ports<'a> {
     tun: &'a Tun,
     queues: &'a LaneEnd,
     vnet_header: bool,
+    rings: &'a mut Rings,
+    shared: &'a Shared,
+    /// How what is being read came.
+    arrival: Arrival,
+    /// Commands that are not the heart's: they are carried out when this batch is done.
+    later: Vec<ToLane>,
+}
+
+impl<'a> Ports<'a> {
+    fn of(tun: &'a Tun, queues: &'a LaneEnd, rings: &'a mut Rings, shared: &'a Shared) -> Self {
+        let vnet_header = tun.offload().vnet_header;
+        Self { tun, queues, vnet_header, rings, shared, arrival: Arrival::UNKNOWN, later: Vec::new() }
+    }
 }
 
 impl InboundPorts for Ports<'_> {
@@ -407,8 +498,19 @@ impl InboundPorts for Ports<'_> {
         self.tun.write_vectored(&pieces[..count]).is_ok()
     }
 
+    fn hand_over(&mut self, to: LaneId, source: SocketAddr, datagram: &[u8]) -> bool {
+        let taken = self.rings.stray(to, source, self.arrival, datagram);
+        self.shared.strays.fetch_add(u64::from(taken), Ordering::Relaxed);
+        taken
+    }
+
     fn next_command(&mut self) -> Option<ToLane> {
-        self.queues.command()
+        loop {
+            match self.queues.command()? {
+                command @ (ToLane::Read(_) | ToLane::Drain) => self.later.push(command),
+                command => return Some(command),
+            }
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 use taut_base::PublicKey;
 use taut_netmap::{JoinToken, ToNode};
 use taut_sim::{Link, Party, Settings, Side, TautHost, World, map_for};
-use taut_wire::control::{self, Abilities, Control, Suite, Suites};
+use taut_wire::control::{self, Abilities, Control, Lanes, Suite, Suites};
 use taut_wire::icmp::{Echo, Kind};
 use taut_wire::vnet::{self, VnetHeader};
 
@@ -71,8 +71,12 @@ fn datagrams() -> Vec<Vec<u8>> {
 fn control_messages() -> Vec<Vec<u8>> {
     let suite = Suite::Aes256Gcm;
     let messages = [
-        Control::Offer { lanes: 4, suites: Suites::STOCK.with(suite), abilities: Abilities::OURS },
-        Control::Accept { lanes: 1, suite, abilities: Abilities::OURS },
+        Control::Offer {
+            lanes: Lanes::with_ports(&[8289, 8290, 40_000]),
+            suites: Suites::STOCK.with(suite),
+            abilities: Abilities::OURS,
+        },
+        Control::Accept { lanes: Lanes::ONE, suite, abilities: Abilities::OURS },
         Control::Probe { id: 7 },
         Control::Answer { id: 7, seen: SocketAddr::from(([192, 0, 2, 1], 8288)) },
         Control::Answer { id: 8, seen: SocketAddr::from(([0xfd00, 0, 0, 0, 0, 0, 0, 1], 8288)) },

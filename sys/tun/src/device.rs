@@ -80,6 +80,17 @@ impl Tun {
         Ok(Self { file, name, offload: self.offload, multi_queue: true })
     }
 
+    /// Has packets of the host wait on the queue that their [flow](crate::flow()) modulo `queues` says, counted in the order in which the queues were
+    /// made. A flow so keeps its queue, whatever is written on which; all queues have to stay. With `queues` 1 everything waits on the first.
+    ///
+    /// # Errors
+    /// [`TunError::Steering`] where such programs are not allowed or not known (Linux 4.16).
+    pub fn steer(&self, queues: u8) -> Result<(), TunError> {
+        let refused = |source| TunError::Steering { name: self.name.clone(), source };
+        let program = crate::steer::load(queues).map_err(refused)?;
+        ioctl::set_steering(&self.file, program.as_fd()).map_err(refused)
+    }
+
     /// Another handle of this very queue, for whoever wants the device to outlive this one. Only one of them should read.
     pub fn try_clone(&self) -> io::Result<Self> {
         let file = self.file.try_clone()?;

@@ -35,6 +35,13 @@ pub enum TunError {
         /// The device.
         name: String,
     },
+    /// The kernel takes no program that says which packet waits on which queue.
+    Steering {
+        /// The device.
+        name: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// A descriptor that was handed over does not carry bare IP packets.
     Unusable {
         /// The device; empty where there is none.
@@ -91,6 +98,10 @@ impl fmt::Display for TunError {
             Self::SingleQueue { name } => {
                 write!(f, "cannot add a queue to {name}: it was made with one queue; make it with several allowed")
             }
+            Self::Steering { name, source } => write!(
+                f,
+                "cannot tell the kernel which packets wait on which queue of {name}: {source}; give the program the capability CAP_BPF"
+            ),
             Self::Unusable { name, reason } => write!(
                 f,
                 "cannot use the inherited descriptor of the device {name:?}: {reason}; hand over one that was made with \
@@ -108,9 +119,10 @@ impl fmt::Display for TunError {
 impl Error for TunError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::DeviceMissing { source } | Self::NotPermitted { source, .. } | Self::Kernel { source, .. } => {
-                Some(source)
-            }
+            Self::DeviceMissing { source }
+            | Self::NotPermitted { source, .. }
+            | Self::Steering { source, .. }
+            | Self::Kernel { source, .. } => Some(source),
             Self::InvalidName { .. } | Self::NameTaken { .. } | Self::SingleQueue { .. } | Self::Unusable { .. } => {
                 None
             }

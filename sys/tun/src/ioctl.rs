@@ -3,10 +3,13 @@
 use std::fs::File;
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Longest interface name in bytes: the kernel's field (`IFNAMSIZ`) less the closing zero.
 pub(crate) const NAME_MAX: usize = libc::IFNAMSIZ - 1;
+
+/// `_IOR('T', 224, int)`, which libc does not have.
+const TUNSETSTEERINGEBPF: libc::Ioctl = libc::_IOR::<libc::c_int>(b'T' as u32, 224);
 
 /// Makes a device, or attaches a queue to one (`TUNSETIFF`); returns the name the kernel chose from a pattern.
 pub(crate) fn attach(file: &File, name: &str, flags: libc::c_int) -> io::Result<String> {
@@ -85,6 +88,13 @@ pub(crate) fn set_little_endian(file: &File) -> io::Result<()> {
 pub(crate) fn set_offload(file: &File, bits: libc::c_uint) -> io::Result<()> {
     // SAFETY: the argument is a number.
     check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(bits)) })
+}
+
+/// Has the kernel ask a program on which queue packets wait (`TUNSETSTEERINGEBPF`, Linux 4.16).
+pub(crate) fn set_steering(file: &File, program: BorrowedFd<'_>) -> io::Result<()> {
+    let program = program.as_raw_fd();
+    // SAFETY: the argument is a pointer to a descriptor that is open and lives across the call; the kernel keeps the program itself.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), TUNSETSTEERINGEBPF, &raw const program) })
 }
 
 fn check(result: libc::c_int) -> io::Result<()> {

@@ -12,19 +12,24 @@
 //! Each is asked for by [`Offload`], has a kill switch there, and degrades instead of failing: [`Tun::offload`] says
 //! what was granted.
 //!
+//! A device may have several queues. Which packet waits on which is a matter of its [`flow()`], which [`Tun::steer`] has the kernel go by.
+//!
 //! It promises: a device lives exactly as long as its [`Tun`] (closing it, also by a crash, removes it), nobody else's
 //! device is taken over, and no call blocks.
 //!
 //! It refuses: looking into packets, and addresses, routes and MTU of the link (that is netlink's work).
-#![expect(unsafe_code, reason = "a TUN device is configured by ioctl")]
+#![expect(unsafe_code, reason = "a TUN device is configured by ioctl, and steered by a program for the kernel")]
 
 mod device;
 mod error;
+mod flow;
 mod ioctl;
 mod offload;
+mod steer;
 
 pub use device::{Config, Tun};
 pub use error::TunError;
+pub use flow::flow;
 pub use offload::Offload;
 
 /// Bytes in front of each packet, in both directions, when [`Offload::vnet_header`] is granted: `struct virtio_net_hdr`

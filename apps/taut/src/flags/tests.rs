@@ -23,6 +23,8 @@ fn daemon_flags_one_by_one() {
         ("--state /s", DaemonFlags { state: "/s".into(), ..usual.clone() }),
         ("--socket=/x", DaemonFlags { socket: "/x".into(), ..usual.clone() }),
         ("--port 1", DaemonFlags { port: Some(1), ..usual.clone() }),
+        ("--lanes 16", DaemonFlags { lanes: 16, ..usual.clone() }),
+        ("--no-tun-steering", DaemonFlags { tun_steering: false, ..usual.clone() }),
         ("--tun t-1.a", DaemonFlags { tun: "t-1.a".into(), ..usual.clone() }),
         ("--mtu 1280", DaemonFlags { mtu: 1280, ..usual.clone() }),
         ("--mtu 65440", DaemonFlags { mtu: 65440, ..usual.clone() }),
@@ -41,6 +43,8 @@ fn wrong_flags_are_named() {
         ("--port 0", "1 to 65535"),
         ("--port 65536", "1 to 65535"),
         ("--port x", "1 to 65535"),
+        ("--lanes 0", "1 to 16"),
+        ("--lanes 17", "1 to 16"),
         ("--mtu 1279", "1280 to 65440"),
         ("--mtu 65441", "1280 to 65440"),
         ("--tun a/b", "letters"),
@@ -63,7 +67,7 @@ fn wrong_flags_are_named() {
 
 #[test]
 fn a_started_daemon_gets_the_same_flags() {
-    let line = "--state /s --socket /x --port 7 --tun t --mtu 1300 --no-tun-offload --no-udp-gso --no-udp-gro --no-aes";
+    let line = "--state /s --socket /x --port 7 --tun t --mtu 1300 --lanes 3 --no-tun-steering --no-tun-offload --no-udp-gso --no-udp-gro --no-aes";
     let flags = daemon(line).unwrap();
     let again = flags.to_arguments().iter().map(|word| word.to_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ");
     assert_eq!(daemon(&again).unwrap(), flags);

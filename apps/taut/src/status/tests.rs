@@ -1,6 +1,7 @@
 use taut_base::PublicKey;
 use taut_keeper::api::{
-    CoordinatorStatus, Failure, Handshakes, PathKind, PathStatus, SCHEMA, SelfStatus, SessionStatus, TunStatus,
+    CoordinatorStatus, Failure, Handshakes, LanesStatus, PathKind, PathStatus, SCHEMA, SelfStatus, SessionStatus,
+    TunStatus,
 };
 
 use super::*;
@@ -17,7 +18,13 @@ pub(crate) fn sample() -> Status {
             kind: if endpoint.is_some() { PathKind::Direct } else { PathKind::None },
             endpoint: endpoint.map(|endpoint| endpoint.parse().unwrap()),
         },
-        session: endpoint.map(|_| SessionStatus { age_s: 3.5, suite: String::from("AES256GCM"), established: 1 }),
+        session: endpoint.map(|_| SessionStatus {
+            age_s: 3.5,
+            suite: String::from("AES256GCM"),
+            lanes_in_use: 1,
+            lanes: 1,
+            established: 1,
+        }),
         rx_bytes: 1_572_864,
         tx_bytes: 12,
         last_handshake_s: None,
@@ -39,6 +46,7 @@ pub(crate) fn sample() -> Status {
             endpoints: Vec::new(),
             tun: Some(TunStatus { name: String::from("taut0"), mtu: 1420, offload: Vec::new() }),
             udp: None,
+            lanes: None,
         }),
         coordinator: Some(CoordinatorStatus {
             url: String::from("http://10.0.0.1:8288"),
@@ -73,6 +81,21 @@ router-3  100.64.0.3          no path yet                                  unkno
 dropped packets: no-route 3, replayed 2
 "
     );
+}
+
+#[test]
+fn lanes_are_shown_where_there_are_several() {
+    let mut status = sample();
+    if let Some(session) = &mut status.peers[0].session {
+        (session.lanes_in_use, session.lanes) = (1, 4);
+    }
+    if let Some(me) = &mut status.me {
+        let steering = String::from("kernel");
+        me.lanes = Some(LanesStatus { ports: vec![8288, 8289], steering, handed_over: 0, strays: 0 });
+    }
+    let text = render(&status);
+    assert!(text.contains("UDP ports 8288 8289, one per lane\n"), "{text}");
+    assert!(text.contains("direct via 10.0.0.2:8288, 0.3 ms, 1 of 4 lanes "), "{text}");
 }
 
 #[test]

@@ -3,16 +3,14 @@
 
 use std::net::SocketAddr;
 
-use taut_base::{Entropy, PeerId, SessionId};
+use taut_base::{Entropy, LaneId, PeerId, SessionId};
 use taut_tunnel::Role;
-use taut_wire::control::{Abilities, Control, Suite, Suites};
+use taut_wire::control::{Abilities, Control, Lanes, Suite, Suites};
 
 use super::Node;
 use crate::contract::{Clocks, ToLane};
+use crate::further::Opened;
 use crate::talk::Talk;
-
-/// Lanes of this node.
-const LANES: u8 = 1;
 
 impl<E: Entropy> Node<E> {
     /// What data may be sealed with in sessions made from now on, where the peer is ready for it, too. [`Suites::STOCK`] before.
@@ -20,10 +18,21 @@ impl<E: Entropy> Node<E> {
         self.suites = suites;
     }
 
+    /// The lanes of this node, [`Lanes::ONE`] before. To be said before the first peer: all lanes are told of all peers.
+    pub fn set_lanes(&mut self, lanes: Lanes) {
+        self.lanes = lanes;
+    }
+
+    /// Whether sessions of some peer have lanes beyond the first: then it is worth it that all of ours read what the host sends.
+    pub fn is_spread(&self) -> bool {
+        !self.spread.is_empty()
+    }
+
     /// A session is in use now: what there is to ask is asked at once.
     pub(super) fn start_talk(&mut self, id: PeerId, session: SessionId, role: Role, clocks: Clocks) {
         let Some(peer) = self.peers.get_mut(&id).filter(|peer| !peer.native) else { return };
-        let offers = role == Role::Initiator && self.suites != Suites::STOCK;
+        // Whoever has more lanes than one says so: the other may have nothing to offer.
+        let offers = (role == Role::Initiator && self.suites != Suites::STOCK) || self.lanes != Lanes::ONE;
         peer.talk = Some(Talk::new(session, offers, clocks.now));
         self.continue_talk(id, clocks);
     }
@@ -33,11 +42,31 @@ impl<E: Entropy> Node<E> {
         let session = talk.session();
         let questions = talk.handle_timeout(&mut self.entropy, clocks.now);
         let probe = questions.probe.map(|id| Control::Probe { id });
-        let offer =
-            questions.offer.then_some(Control::Offer { lanes: LANES, suites: self.suites, abilities: Abilities::OURS });
-        for message in [probe, offer].into_iter().flatten() {
-            self.commands.push_back(ToLane::Control { peer: id, session, destination: None, message });
+        let offer = Control::Offer { lanes: self.lanes, suites: self.suites, abilities: Abilities::OURS };
+        for message in [probe, questions.offer.then_some(offer)].into_iter().flatten() {
+            self.tell_first(id, session, None, message);
         }
+        self.probe_lanes(id, session, clocks);
+    }
+
+    /// Asks on the further lanes, at the address where the peer is.
+    fn probe_lanes(&mut self, id: PeerId, session: SessionId, clocks: Clocks) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let probes = peer.further.handle_timeout(&mut self.entropy, clocks.now);
+        let Some(first) = peer.candidates.proven() else { return };
+        for (lane, probe) in probes {
+            let destination = SocketAddr::new(first.ip(), peer.further.port(lane).unwrap_or(first.port()));
+            // Port 0 is how a node says that a lane cannot be reached.
+            if destination.port() != 0 {
+                let (destination, message) = (Some(destination), Control::Probe { id: probe });
+                let ask = ToLane::Control { peer: id, session, lane, destination, message };
+                self.commands.push_back((lane.served_by(self.lanes.count()), ask));
+            }
+        }
+    }
+
+    fn tell_first(&mut self, peer: PeerId, session: SessionId, destination: Option<SocketAddr>, message: Control) {
+        self.tell(LaneId::FIRST, ToLane::Control { peer, session, lane: LaneId::FIRST, destination, message });
     }
 
     /// A control message that was authentic.
@@ -45,31 +74,45 @@ impl<E: Entropy> Node<E> {
         &mut self,
         id: PeerId,
         session: SessionId,
+        lane: LaneId,
         source: SocketAddr,
         message: Control,
         clocks: Clocks,
     ) {
         let Some(peer) = self.peers.get_mut(&id).filter(|peer| !peer.native) else { return };
         match message {
+            Control::Answer { id: probe, .. } if lane != LaneId::FIRST => {
+                if let Some(opened) = peer.further.answered(lane, probe, source, &mut self.entropy) {
+                    let Opened { own, lanes, barrier } = opened;
+                    self.tell(own, ToLane::OpenLanes { peer: id, lanes, barrier });
+                }
+            }
             Control::Answer { id: probe, .. } => {
+                if let Some(own) = peer.further.waits_for(probe) {
+                    return self.tell(own, ToLane::Passed { peer: id, barrier: probe });
+                }
                 let talk = peer.talk.as_mut().filter(|talk| talk.session() == session);
                 if let Some(round_trip) = talk.and_then(|talk| talk.answered(probe, clocks.now)) {
                     peer.round_trip = Some(round_trip);
-                    self.commands.push_back(ToLane::SetRoundTrip { peer: id, round_trip });
+                    self.tell_all(|| ToLane::SetRoundTrip { peer: id, round_trip });
                 }
             }
-            Control::Offer { suites, abilities, .. } => {
+            Control::Offer { lanes, suites, abilities } => {
                 let better = self.suites.better_than_stock(suites);
                 let suite = better.unwrap_or(Suite::ChaCha20Poly1305);
-                let message = Control::Accept { lanes: LANES, suite, abilities: Abilities::OURS };
+                let message = Control::Accept { lanes: self.lanes, suite, abilities: Abilities::OURS };
+                self.learn_lanes(id, session, lanes, clocks);
                 self.use_suite(id, session, suite, abilities);
-                self.commands.push_back(ToLane::Control { peer: id, session, destination: Some(source), message });
+                self.tell_first(id, session, Some(source), message);
+                self.probe_lanes(id, session, clocks);
             }
-            Control::Accept { suite, abilities, .. } => {
+            Control::Accept { lanes, suite, abilities } => {
                 let offered = self.suites.has(suite);
                 let talk = peer.talk.as_mut().filter(|talk| offered && talk.session() == session);
                 if talk.is_some_and(Talk::accepted) {
+                    self.learn_lanes(id, session, lanes, clocks);
                     self.use_suite(id, session, suite, abilities);
+                    self.probe_lanes(id, session, clocks);
                 }
             }
             // These end in the lane.
@@ -81,6 +124,23 @@ impl<E: Entropy> Node<E> {
     fn use_suite(&mut self, id: PeerId, session: SessionId, suite: Suite, abilities: Abilities) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.agreed = Some((session, suite));
-        self.commands.push_back(ToLane::UseSuite { peer: id, session, suite, abilities });
+        self.tell_all(|| ToLane::UseSuite { peer: id, session, suite, abilities });
+    }
+
+    /// The peer says which lanes it has: the session gets as many as the one of us that has more, and they are looked for there.
+    fn learn_lanes(&mut self, id: PeerId, session: SessionId, theirs: Lanes, clocks: Clocks) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let former = peer.further.in_use();
+        let news = peer.further.learn(self.lanes.count(), theirs, clocks.now);
+        let lanes = peer.further.count();
+        if news && former > 1 {
+            self.tell_all(|| ToLane::CloseLanes(id));
+        }
+        if lanes > 1 {
+            self.spread.insert(id);
+        } else {
+            self.spread.remove(&id);
+        }
+        self.give_lanes(id, session, lanes);
     }
 }

@@ -1,9 +1,10 @@
-//! Peers without a map: configured by hand, one by one, stock WireGuard each. A node is driven by maps or by this, not by both.
+//! Peers without a map: configured by hand, one by one, stock WireGuard each. A node is driven by maps or by this, not by both. It has one lane then:
+//! a stock peer knows no other.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use taut_base::{Entropy, MAX_PEERS, PeerId, Prefix, PresharedKey, PrivateKey, PublicKey, Time};
+use taut_base::{Entropy, LaneId, MAX_PEERS, PeerId, Prefix, PresharedKey, PrivateKey, PublicKey, Time};
 use taut_tunnel::handshake::{Identity, Remote};
 
 use super::Node;
@@ -91,11 +92,14 @@ impl<E: Entropy> Node<E> {
         for (id, peer) in &mut self.peers {
             self.indices.release_all(*id);
             peer.start_over();
-            self.commands.push_back(ToLane::AddPeer { peer: *id, persistent_keepalive: None });
-            let endpoint = peer.candidates.proven();
-            self.commands.extend(endpoint.map(|endpoint| ToLane::SetEndpoint { peer: *id, endpoint }));
-            let interval = peer.keepalive;
-            self.commands.extend(interval.map(|_| ToLane::SetKeepalive { peer: *id, interval }));
+            let mut tell = |command| self.commands.push_back((LaneId::FIRST, command));
+            tell(ToLane::AddPeer { peer: *id, persistent_keepalive: None });
+            if let Some(endpoint) = peer.candidates.proven() {
+                tell(ToLane::SetEndpoint { peer: *id, endpoint });
+            }
+            if let interval @ Some(_) = peer.keepalive {
+                tell(ToLane::SetKeepalive { peer: *id, interval });
+            }
         }
         self.publish_routes();
     }
@@ -147,11 +151,11 @@ impl<E: Entropy> Node<E> {
         if let Some(endpoint) = change.endpoint {
             peer.candidates.set_proven(endpoint);
             let endpoint = peer.candidates.proven().unwrap_or(endpoint);
-            self.commands.push_back(ToLane::SetEndpoint { peer: id, endpoint });
+            self.commands.push_back((LaneId::FIRST, ToLane::SetEndpoint { peer: id, endpoint }));
         }
         if let Some(interval) = change.keepalive.filter(|interval| *interval != peer.keepalive) {
             peer.keepalive = interval;
-            self.commands.push_back(ToLane::SetKeepalive { peer: id, interval });
+            self.commands.push_back((LaneId::FIRST, ToLane::SetKeepalive { peer: id, interval }));
         }
     }
 

@@ -167,7 +167,7 @@ impl Device {
         }
         let peers = self.node.native_peers().map(|peer| {
             let figures = self.figures.get(&peer.id).copied().unwrap_or_default();
-            let now = self.link.as_ref().map_or((0, 0), |link| link.shared().traffic.outer_of(peer.id));
+            let now = self.link.as_ref().map_or((0, 0), |link| link.outer_of(peer.id));
             uapi::Peer {
                 key: peer.key,
                 preshared: peer.preshared,
@@ -201,7 +201,7 @@ impl Device {
     fn keep_bytes(&mut self) {
         let Some(link) = &self.link else { return };
         for (peer, figures) in &mut self.figures {
-            let (received, sent) = link.shared().traffic.outer_of(*peer);
+            let (received, sent) = link.outer_of(*peer);
             figures.bytes = (figures.bytes.0 + received, figures.bytes.1 + sent);
         }
     }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use taut_base::{SessionId, Time};
+use taut_base::{LaneId, SessionId, Time};
 use taut_node::{Clocks, FromLane, Node, ToLane};
 use taut_sim::{Host, Link, Probability, Recorded, Seeded, Settings, Side, TautHost, World, map_for};
 use taut_tunnel::Limits;
-use taut_wire::control::{Abilities, Control, Suite, Suites};
+use taut_wire::control::{Abilities, Control, Lanes, Suite, Suites};
 use taut_wire::wireguard::{Message, classify};
 
 use crate::{
@@ -83,8 +83,8 @@ fn an_older_peer_is_sent_no_marks() {
         while node.poll_command().is_some() {}
         let peer = node.peers().next().unwrap().id;
         let session = SessionId(1);
-        let message = Control::Offer { lanes: 1, suites: AES, abilities };
-        let said = FromLane::Control { peer, session, source: b.endpoint, message };
+        let message = Control::Offer { lanes: Lanes::ONE, suites: AES, abilities };
+        let said = FromLane::Control { peer, session, lane: LaneId::FIRST, source: b.endpoint, message };
         node.handle_lane(said, Clocks { now: Time::ZERO, wall: secs(1) });
         let Some(ToLane::UseSuite { abilities: told, suite: Suite::Aes256Gcm, .. }) = node.poll_command() else {
             panic!("the lane is told of an offer");

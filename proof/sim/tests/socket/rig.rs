@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use taut_base::{PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
+use taut_base::{LaneId, PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
 use taut_event::{Waker, boot_time, is_root};
-use taut_lane::{Drop, KeeperEnd, Lane, Shared, queues};
+use taut_lane::{Drop, KeeperEnd, Lane, Rings, Shared, queues};
 use taut_netlink::{Netlink, Route};
 use taut_node::{FromLane, Routes, ToLane};
 use taut_noise::AeadKey;
@@ -147,7 +147,18 @@ impl Rig {
         let (keeper, lane_end) = queues(other, waker.clone());
         let checker = Identity::new(PrivateKey::from_bytes([1; 32])).checker([1; 32]);
         let limits = Limits::WIREGUARD;
-        let config = taut_lane::Config { tun, mtu: MTU, udp, checker, limits, queues: lane_end, waker };
+        let config = taut_lane::Config {
+            own: LaneId::FIRST,
+            lanes: 1,
+            rings: Rings::default(),
+            tun,
+            mtu: MTU,
+            udp,
+            checker,
+            limits,
+            queues: lane_end,
+            waker,
+        };
         let lane = Lane::start(config).unwrap();
         let routes: Vec<_> = peers.iter().map(|peer| (Prefix::host(peer.inner.into()), peer.id)).collect();
         for peer in peers {

@@ -43,6 +43,7 @@ pub(crate) fn configure(name: &str, address: Ipv4Addr) {
 }
 
 /// Whether there is an interface of this name.
+#[allow(dead_code, reason = "each test program needs a part of this")]
 pub(crate) fn exists(name: &str) -> bool {
     let name = std::ffi::CString::new(name).unwrap();
     // SAFETY: a text that ends in zero and lives across the call.

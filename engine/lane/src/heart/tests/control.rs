@@ -1,7 +1,7 @@
 use taut_base::{LaneId, SessionId};
 use taut_node::{FromLane, ToLane};
 use taut_tunnel::{Role, Session, SessionKeys};
-use taut_wire::control::{self, Abilities, Control, Suite, Suites};
+use taut_wire::control::{self, Abilities, Control, Lanes, Suite, Suites};
 use taut_wire::wireguard::{DATA_HEADER, DATA_OVERHEAD};
 
 use super::kit::{End, PEER, add_session, at, exporter, keys, outer, packet};
@@ -67,12 +67,13 @@ fn a_probe_is_answered_where_it_came_from_and_moves_nothing() {
 #[test]
 fn what_is_the_keepers_goes_up_but_no_more_than_anybody_needs() {
     let (mut end, mut peer) = taut_end();
-    let offer = Control::Offer { lanes: 1, suites: Suites::STOCK, abilities: Abilities::OURS };
+    let offer = Control::Offer { lanes: Lanes::ONE, suites: Suites::STOCK, abilities: Abilities::OURS };
     for _ in 0..1_000 {
         let datagram = said_by(&mut peer, offer);
         end.inbound(outer(1), &datagram, datagram.len(), at(1));
     }
-    let up = FromLane::Control { peer: PEER, session: SessionId(1), source: outer(1), message: offer };
+    let up =
+        FromLane::Control { peer: PEER, session: SessionId(1), lane: LaneId::FIRST, source: outer(1), message: offer };
     let passed = end.said().iter().filter(|said| **said == up).count();
     assert_eq!(passed, 100);
     end.assert_dropped(Drop::ControlRate, 900);

@@ -1,0 +1,243 @@
+"""Several lanes (`--lanes N`): each a thread with a UDP port of its own. Whatever they do, a flow keeps its order and loses nothing."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from lab.flow import Listener, Middle, Probe, Transfer
+from lab.wait import wait_until
+
+# Flows enough that each of four lanes has some: which lane a flow is on follows from its ports.
+_FLOWS = 12
+_RATE = 4_000_000
+# For how long flows run where nothing else ends them.
+_WHILE_S = 4
+
+
+def _start(net, *lanes, options=()):
+    """The network with so many lanes per node. Nobody has talked to anybody yet."""
+    net.coordinator.start()
+    for node, count in zip(net.nodes, lanes, strict=True):
+        node.start("--lanes", count, *options)
+        node.up(net.coordinator.join_token)
+    net.meet()
+    return net.nodes
+
+
+def _open(node, peer, count):
+    """Waits until that many lanes of the node's session with the peer carry data, out of as many."""
+
+    def are_open(status):
+        session = node.peer(peer.name, status)["session"]
+        return session and (session["lanes_in_use"], session["lanes"]) == (count, count)
+
+    return node.wait_for(are_open, f"{count} lanes to {peer.name} to be open")
+
+
+class Flows:
+    """UDP flows whose every datagram is counted, and TCP connections beside them, in both directions and families."""
+
+    def __init__(self, one, two):
+        ends = ((one, two), (two, one))
+        self._probes = [
+            Probe(source.host, target.host, target.ipv6 if number % 4 == 3 else target.ipv4, interval=0.03, burst=8)
+            for number in range(_FLOWS // 2)
+            for source, target in ends
+        ]
+        self._transfers = [
+            Transfer(source.host, target.host, address, rate=_RATE)
+            for source, target in ends
+            for address in (target.ipv4, target.ipv6)
+        ]
+
+    def finish(self):
+        """Ends all. Every transfer arrived whole; returns what the probes counted."""
+        results = _counted(self._probes)
+        for transfer in self._transfers:
+            assert transfer.finish()["equal"]
+        assert all(result["sent"] > 100 for result in results), results
+        return results
+
+
+def _counted(probes):
+    for probe in probes:
+        probe.end()
+    return [probe.finish() for probe in probes]
+
+
+def _in_order(results):
+    assert sum(result["reordered"] for result in results) == 0, results
+    assert sum(result["doubled"] for result in results) == 0, results
+
+
+def _whole(results):
+    _in_order(results)
+    assert [result["lost"] for result in results if result["lost"]] == [], results
+
+
+def _ports(heard, host):
+    """Ports at which `host` got a good part of the data, with that part: {port: frames}."""
+    addresses = {str(address) for address in host.addresses}
+    found = {}
+    for udp in heard["udp"]:
+        address, port = udp["to"].split()
+        if address in addresses and udp["type"] == 4:
+            found[int(port)] = found.get(int(port), 0) + udp["frames"]
+    return {port: frames for port, frames in found.items() if frames > 0.05 * sum(found.values())}
+
+
+@pytest.mark.parametrize(
+    ("lanes", "options"),
+    [((2, 2), ()), ((2, 1), ()), ((4, 2), ()), ((2, 2), ("--no-tun-steering",)), ((3, 4), ("--no-tun-offload",))],
+    ids=["2-2", "2-1", "4-2", "2-2-first-lane-steers", "3-4-no-offload"],
+)
+def test_flows_keep_their_order_and_lose_nothing_while_lanes_open(layout, lanes, options):
+    net = layout(nodes=2)
+    one, two = _start(net, *lanes, options=options)
+    listener = Listener(net.switches[0], two.host)
+    # The first packet starts the handshake: everything opens under these flows.
+    flows = Flows(one, two)
+    _open(one, two, max(lanes))
+    status = _open(two, one, max(lanes))
+    assert status["self"]["lanes"]["steering"] == ("first-lane" if options == ("--no-tun-steering",) and lanes[1] > 1 else "kernel")
+    time.sleep(_WHILE_S)
+    _whole(flows.finish())
+    heard = listener.finish()
+    assert heard["plaintext"] == 0
+    for node, own in zip((one, two), lanes, strict=True):
+        ports = node.status()["self"]["lanes"]["ports"]
+        assert len(ports) == own
+        assert sorted(_ports(heard, node.host)) == sorted(ports), "each lane carries its part"
+
+
+def test_flows_keep_their_order_and_lose_nothing_over_renewals_of_the_keys(layout):
+    one, two = _start(layout(nodes=2, env={"TAUT_TEST_REKEY_AFTER_S": "2"}), 2, 2)
+    flows = Flows(one, two)
+    _open(one, two, 2)
+    one.wait_for(lambda status: one.peer(two.name, status)["session"]["established"] >= 6, "five renewals")
+    assert one.peer(two.name)["session"]["lanes_in_use"] == 2, "open lanes stay open"
+    _whole(flows.finish())
+
+
+def test_a_third_node_of_one_lane_is_served_beside_one_of_two(layout):
+    net = layout(nodes=3)
+    one, two, three = _start(net, 2, 2, 1)
+    both = [Flows(one, two), Flows(one, three)]
+    _open(one, two, 2)
+    _open(one, three, 2)
+    _open(three, one, 2)
+    time.sleep(_WHILE_S)
+    for flows in both:
+        _whole(flows.finish())
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
+@pytest.mark.parametrize("after", [2, 1, 4])
+def test_lanes_open_anew_after_a_restart(layout, kill, after):
+    one, two = _start(layout(nodes=2), 2, 2)
+    probes = [Probe(one.host, two.host, two.ipv4, interval=0.03, burst=8) for _ in range(_FLOWS)]
+    _open(one, two, 2)
+    _open(two, one, 2)
+    two.kill() if kill else two.stop()
+    two.start("--lanes", after)
+    two.up()
+    for node, peer in ((one, two), (two, one)):
+        _open(node, peer, max(2, after))
+    _in_order(_counted(probes))
+    flows = Flows(one, two)
+    time.sleep(_WHILE_S)
+    _whole(flows.finish())
+
+
+def test_a_lane_whose_port_is_cut_off_costs_a_moment_and_opens_again(layout):
+    net = layout(nodes=2)
+    one, two = _start(net, 2, 2)
+    net.connect()
+    _open(one, two, 2)
+    status = _open(two, one, 2)
+    port = status["self"]["lanes"]["ports"][1]
+    probes = [Probe(one.host, two.host, two.ipv4, interval=0.03, burst=8) for _ in range(_FLOWS)]
+    # Of the rules of routing, the one that finds what is for the host itself comes first: ours has to stand before it.
+    cut = f"rule add pref 5 ipproto udp dport {port} blackhole"
+    for family in ("-4", "-6"):
+        for words in ("rule add pref 10 table local", "rule del pref 0", cut):
+            two.host.run("ip", family, *words.split())
+    one.wait_for(lambda status: one.peer(two.name, status)["session"]["lanes_in_use"] == 1, "the lane to be given up")
+    # All flows go by the first lane now, and the lane stays closed as long as its port is.
+    reached = Flows(one, two)
+    time.sleep(_WHILE_S)
+    _whole(reached.finish())
+    assert one.peer(two.name)["session"]["lanes_in_use"] == 1
+    for family in ("-4", "-6"):
+        two.host.run("ip", family, *"rule del pref 5".split())
+    _open(one, two, 2)
+    _open(two, one, 2)
+    _in_order(_counted(probes))
+
+
+@pytest.mark.parametrize("how", ["drop", "alter"])
+def test_whoever_holds_offers_back_delays_lanes_and_aes_and_nothing_else(layout, how):
+    net = layout(nodes=2)
+    middle = Middle(net.switches[0], net.nodes[1].host, how)
+    # What is sealed in one piece is seen in one piece.
+    one, two = _start(net, 2, 2, options=("--no-udp-gso",))
+    probes = [Probe(one.host, two.host, two.ipv4, interval=0.02) for _ in range(4)]
+    transfer = Transfer(one.host, two.host, two.ipv6, rate=200_000)
+    net.connect()
+    time.sleep(_WHILE_S)
+    for node, peer in ((one, two), (two, one)):
+        session = node.peer(peer.name)["session"]
+        assert (session["suite"], session["lanes_in_use"]) == ("ChaCha20Poly1305", 1)
+    if how == "alter":
+        assert one.status()["drops"]["in-not-authentic"] > 5
+    middle.release()
+    for node, peer in ((one, two), (two, one)):
+        _open(node, peer, 2)
+        if "aes" in Path("/proc/cpuinfo").read_text(encoding="utf-8").split():
+            assert node.peer(peer.name)["session"]["suite"] == "AES256GCM"
+    time.sleep(1)
+    assert transfer.finish()["equal"]
+    _whole(_counted(probes))
+    assert middle.finish()["held"] > 20
+
+
+def _threads(pid):
+    return sorted(name.read_text(encoding="utf-8").strip() for name in Path(f"/proc/{pid}/task").glob("*/comm"))
+
+
+def _programs(pid):
+    """BPF programs and TUN queues that the process holds open."""
+    names = [str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir() if path.is_symlink()]
+    return sum("bpf" in name for name in names), sum(name == "/dev/net/tun" for name in names)
+
+
+@pytest.mark.parametrize("how", ["down", "sigterm", "sigkill"])
+def test_nothing_is_left_of_lanes(layout, how):
+    net = layout(nodes=2)
+    net.coordinator.start()
+    one, two = net.nodes
+
+    def state():
+        return one.host.network_state() + one.host.traces()
+
+    before = state()
+    for node in net.nodes:
+        node.start("--lanes", 3)
+        node.up(net.coordinator.join_token)
+    net.meet()
+    net.connect()
+    _open(one, two, 3)
+    pid = one.process.pid
+    assert [name for name in _threads(pid) if name.startswith("taut-lane")] == ["taut-lane-0", "taut-lane-1", "taut-lane-2"]
+    bpf, _ = _programs(pid)
+    assert bpf == 0, "the device keeps the program, and nobody else"
+    {"down": lambda: one.taut("down"), "sigterm": one.stop, "sigkill": one.kill}[how]()
+    if one.process.alive:
+        wait_until(lambda: not any(name.startswith("taut-lane") for name in _threads(pid)), "lanes to end")
+        assert _programs(pid) == (0, 0)
+
+    def difference():
+        return sorted(set(state()) ^ set(before))
+
+    wait_until(lambda: not difference(), "the host to be as before", timeout=20, story=lambda: "\n".join(difference()))
