@@ -68,6 +68,7 @@ test-rust: ## unit, property, kernel and simulator tests
 
 .PHONY: test-lab
 test-lab: ## end-to-end tests in network namespaces; ARGS='-k join' chooses (needs root)
+	@tools/peers
 	@$(ENV) && say 'building the programs for the lab' && cargo build --locked --profile ci -p taut -p taut-coordinator \
 	    && cargo build --locked --profile ci -p taut-sim --example hammer --example flood
 	@. tools/env && say 'end-to-end tests in the lab' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci "$$(python_for_tests)" -m pytest lab $(ARGS)
@@ -108,6 +109,11 @@ bench-micro: ## instructions (compared with tools/micro.json) and time of each p
 	    && cargo build --release --locked -p taut-sim --example micro && say 'counting their instructions' \
 	    && tools/micro.py $$CARGO_TARGET_DIR/release/examples/micro $(or $(ARGS),--check); \
 	    else say 'instructions not counted: needs valgrind (apt-get install valgrind)'; fi
+
+.PHONY: bench-aead
+bench-aead: ## what the AEADs of the library that ships take, and those of another one
+	@$(ENV) && say 'building both libraries for release' && cargo build --release --locked -p taut-sim --features aws-lc --example aead \
+	    && say 'measuring; leave the machine alone' && $$CARGO_TARGET_DIR/release/examples/aead
 
 .PHONY: bench-tunnel
 bench-tunnel: peers ## Taut beside other tunnels; fills docs/performance.md; QUICK=1 takes ten minutes, else two hours (needs root)

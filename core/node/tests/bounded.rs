@@ -250,8 +250,14 @@ impl Run {
             None => SessionId(self.draw(9)),
         };
         let lanes = u8::try_from(self.draw(256)).unwrap();
-        let many = Lanes::with_ports(&vec![u16::from(lanes); usize::from(lanes % 16)]);
-        let lane = LaneId(u8::try_from(self.draw(16)).unwrap() * (lanes / 128));
+        // One further lane at the same port mostly: of many, or of ever new ones, a random run seldom proves all.
+        let (count, port, lane) = if self.draw(4) == 0 {
+            (lanes % 16, u16::from(lanes), self.draw(16))
+        } else {
+            (1, 8_288, self.draw(3) / 2)
+        };
+        let many = Lanes::with_ports(&vec![port; usize::from(count)]);
+        let lane = LaneId(u8::try_from(lane).unwrap());
         let probe = self.hosts[who].probes.get(&(peer, session, lane)).map(|(id, _)| *id).filter(|_| fits);
         let source = endpoint(lanes / 2);
         let suite = [Suite::ChaCha20Poly1305, Suite::Aes256Gcm][usize::from(lanes % 2)];
@@ -289,7 +295,7 @@ impl Run {
 #[test]
 fn state_is_bounded_under_any_input() {
     let mut seen = Seen::default();
-    for seed in 0..12 {
+    for seed in 0..20 {
         let mut run = Run::new(seed);
         run.settle("the first map");
         for _ in 0..3_000 {

@@ -11,7 +11,8 @@
 
 use taut_base::{PrivateKey, PublicKey};
 
-use crate::primitives::{AeadKey, TAG, dh, public_key};
+use crate::aead::{AeadKey, TAG};
+use crate::primitives::{dh, public_key};
 use crate::symmetric::{DecryptError, Symmetric};
 use crate::transport::Transport;
 

@@ -4,13 +4,17 @@
 //! `Noise_IKpsk2` out of it by the WireGuard paper, and [`ik`] is `Noise_IK` between a node's machine key and the coordinator's
 //! pinned key (protocol.md 8). Pure: ephemeral keys come from outside. The other side in the tests is the crate `snow`.
 
+mod aead;
 pub mod ik;
 mod primitives;
 mod symmetric;
 mod transport;
 mod xchacha;
 
-pub use primitives::{AeadKey, NoAgreement, TAG, dh, hash, hmac, keyed_mac, public_key};
+#[cfg(any(test, feature = "aws-lc"))]
+pub use aead::AwsLc;
+pub use aead::{Aead, AeadKey, Cipher, NONCE, Ring, TAG};
+pub use primitives::{NoAgreement, dh, hash, hmac, keyed_mac, public_key};
 pub use symmetric::{DecryptError, Symmetric};
 pub use transport::{MAX_MESSAGE, Transport, TransportError};
 pub use xchacha::{xopen, xseal};

@@ -1,4 +1,4 @@
-//! X25519 (RFC 7748), ChaCha20-Poly1305 (RFC 8439), BLAKE2s (RFC 7693), HMAC (RFC 2104).
+//! X25519 (RFC 7748), BLAKE2s (RFC 7693), HMAC (RFC 2104).
 
 use std::error::Error;
 use std::fmt;
@@ -6,13 +6,9 @@ use std::fmt;
 use blake2::digest::consts::U16;
 use blake2::digest::{KeyInit, Mac};
 use blake2::{Blake2s256, Blake2sMac, Digest};
-use ring::aead::{AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use taut_base::{PrivateKey, PublicKey};
 use x25519_dalek::StaticSecret;
 use zeroize::{Zeroize, Zeroizing};
-
-/// Bytes that sealing adds: the Poly1305 tag.
-pub const TAG: usize = 16;
 
 /// BLAKE2s works on blocks of 64 bytes; HMAC pads its key to one (RFC 2104 section 2).
 const BLOCK: usize = 64;
@@ -91,54 +87,6 @@ pub fn keyed_mac(key: &[u8], message: &[u8]) -> [u8; 16] {
     }
 }
 
-/// A key that seals. The nonce is four zero bytes and the counter in little endian, as Noise and WireGuard have it.
-pub struct AeadKey(LessSafeKey);
-
-impl AeadKey {
-    /// Takes 32 bytes as a key of ChaCha20-Poly1305 (RFC 8439).
-    pub fn new(key: &[u8; 32]) -> Self {
-        Self::of(&CHACHA20_POLY1305, key)
-    }
-
-    /// Takes 32 bytes as a key of AES-256-GCM (NIST SP 800-38D), with nonces as above.
-    pub fn aes_256_gcm(key: &[u8; 32]) -> Self {
-        Self::of(&AES_256_GCM, key)
-    }
-
-    fn of(algorithm: &'static Algorithm, key: &[u8; 32]) -> Self {
-        match UnboundKey::new(algorithm, key) {
-            Ok(key) => Self(LessSafeKey::new(key)),
-            // ring refuses a key only for its length, which the type fixes.
-            Err(_) => unreachable!("32 bytes are the length of a key of both algorithms"),
-        }
-    }
-
-    /// Encrypts `data` in place and returns the tag that belongs behind it. Never call it twice with one counter.
-    pub fn seal(&self, counter: u64, associated: &[u8], data: &mut [u8]) -> [u8; TAG] {
-        match self.0.seal_in_place_separate_tag(nonce(counter), Aad::from(associated), data) {
-            Ok(tag) => {
-                let mut bytes = [0; TAG];
-                bytes.copy_from_slice(tag.as_ref());
-                bytes
-            }
-            // ring refuses only what is longer than the cipher's block counter reaches: 64 GiB and more.
-            Err(_) => unreachable!("a message fits in the cipher's counter"),
-        }
-    }
-
-    /// Checks and decrypts `sealed` (ciphertext and tag) in place; the plaintext is its beginning. `None` when it was not made by
-    /// this key, counter and associated data; `sealed` is garbage then.
-    pub fn open<'a>(&self, counter: u64, associated: &[u8], sealed: &'a mut [u8]) -> Option<&'a mut [u8]> {
-        self.0.open_in_place(nonce(counter), Aad::from(associated), sealed).ok()
-    }
-}
-
-fn nonce(counter: u64) -> Nonce {
-    let mut bytes = [0; 12];
-    bytes[4..].copy_from_slice(&counter.to_le_bytes());
-    Nonce::assume_unique_for_key(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,18 +119,5 @@ mod tests {
         for point in [[0; 32], one, minus_one] {
             assert_eq!(dh(&private, &PublicKey(point)), Err(NoAgreement));
         }
-    }
-
-    #[test]
-    fn a_changed_bit_is_noticed() {
-        let key = AeadKey::new(&[9; 32]);
-        let mut message = *b"hello";
-        let tag = key.seal(3, b"aad", &mut message);
-        let mut sealed = [message.as_slice(), &tag].concat();
-        assert_eq!(key.open(3, b"aad", &mut sealed.clone()).unwrap(), b"hello");
-        assert!(key.open(4, b"aad", &mut sealed.clone()).is_none());
-        assert!(key.open(3, b"aae", &mut sealed.clone()).is_none());
-        sealed[0] ^= 1;
-        assert!(key.open(3, b"aad", &mut sealed).is_none());
     }
 }

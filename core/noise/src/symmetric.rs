@@ -6,7 +6,8 @@ use std::fmt;
 
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use crate::primitives::{AeadKey, TAG, hash, hmac};
+use crate::aead::{AeadKey, TAG};
+use crate::primitives::{hash, hmac};
 
 /// Chaining key and transcript hash. In the WireGuard paper: `C` and `H`.
 ///

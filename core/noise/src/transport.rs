@@ -7,7 +7,7 @@
 use std::error::Error;
 use std::fmt;
 
-use crate::primitives::{AeadKey, TAG};
+use crate::aead::{AeadKey, TAG};
 
 /// Largest message that is opened, in bytes: a map of 10,000 peers with eight endpoints each takes about 5 MB.
 pub const MAX_MESSAGE: usize = 16 * 1024 * 1024;

@@ -2,7 +2,7 @@
 
 use zeroize::Zeroizing;
 
-use crate::primitives::{AeadKey, TAG};
+use crate::aead::{AeadKey, TAG};
 
 /// "expand 32-byte k", ChaCha's first row (RFC 8439, section 2.3).
 const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];

@@ -68,6 +68,11 @@ impl Host {
         Ok(endpoints)
     }
 
+    /// How many packets the kernel dropped because they waited at the TUN and the lane did not read in time; 0 where it does not say.
+    pub(crate) fn dropped_before_tun(&mut self) -> u64 {
+        self.netlink.tx_dropped(self.index).ok().flatten().unwrap_or(0)
+    }
+
     /// To ask the kernel something else.
     pub(crate) fn netlink(&mut self) -> &mut Netlink {
         &mut self.netlink

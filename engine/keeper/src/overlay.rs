@@ -45,6 +45,8 @@ pub(crate) struct Overlay {
     pub(crate) endpoints: Vec<SocketAddr>,
     pub(crate) tun: TunStatus,
     pub(crate) udp: UdpStatus,
+    /// Other handles of the lanes' sockets, to read their counters.
+    sockets: Vec<UdpSocket>,
 }
 
 impl Overlay {
@@ -74,6 +76,8 @@ impl Overlay {
         let ports: Vec<u16> = further.iter().map(UdpSocket::port).collect();
         node.set_lanes(Lanes::with_ports(&ports));
         let (port, tun_status, udp_status) = (udp.port(), describe_tun(&tun, config.mtu), describe_udp(&udp));
+        let sockets = std::iter::once(&udp).chain(&further).map(UdpSocket::try_clone).collect::<Result<Vec<_>, _>>();
+        let sockets = sockets.map_err(|error| failure(error, "raise the limit of open files: `ulimit -n`"))?;
         let handles = std::iter::once((tun, udp)).chain(queues.into_iter().zip(further));
         let handles = handles.map(|(tun, udp)| Handles { tun, udp, checker: node.checker() }).collect();
         let link = Link::start_all(handles, steering, config.mtu, limits, waker)
@@ -89,6 +93,7 @@ impl Overlay {
             endpoints: Vec::new(),
             tun: tun_status,
             udp: udp_status,
+            sockets,
         };
         overlay.set_map(map)?;
         Ok(overlay)
@@ -153,6 +158,13 @@ impl Overlay {
     /// Whether the lane ended by itself.
     pub(crate) fn has_failed(&self) -> bool {
         self.link.has_failed()
+    }
+
+    /// What the kernel dropped before we could: in front of the TUN, where a superpacket is one, and at full sockets. By name, as
+    /// [`taut_lane::Drop`]'s reasons.
+    pub(crate) fn dropped_by_kernel(&mut self) -> [(&'static str, u64); 2] {
+        let sockets = self.sockets.iter().filter_map(UdpSocket::dropped).map(u64::from).sum();
+        [("out-tun-full", self.host.dropped_before_tun()), ("in-socket-full", sockets)]
     }
 
     pub(crate) fn node(&self) -> &Node<OsEntropy> {

@@ -60,10 +60,12 @@ pub(crate) fn peers(
 }
 
 /// Dropped packets by reason, as far as there are any.
-pub(crate) fn drops(overlay: Option<&Overlay>) -> BTreeMap<String, u64> {
+pub(crate) fn drops(overlay: Option<&mut Overlay>) -> BTreeMap<String, u64> {
     let Some(overlay) = overlay else { return BTreeMap::new() };
+    let by_kernel = overlay.dropped_by_kernel();
+    let by_lanes = overlay.link().all_shared().flat_map(|shared| shared.drops.iter());
     let mut drops = BTreeMap::new();
-    for (name, count) in overlay.link().all_shared().flat_map(|shared| shared.drops.iter()) {
+    for (name, count) in by_lanes.chain(by_kernel) {
         if count > 0 {
             *drops.entry(String::from(name)).or_default() += count;
         }

@@ -108,4 +108,12 @@ mod tests {
         let seen: Vec<u64> = counts.iter().map(|(_, count)| count).collect();
         assert_eq!(seen, (1..=Drop::ALL.len() as u64).collect::<Vec<_>>());
     }
+
+    #[test]
+    fn each_reason_is_explained_to_users() {
+        let page = include_str!("../../../docs/drops.md");
+        for (_, name) in Drop::ALL {
+            assert!(page.contains(&format!("\n| `{name}` |")), "docs/drops.md does not explain {name}");
+        }
+    }
 }

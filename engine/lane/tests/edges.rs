@@ -141,13 +141,14 @@ fn given_back(header: VnetHeader, packet: &[u8]) -> Vec<Vec<u8>> {
 fn essence(packet: &[u8]) -> Vec<u8> {
     let mut packet = packet.to_vec();
     let (transport, protocol) = upper_layer(&packet);
-    if is_right(&packet) && protocol == 6 {
+    let right = is_right(&packet);
+    if right && protocol == 6 {
         packet[transport + 13] &= !0x08;
         packet[transport + 16..transport + 18].fill(0);
-        if packet[0] >> 4 == 4 && packet[6] & 0x40 != 0 {
-            packet[4..6].fill(0);
-            packet[10..12].fill(0);
-        }
+    }
+    if right && packet[0] >> 4 == 4 && packet[6] & 0x40 != 0 {
+        packet[4..6].fill(0);
+        packet[10..12].fill(0);
     }
     packet
 }

@@ -39,9 +39,13 @@ pub(crate) const NLMSGERR_ATTR_MSG: u16 = 1;
 pub(crate) const IFLA_IFNAME: u16 = 3;
 pub(crate) const IFLA_MTU: u16 = 4;
 pub(crate) const IFLA_TXQLEN: u16 = 13;
+/// `struct rtnl_link_stats64`.
+pub(crate) const IFLA_STATS64: u16 = 23;
 pub(crate) const IFLA_EXT_MASK: u16 = 29;
 /// Leaves statistics out of answers (rtnetlink.h), which are most of their length.
 pub(crate) const RTEXT_FILTER_SKIP_STATS: u32 = 8;
+/// Where `tx_dropped` stands in `struct rtnl_link_stats64`: behind seven counters of eight bytes.
+pub(crate) const STATS64_TX_DROPPED: usize = 56;
 
 // Flags of links (if.h).
 pub(crate) const IFF_UP: u32 = 0x1;

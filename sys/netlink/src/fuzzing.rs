@@ -12,6 +12,7 @@ pub fn fuzzing(datagram: &[u8]) -> usize {
     let (mut links, mut addresses, mut routes, mut ways) = (0, 0, 0, 0);
     let _ = read_datagram(datagram, sequence, &mut true, &mut |message| {
         links += usize::from(link::read(message)?.is_some());
+        let _ = link::dropped_before(message)?;
         Ok(())
     });
     let _ = read_datagram(datagram, sequence, &mut true, &mut |message| {

@@ -60,6 +60,23 @@ impl Netlink {
         self.dump("read the interfaces", request, read)
     }
 
+    /// How many packets were dropped before an interface since it came to be, because nobody took them in time or it was not up; a
+    /// superpacket is one. `None` where the kernel does not say.
+    pub fn tx_dropped(&mut self, index: u32) -> Result<Option<u64>, NetlinkError> {
+        let request = Request::new(abi::RTM_GETLINK, 0, &fixed(index, 0, 0));
+        let mut dropped = None;
+        self.exchange(
+            "read the counters",
+            || interface(index),
+            request,
+            |message| {
+                dropped = dropped_before(message)?.or(dropped);
+                Ok(())
+            },
+        )?;
+        Ok(dropped)
+    }
+
     /// Switches an interface on or off.
     pub fn set_link_up(&mut self, index: u32, up: bool) -> Result<(), NetlinkError> {
         let flags = if up { abi::IFF_UP } else { 0 };
@@ -100,6 +117,19 @@ fn fixed(index: u32, flags: u32, mask: u32) -> [u8; FIXED_LEN] {
 
 fn zero_terminated(name: &str) -> Vec<u8> {
     name.bytes().take_while(|byte| *byte != 0).chain([0]).collect()
+}
+
+/// What was dropped before the link in a message; `None` when it does not say.
+pub(crate) fn dropped_before(message: Message<'_>) -> Result<Option<u64>, Malformed> {
+    if message.kind != abi::RTM_NEWLINK {
+        return Ok(None);
+    }
+    for attribute in parse::attributes(message.payload.get(FIXED_LEN..).ok_or(Malformed("interface"))?) {
+        if let (abi::IFLA_STATS64, counters) = attribute? {
+            return parse::u64_at(counters, abi::STATS64_TX_DROPPED).map(Some);
+        }
+    }
+    Ok(None)
 }
 
 /// The link in a message; `None` when it is about something else.

@@ -80,6 +80,10 @@ pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> Result<u32, Malformed> {
     array_at(bytes, offset).map(u32::from_ne_bytes)
 }
 
+pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> Result<u64, Malformed> {
+    array_at(bytes, offset).map(u64::from_ne_bytes)
+}
+
 fn array_at<const N: usize>(bytes: &[u8], offset: usize) -> Result<[u8; N], Malformed> {
     bytes.get(offset..).and_then(|rest| rest.first_chunk()).copied().ok_or(Malformed("field"))
 }

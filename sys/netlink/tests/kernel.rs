@@ -51,6 +51,16 @@ fn links_are_read_and_changed() {
 }
 
 #[test]
+fn what_is_dropped_before_a_link_is_counted() {
+    in_namespace(|| {
+        let mut netlink = open();
+        assert_eq!(netlink.tx_dropped(LOOPBACK).unwrap(), Some(0));
+        let error = netlink.tx_dropped(4_711).unwrap_err();
+        assert_eq!(error.code(), Some(libc::ENODEV));
+    });
+}
+
+#[test]
 fn a_missing_link_is_none_and_changing_it_an_error_with_advice() {
     in_namespace(|| {
         let mut netlink = open();

@@ -76,7 +76,8 @@ impl Daemon {
         }
     }
 
-    fn status(&self) -> Status {
+    fn status(&mut self) -> Status {
+        let drops = status::drops(self.overlay.as_mut());
         let now = clocks().now;
         let (map, overlay) = (self.map.as_deref(), self.overlay.as_ref());
         let coordinator = self.identity.as_ref().map(|_| CoordinatorStatus {
@@ -95,7 +96,7 @@ impl Daemon {
             coordinator,
             problem: self.problem.clone().or_else(|| self.disk_problem(now)),
             peers: map.map_or_else(Vec::new, |map| status::peers(map, overlay, self.presence.as_ref(), now)),
-            drops: status::drops(overlay),
+            drops,
             handshakes: status::handshakes(overlay),
         }
     }

@@ -69,6 +69,17 @@ fn a_link_is_read() {
 }
 
 #[test]
+fn drops_before_a_link_are_the_eighth_counter() {
+    let counters: Vec<u8> = (1..=24_u64).flat_map(u64::to_ne_bytes).collect();
+    let with =
+        |counters: &[u8]| Request::new(abi::RTM_NEWLINK, 0, &[0; 16]).attribute(abi::IFLA_STATS64, counters).finish(1);
+    let bytes = with(&counters);
+    assert_eq!(link::dropped_before(only(&bytes)), Ok(Some(8)));
+    assert_eq!(link::dropped_before(only(&link_bytes())), Ok(None));
+    assert!(link::dropped_before(only(&with(&counters[..63]))).is_err(), "cut off");
+}
+
+#[test]
 fn an_address_is_the_near_end_with_its_wide_flags() {
     let bytes = address_bytes();
     let address = address::read(only(&bytes)).unwrap().unwrap();

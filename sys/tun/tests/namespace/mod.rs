@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::panic::resume_unwind;
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// Runs `test` in a thread that has a network namespace of its own. Skips, and says so, where that is not possible.
 pub(crate) fn in_namespace(test: impl FnOnce() + Send + 'static) {
@@ -47,6 +48,17 @@ pub(crate) fn exists(name: &str) -> bool {
     let name = std::ffi::CString::new(name).unwrap();
     // SAFETY: a text that ends in zero and lives across the call.
     unsafe { libc::if_nametoindex(name.as_ptr()) != 0 }
+}
+
+/// Whether there is none of this name, soon: another test that starts a program has a copy of every descriptor, the device's
+/// too, until the program is loaded.
+#[allow(dead_code, reason = "each test program needs a part of this")]
+pub(crate) fn gone(name: &str) -> bool {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while exists(name) && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(1));
+    }
+    !exists(name)
 }
 
 fn request_for(name: &str) -> libc::ifreq {

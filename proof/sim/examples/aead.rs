@@ -1,0 +1,64 @@
+//! What each library takes for one packet, for `make bench-aead`: nanoseconds, the least of many runs, for both ciphers at the lengths of a small
+//! packet, of the usual MTU and of a jumbo frame. "From another buffer" has the copy in it, or spares it where the library can.
+#![expect(clippy::unwrap_used, reason = "a benchmark may stop at the first surprise")]
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use taut_noise::{Aead, AwsLc, Cipher, NONCE, Ring, TAG};
+
+const LENGTHS: [usize; 3] = [64, 1_420, 8_900];
+/// Of one run, which takes a few milliseconds: shorter than a turn of the scheduler.
+const ROUNDS: u64 = 4_000;
+/// The libraries take turns, so that a slow moment of the machine meets both.
+const RUNS: usize = 40;
+
+fn main() {
+    println!("| cipher | bytes | library | seal in place, ns | seal from another buffer, ns | open in place, ns |");
+    println!("|---|---|---|---|---|---|");
+    for (name, cipher) in [("AES-256-GCM", Cipher::Aes256Gcm), ("ChaCha20-Poly1305", Cipher::ChaCha20Poly1305)] {
+        for length in LENGTHS {
+            let mut least = [[f64::MAX; 3]; 2];
+            for _ in 0..RUNS {
+                for (least, now) in least.iter_mut().zip([run::<Ring>(cipher, length), run::<AwsLc>(cipher, length)]) {
+                    *least = std::array::from_fn(|place| least[place].min(now[place]));
+                }
+            }
+            for (library, [place, other, open]) in ["ring", "aws-lc-rs"].iter().zip(least) {
+                println!("| {name} | {length} | {library} | {place:.0} | {other:.0} | {open:.0} |");
+            }
+        }
+    }
+}
+
+/// One run of each operation.
+fn run<A: Aead>(cipher: Cipher, length: usize) -> [f64; 3] {
+    let key = A::new(cipher, &[7; 32]);
+    let (plain, mut sealed) = (vec![0x5a; length], vec![0; length + TAG]);
+    let in_place = each(|count| {
+        black_box(key.seal_in_place(nonce(count), &[], black_box(&mut sealed[..length])));
+    });
+    let from_another = each(|count| key.seal(nonce(count), &[], black_box(&plain), black_box(&mut sealed)));
+    // What is opened is gone, so each opens a copy; the copies are taken off.
+    key.seal(nonce(0), &[], &plain, &mut sealed);
+    let mut copy = sealed.clone();
+    let copies = each(|_| black_box(&mut copy).copy_from_slice(black_box(&sealed)));
+    let opens = each(|_| {
+        copy.copy_from_slice(&sealed);
+        key.open_in_place(nonce(0), &[], black_box(&mut copy)).unwrap();
+    });
+    [in_place, from_another, opens - copies]
+}
+
+/// Nanoseconds of one.
+fn each(mut work: impl FnMut(u64)) -> f64 {
+    let start = Instant::now();
+    (0..ROUNDS).for_each(&mut work);
+    start.elapsed().as_secs_f64() * 1e9 / ROUNDS as f64
+}
+
+fn nonce(counter: u64) -> [u8; NONCE] {
+    let mut bytes = [0; NONCE];
+    bytes[4..].copy_from_slice(&counter.to_le_bytes());
+    bytes
+}
