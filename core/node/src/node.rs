@@ -24,7 +24,7 @@ use crate::contract::{Clocks, FromLane, HandshakeMessage, ToLane};
 use crate::counts::HandshakeCounts;
 use crate::further::Further;
 use crate::indices::Indices;
-use crate::peer::{Made, Peer, PeerView};
+use crate::peer::{HELD, Made, Peer, PeerView};
 use crate::routes::Routes;
 use crate::stamps::Stamps;
 
@@ -40,9 +40,6 @@ const WORK: Rate = Rate::new(2_000, 200);
 /// Initiations accepted from one peer, evenly spread: each makes a session (paper, section 5.1: initiations are limited; the number is the kernel's
 /// `INITIATIONS_PER_SECOND`, fault B7).
 const ACCEPTED: Rate = Rate::new(50, 1);
-
-/// Sessions of one peer whose further lanes may still be made: those that a lane holds at most, and one on its way.
-const MADE: usize = 4;
 
 /// One node.
 pub struct Node<E> {
@@ -434,7 +431,7 @@ impl<E: Entropy> Node<E> {
         let further = keys.extension.clone().map(|exporter| (keys.role, exporter));
         self.tell(LaneId::FIRST, ToLane::AddSession { peer, id, keys: Box::new(keys), born: now, proven });
         if let (Some((role, exporter)), Some(known)) = (further, self.peers.get_mut(&peer)) {
-            if known.made.len() == MADE {
+            if known.made.len() == HELD {
                 known.made.remove(0);
             }
             known.made.push(Made { session: id, role, exporter, born: now, lanes: 1 });

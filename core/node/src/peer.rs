@@ -17,6 +17,9 @@ use crate::contract::HandshakeMessage;
 use crate::further::Further;
 use crate::talk::Talk;
 
+/// Sessions of one peer that a lane holds at most, and one on its way to it.
+pub(crate) const HELD: usize = 4;
+
 /// Initiations of one peer whose response may still come. Later ones do not spoil earlier ones: on a round trip of seconds the response to the
 /// first is on its way when the second leaves.
 const WAITING: usize = 3;
@@ -61,8 +64,8 @@ pub(crate) struct Peer {
     pub(crate) handshake_bytes: (u64, u64),
     /// What is asked on the control pair of the newest session.
     pub(crate) talk: Option<Talk>,
-    /// The suite that both ends of this session use for data, where that is not the stock one.
-    pub(crate) agreed: Option<(SessionId, Suite)>,
+    /// The suite that both ends of a session use for data, as far as they agreed on one.
+    agreed: Vec<(SessionId, Suite)>,
     /// How long the last answered probe took to it and back.
     pub(crate) round_trip: Option<Duration>,
     /// Its lanes beyond the first.
@@ -109,7 +112,7 @@ impl Peer {
             keepalive: None,
             handshake_bytes: (0, 0),
             talk: None,
-            agreed: None,
+            agreed: Vec::new(),
             round_trip: None,
             further: Further::default(),
             made: Vec::new(),
@@ -134,7 +137,8 @@ impl Peer {
     /// Forgets its sessions and the handshakes under way. What it said last stays, so that nothing old is taken for new.
     pub(crate) fn start_over(&mut self) {
         (self.attempt, self.message, self.answer, self.unconfirmed) = (None, None, None, None);
-        (self.talk, self.agreed) = (None, None);
+        self.talk = None;
+        self.agreed.clear();
         self.further = Further::default();
         self.made.clear();
         self.waiting.clear();
@@ -256,19 +260,29 @@ impl Peer {
         self.last_handshake = Some(since);
     }
 
+    /// What data is sealed with in a session, once both ends know it of each other.
+    pub(crate) fn agree(&mut self, id: SessionId, suite: Suite) {
+        self.agreed.retain(|(session, _)| *session != id);
+        if self.agreed.len() == HELD {
+            self.agreed.remove(0);
+        }
+        self.agreed.push((id, suite));
+    }
+
     /// A session is gone from the first lane, and soon will be from the others: they have it for as long.
     pub(crate) fn end(&mut self, id: SessionId) {
         self.made.retain(|made| made.session != id);
         self.sessions.retain(|(session, _)| *session != id);
         self.unconfirmed.take_if(|(session, _)| *session == id);
         self.talk.take_if(|talk| talk.session() == id);
-        self.agreed.take_if(|(session, _)| *session == id);
+        self.agreed.retain(|(session, _)| *session != id);
     }
 
     /// What data is sealed with in the newest session, if there is one.
     fn suite(&self) -> Option<Suite> {
         let (newest, _) = self.sessions.last()?;
-        Some(self.agreed.filter(|(session, _)| session == newest).map_or(Suite::ChaCha20Poly1305, |(_, suite)| suite))
+        let agreed = self.agreed.iter().find(|(session, _)| session == newest);
+        Some(agreed.map_or(Suite::ChaCha20Poly1305, |(_, suite)| *suite))
     }
 
     pub(crate) fn view(&self) -> PeerView<'_> {

@@ -187,8 +187,8 @@ impl Keyring {
         [&mut self.current, &mut self.next, &mut self.previous].into_iter().flatten().find(|session| session.id == id)
     }
 
-    /// A packet was opened with a pair of the session `id`; `data` tells it from a keepalive or a control message. Returns whether this confirmed a
-    /// session that we had answered for, so that packets may be sent with it from now on.
+    /// A packet was opened with a data pair of the session `id`; `data` tells it from a keepalive. Returns whether this confirmed a session that we had
+    /// answered for, so that packets may be sent with it from now on.
     pub fn received(&mut self, id: SessionId, data: bool, limits: &Limits, now: Time) -> bool {
         self.no_answer = None;
         self.persistent_due = self.persistent.map(|interval| now + interval);
@@ -200,6 +200,17 @@ impl Keyring {
         }
         self.uncross(id);
         self.confirm(id)
+    }
+
+    /// A control message was opened in the session `id`. Its sender holds that session, and does not necessarily seal data with it: that our own data is
+    /// heard, only one in the session in use says. Returns the same as [`Self::received`].
+    pub fn received_control(&mut self, id: SessionId, now: Time) -> bool {
+        self.persistent_due = self.persistent.map(|interval| now + interval);
+        let confirmed = self.confirm(id);
+        if self.current.as_ref().is_some_and(|session| session.id == id) {
+            self.no_answer = None;
+        }
+        confirmed
     }
 
     /// The peer used the session `id`, on whichever lane: packets may be sent with it from now on, if we had answered for it. Returns whether that is so.

@@ -123,7 +123,7 @@ impl<E: Entropy> Node<E> {
     /// Both ends made the pair of every suite of theirs when the session began, so either may seal with it as soon as it knows of the other.
     fn use_suite(&mut self, id: PeerId, session: SessionId, suite: Suite, abilities: Abilities) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        peer.agreed = Some((session, suite));
+        peer.agree(session, suite);
         self.tell_all(|| ToLane::UseSuite { peer: id, session, suite, abilities });
     }
 

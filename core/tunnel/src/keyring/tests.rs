@@ -88,7 +88,7 @@ fn control_messages_open_under_every_session_that_is_held() {
     let opened = |ring: &mut Keyring, index| Some(ring.control(index, &LIMITS, at(1))?.0.0);
     let held = indices.iter().map(|index| opened(&mut ring, *index)).collect::<Vec<_>>();
     assert_eq!(held, [None, None, Some(3), Some(4)], "an answered one pushes the previous one out");
-    assert!(ring.received(SessionId(4), false, &LIMITS, at(2)));
+    assert!(ring.received_control(SessionId(4), at(2)));
     assert_eq!(opened(&mut ring, indices[2]), Some(3), "the previous one");
     assert_eq!(opened(&mut ring, ReceiverIndex(9)), None);
 }

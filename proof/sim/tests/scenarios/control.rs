@@ -226,6 +226,29 @@ fn whoever_suppresses_offers_delays_the_better_suite_and_nothing_else() {
     assert_complete(&world, start, world.ago(secs(1)));
 }
 
+/// Each end asks in the session that it began, and both use one of the two: that one has to be among those that they agree in.
+#[test]
+fn ends_that_begin_at_the_same_moment_agree_in_the_session_that_they_use() {
+    for_seeds(20, |seed| {
+        let [a, b] = parties();
+        let settings = Settings { suites: AES, ..Settings::default() };
+        let link = Link::clean(ms(5 + seed));
+        let until = taut_world_with(settings, link, seed).now() + secs(3);
+        let deaf = |me, peer, seed| Deaf { host: taut_host(me, peer, settings, seed), until, swallowed: 0 };
+        let mut world = World::new((&a, deaf(&a, &b, 2 * seed)), (&b, deaf(&b, &a, 2 * seed + 1)), link, seed);
+        world.flow(Side::A, ms(50));
+        world.flow(Side::B, ms(50));
+        world.run(secs(30));
+        let ends = [&world.a().host, &world.b().host];
+        assert_eq!(ends[0].session_name(), ends[1].session_name());
+        assert_eq!(
+            ends.map(|host| host.node().peers().next().and_then(|peer| peer.suite)),
+            [Some(Suite::Aes256Gcm); 2]
+        );
+        assert_eq!(ends.map(TautHost::marks), [true; 2], "the lane says the same of the session that it seals with");
+    });
+}
+
 #[test]
 fn whoever_suppresses_them_for_ever_has_ever_fewer_to_suppress() {
     let mut world = attacked(minutes(1_000));
@@ -233,9 +256,10 @@ fn whoever_suppresses_them_for_ever_has_ever_fewer_to_suppress() {
     world.send(Side::A);
     world.flow(Side::B, ms(100));
     world.run(minutes(60));
-    // B answers no probe and accepts no offer. Thirty sessions: eight probes and a few offers each; beside them the receipts for B's data.
+    // B hears of no answer and no accept. Thirty sessions: in each eight probes of A's, and its answers to eight probes and ten offers of B's; beside them
+    // the receipts for B's data.
     let receipts = 60 * 60 * 10;
-    assert!(world.b().swallowed < receipts + 31 * 25, "{} were swallowed", world.b().swallowed);
+    assert!(world.b().swallowed < receipts + 31 * (8 + 8 + 10), "{} were swallowed", world.b().swallowed);
     assert_complete(&world, start, world.ago(secs(1)));
 }
 
