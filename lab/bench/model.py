@@ -95,6 +95,8 @@ def main():
     parser.add_argument("file", nargs="?", type=Path, default=Path("target/bench/tunnel.json"))
     parser.add_argument("--cores", type=int, default=CORES, help=f"of one host (default {CORES})")
     args = parser.parse_args()
+    if not args.file.exists():
+        raise SystemExit(f"model: there is no {args.file} yet: make bench-tunnel ARGS='--only taut-aes,{SYSTEM}'")
     told = text(summary.Results(json.loads(args.file.read_text(encoding="utf-8"))["runs"]), args.cores)
     if told is None:
         raise SystemExit(f"model: {args.file} has no run of {SYSTEM}: make bench-tunnel ARGS='--only taut-aes,{SYSTEM}'")

@@ -1,6 +1,6 @@
 //! Ciphers that seal: ChaCha20-Poly1305 (RFC 8439) and AES-256-GCM (NIST SP 800-38D).
 //!
-//! [`Aead`] is what we ask of a library, in three functions and a constructor; [`Ring`] is the one that ships. [`AwsLc`] is built
+//! [`Aead`] is what we ask of a library, in three functions and a constructor; [`Ring`] is the one that ships. `AwsLc` is built
 //! by the feature `aws-lc`, and beside the tests: both pass the same conformance suite, and `make bench-aead` shows what each
 //! costs. Which one [`AeadKey`] is made of is decided when the program is built, so that nothing is asked per packet.
 

@@ -126,7 +126,7 @@ impl Lanes {
     /// One lane.
     pub const ONE: Self = Self { count: 1, ports: [0; MAX_LANES - 1] };
 
-    /// One lane, and one more for each of these ports; those beyond [`MAX_LANES`] are left out.
+    /// One lane, and one more for each of these ports; those beyond 16 lanes are left out.
     pub fn with_ports(further: &[u16]) -> Self {
         let mut lanes = Self::ONE;
         for (place, port) in lanes.ports.iter_mut().zip(further) {
