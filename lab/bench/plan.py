@@ -52,18 +52,18 @@ class Effort:
         return total
 
 
-FULL = Effort(rounds=5, lengths=Lengths(tcp=5, udp=4, idle=4, loaded=8), mtus=tuple(LINKS))
+FULL = Effort(rounds=5, lengths=Lengths(tcp=3, udp=2, idle=2, loaded=4), mtus=tuple(LINKS))
 # About ten minutes for seven systems.
 QUICK = Effort(rounds=2, lengths=Lengths(tcp=1, udp=1, idle=1, loaded=1, omitted=0), mtus=tuple(LINKS), sparing=True)
 
 
-def shuffled(systems, effort, modes, seed):
-    """All configurations, round by round."""
+def shuffled(systems, effort, modes, seed, variants=()):
+    """All configurations, round by round; `variants` of systems with the usual MTU only."""
     dice, order = random.Random(seed), []
     for number in range(1, effort.rounds + 1):
         one = [Configuration(number, mode, system, mtu) for mode in modes for system in systems for mtu in effort.mtus]
         dice.shuffle(one)
-        order += filter(effort.wants, one)
+        order += [each for each in filter(effort.wants, one) if each.mtu == USUAL_MTU or each.system not in variants]
     return order
 
 

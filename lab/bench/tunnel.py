@@ -68,7 +68,8 @@ class Bench:
         """The configurations that have no run yet, in their order."""
         able = [name for name, why in self.lacking.items() if not why]
         done = {(run["round"], run["mode"], run["system"], run["mtu"]) for run in self.runs}
-        order = plan.shuffled(able, self.effort, self.modes, self.seed)
+        variants = [name for name in able if self.systems[name].variant]
+        order = plan.shuffled(able, self.effort, self.modes, self.seed, variants)
         return [one for one in order if (one.round, one.mode, one.system, one.mtu) not in done]
 
     def resume(self, told):

@@ -27,6 +27,8 @@ class System:
     """One way to join hosts. `name` is for commands and files, `title` for tables."""
 
     name = title = ""
+    # A way to run another system of the table: measured with the usual MTU only.
+    variant = False
 
     def lacking(self):
         """Why it cannot be had here, and how it could be; None when it can."""

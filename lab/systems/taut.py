@@ -12,8 +12,8 @@ from .base import Running, System
 class Network(System):
     """`flags` go to the daemons; one of them that `taut daemon` does not know makes the system unavailable. `suite` is what data must be sealed with."""
 
-    def __init__(self, name, title, suite, *flags):
-        self.name, self.title, self.suite, self.flags = name, title, suite, flags
+    def __init__(self, name, title, suite, *flags, variant=False):
+        self.name, self.title, self.suite, self.flags, self.variant = name, title, suite, flags, variant
 
     def lacking(self):
         try:

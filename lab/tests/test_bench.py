@@ -11,7 +11,7 @@ from lab.bench.cpu import foreign
 from lab.bench.measure import Lengths, counters, socket_drops, tcp_figures, udp_figures
 from lab.bench.summary import Figure, Results, figure, quantile
 from lab.bench.tunnel import Bench, Clock
-from lab.systems import ALL
+from lab.systems import ALL, System
 from lab.wait import LabError
 
 
@@ -29,6 +29,12 @@ def test_a_sparing_run_has_the_larger_mtus_once():
     effort = plan.Effort(rounds=2, lengths=Lengths(1, 1, 1, 1), mtus=(1420, 8900), sparing=True)
     order = plan.shuffled(["one"], effort, plan.MODES, 1)
     assert [(one.round, one.mode) for one in order if one.mtu == 8900] == [(1, "free")] and len(order) == 5
+
+
+def test_variants_are_measured_with_the_usual_mtu_only():
+    effort = plan.Effort(rounds=2, lengths=Lengths(1, 1, 1, 1), mtus=(1420, 8900))
+    order = plan.shuffled(["one", "two"], effort, plan.MODES, 1, ["two"])
+    assert {(each.system, each.mtu) for each in order} == {("one", 1420), ("one", 8900), ("two", 1420)}
 
 
 def test_the_tests_of_a_configuration_are_shuffled_and_idle_is_first():
@@ -162,14 +168,11 @@ def test_the_time_left_follows_the_pace(monkeypatch):
     assert clock.left(1) == "6.0 min"
 
 
-class Idle:
+class Idle(System):
     """A system that can be had and is never started."""
 
     def __init__(self, name):
         self.name = self.title = name
-
-    def lacking(self):
-        return None
 
     def version(self):
         return "1"

@@ -50,6 +50,7 @@ fn config(flags: DaemonFlags, ephemeral: bool) -> Config {
         tun_steering: flags.tun_steering,
         udp_gso: flags.udp_gso,
         udp_gro: flags.udp_gro,
+        low_latency: flags.low_latency,
         aes: flags.aes,
         exit_when_down: ephemeral,
         rekey_after: std::env::var(TEST_REKEY).ok().and_then(|text| text.parse().ok()).map(Duration::from_secs),

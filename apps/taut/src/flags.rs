@@ -117,6 +117,7 @@ pub(crate) struct DaemonFlags {
     pub(crate) tun_steering: bool,
     pub(crate) udp_gso: bool,
     pub(crate) udp_gro: bool,
+    pub(crate) low_latency: bool,
     pub(crate) aes: bool,
 }
 
@@ -130,6 +131,7 @@ macro_rules! daemon_details {
 --lanes N          threads that move packets, 1 to 16 (default 1), each on a UDP port of its own: those that follow the first
 --tun NAME         name of the TUN device (default taut0)
 --mtu N            MTU of the TUN device, 1280 to 65440 (default 1420)
+--low-latency      wait for packets without sleeping for 50 ms after each: sooner there, for up to a core of processor time per lane
 --no-tun-offload   do without checksum and segmentation offload of the TUN device
 --no-tun-steering  deal packets out to lanes by ourselves, not by a program in the kernel
 --no-udp-gso       do without segmentation offload of the UDP socket
@@ -157,6 +159,7 @@ impl DaemonFlags {
             tun_steering: true,
             udp_gso: true,
             udp_gro: true,
+            low_latency: false,
             aes: true,
         }
     }
@@ -170,6 +173,7 @@ impl DaemonFlags {
             "--lanes" => self.lanes = lanes(&words.value()?)?,
             "--tun" => self.tun = interface_name("--tun", words.value()?)?,
             "--mtu" => self.mtu = mtu(&words.value()?)?,
+            "--low-latency" => self.low_latency = true,
             "--no-tun-offload" => self.tun_offload = false,
             "--no-tun-steering" => self.tun_steering = false,
             "--no-udp-gso" => self.udp_gso = false,
@@ -201,6 +205,7 @@ impl DaemonFlags {
         for (switch, on) in switches {
             words.extend((!on).then(|| switch.into()));
         }
+        words.extend(self.low_latency.then(|| "--low-latency".into()));
         words
     }
 }

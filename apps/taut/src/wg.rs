@@ -15,13 +15,15 @@ use crate::{launch, output};
 /// The program's other name: what `wg-quick` and people may call.
 pub(crate) const PROGRAM: &str = "taut-wg";
 
-pub(crate) const ARGUMENTS: &str = "[-f|--foreground] [--no-tun-offload] [--no-udp-gso] [--no-udp-gro] INTERFACE";
+pub(crate) const ARGUMENTS: &str =
+    "[-f|--foreground] [--low-latency] [--no-tun-offload] [--no-udp-gso] [--no-udp-gro] INTERFACE";
 
 pub(crate) const DETAILS: &str = "\
 Makes INTERFACE, without addresses, and answers `wg` on /var/run/wireguard/INTERFACE.sock until SIGTERM or SIGINT comes, the interface \n\
 is deleted (`ip link delete`) or the socket is removed. No coordinator and no network of Taut has a part in it. It goes to the \n\
 background when interface and socket are there. Its UDP socket stays in the network namespace it was started in.\n\n\
 -f, --foreground   stay in the foreground\n\
+--low-latency      wait for packets without sleeping for 50 ms after each: sooner there, for up to a core of processor time
 --no-tun-offload   do without checksum and segmentation offload of the TUN device\n\
 --no-udp-gso       do without segmentation offload of the UDP socket\n\
 --no-udp-gro       do without receive offload of the UDP socket\n\n\
@@ -48,6 +50,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         tun_offload: true,
         udp_gso: true,
         udp_gro: true,
+        low_latency: false,
         rekey_after: std::env::var(TEST_REKEY).ok().and_then(|text| text.parse().ok()).map(Duration::from_secs),
     };
     while let Some(word) = words.next()? {
@@ -58,6 +61,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
                 return Ok(());
             }
             Word::Flag(flag) if flag == "-f" || flag == "--foreground" => foreground = true,
+            Word::Flag(flag) if flag == "--low-latency" => config.low_latency = true,
             Word::Flag(flag) if flag == "--no-tun-offload" => config.tun_offload = false,
             Word::Flag(flag) if flag == "--no-udp-gso" => config.udp_gso = false,
             Word::Flag(flag) if flag == "--no-udp-gro" => config.udp_gro = false,

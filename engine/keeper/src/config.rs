@@ -26,6 +26,8 @@ pub struct Config {
     pub udp_gso: bool,
     /// Kill switch of GRO on the UDP socket.
     pub udp_gro: bool,
+    /// Wait for packets without sleeping, for 50 ms after each: sooner there, at the price of up to a core per lane.
+    pub low_latency: bool,
     /// Kill switch of AES-256-GCM between nodes that both have it in hardware.
     pub aes: bool,
     /// End the daemon when a user says `down`: for a daemon that a user's `up` started.

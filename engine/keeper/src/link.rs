@@ -36,6 +36,16 @@ struct Running {
     ways: Ways,
 }
 
+/// How lanes work, all of a node's alike.
+#[derive(Clone, Copy)]
+pub(crate) struct Manner {
+    /// MTU of the TUN, in bytes.
+    pub(crate) mtu: u16,
+    pub(crate) limits: Limits,
+    /// Packets are waited for without sleeping.
+    pub(crate) low_latency: bool,
+}
+
 /// What a lane works on; it closes these when it ends.
 pub(crate) struct Handles {
     pub(crate) tun: Tun,
@@ -48,22 +58,21 @@ impl Link {
     pub(crate) fn start(
         tun: Tun,
         udp: UdpSocket,
-        mtu: u16,
         checker: Checker,
-        limits: Limits,
+        manner: Manner,
         keeper: &Waker,
     ) -> Result<Self, StartError> {
-        Self::start_all(vec![Handles { tun, udp, checker }], Steering::new(None, 1), mtu, limits, keeper)
+        Self::start_all(vec![Handles { tun, udp, checker }], Steering::new(None, 1), manner, keeper)
     }
 
     /// Starts a lane on each of these; everything waits on the first one's queue.
     pub(crate) fn start_all(
         handles: Vec<Handles>,
         steering: Steering,
-        mtu: u16,
-        limits: Limits,
+        manner: Manner,
         keeper: &Waker,
     ) -> Result<Self, StartError> {
+        let Manner { mtu, limits, low_latency } = manner;
         let wakers = handles.iter().map(|_| Waker::new()).collect::<Result<Vec<_>, _>>()?;
         let count = handles.len() as u8;
         let mut lanes = Vec::with_capacity(handles.len());
@@ -71,7 +80,19 @@ impl Link {
             let Handles { tun, udp, checker } = handles;
             let (queue, lane_end) = queues(keeper.clone(), waker.clone());
             let (own, queues, waker) = (LaneId(own), lane_end, waker.clone());
-            let config = taut_lane::Config { own, lanes: count, rings, tun, mtu, udp, checker, limits, queues, waker };
+            let config = taut_lane::Config {
+                own,
+                lanes: count,
+                rings,
+                tun,
+                mtu,
+                udp,
+                checker,
+                limits,
+                queues,
+                waker,
+                low_latency,
+            };
             lanes.push(Running { lane: Lane::start(config)?, queue, ways: Ways::default() });
         }
         Ok(Self { lanes, steering, commands: VecDeque::new(), held: None })

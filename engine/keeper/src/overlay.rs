@@ -19,7 +19,7 @@ use crate::config::Config;
 use crate::entropy::OsEntropy;
 use crate::error::failure;
 use crate::host::Host;
-use crate::link::{Handles, Link};
+use crate::link::{Handles, Link, Manner};
 use crate::steering::Steering;
 
 /// Receive buffer: what 10 Gbit/s bring while a lane is not scheduled for 10 ms (12.5 MB), as a power of two.
@@ -80,7 +80,8 @@ impl Overlay {
         let sockets = sockets.map_err(|error| failure(error, "raise the limit of open files: `ulimit -n`"))?;
         let handles = std::iter::once((tun, udp)).chain(queues.into_iter().zip(further));
         let handles = handles.map(|(tun, udp)| Handles { tun, udp, checker: node.checker() }).collect();
-        let link = Link::start_all(handles, steering, config.mtu, limits, waker)
+        let manner = Manner { mtu: config.mtu, limits, low_latency: config.low_latency };
+        let link = Link::start_all(handles, steering, manner, waker)
             .map_err(|error| failure(error, "try again when the host has more room"))?;
         let mut overlay = Self {
             node,

@@ -19,6 +19,7 @@ mod fork;
 mod heart;
 mod inbound;
 mod ingress;
+mod linger;
 mod locals;
 mod meter;
 mod outbound;

@@ -31,6 +31,7 @@ use taut_wire::merge::{MAX_RUN, Offloads, Run};
 use crate::batch::{Flush, SendBatch};
 use crate::drops::{Drop, DropCounts};
 use crate::heart::Heart;
+use crate::linger::Linger;
 use crate::locals::LocalTable;
 use crate::ports::InboundPorts;
 use crate::queue::LaneEnd;
@@ -77,6 +78,8 @@ pub struct Config {
     pub queues: LaneEnd,
     /// Woken by the keeper.
     pub waker: Waker,
+    /// Whether packets are waited for without sleeping: sooner there, at the price of up to a core.
+    pub low_latency: bool,
 }
 
 /// What everybody may read of a lane.
@@ -217,6 +220,7 @@ struct Worker {
     blocked: bool,
     /// What the keeper's queue had no room for.
     unsaid: Option<FromLane>,
+    linger: Linger,
 }
 
 impl Worker {
@@ -262,6 +266,7 @@ impl Worker {
             interests: (Interest::READ, Interest::READ),
             blocked: false,
             unsaid: None,
+            linger: Linger::new(config.low_latency),
         })
     }
 
@@ -272,7 +277,7 @@ impl Worker {
             let waits = self.unsaid.is_some() || self.held.is_some();
             let retry = waits.then(|| now + QUEUE_RETRY);
             let timeout = self.heart.poll_timeout().into_iter().chain(retry).min().map(|due| due.since(now));
-            if self.poller.wait(&mut events, timeout).is_err() {
+            if self.wait(&mut events, now, timeout).is_err() {
                 break;
             }
             if self.turn(&events).is_err() {
@@ -283,6 +288,23 @@ impl Worker {
             self.shared.failed.store(true, Ordering::Release);
             self.queues.wake_keeper();
         }
+    }
+
+    /// Waits for something to do. In low-latency mode it looks for it for a while before it sleeps.
+    fn wait(&mut self, events: &mut Events, start: Time, timeout: Option<Duration>) -> io::Result<()> {
+        let due = timeout.map(|timeout| start + timeout);
+        let mut now = start;
+        while self.linger.lasts(now) && due.is_none_or(|due| now < due) {
+            self.poller.wait(events, Some(Duration::ZERO))?;
+            if !events.is_empty() {
+                return Ok(());
+            }
+            let before = clock();
+            std::thread::yield_now();
+            now = clock();
+            self.linger.gave_way(now.since(before), now);
+        }
+        self.poller.wait(events, due.map(|due| due.since(now)))
     }
 
     /// One turn. An error means that the TUN is gone.
@@ -303,6 +325,9 @@ impl Worker {
                 }
                 _ => tun_readable |= event.readable,
             }
+        }
+        if udp_readable || tun_readable {
+            self.linger.packets(now);
         }
         while let Some(command) = self.queues.command() {
             self.command(command, now);

@@ -30,6 +30,7 @@ fn daemon_flags_one_by_one() {
         ("--mtu 65440", DaemonFlags { mtu: 65440, ..usual.clone() }),
         ("--no-tun-offload", DaemonFlags { tun_offload: false, ..usual.clone() }),
         ("--no-udp-gso", DaemonFlags { udp_gso: false, ..usual.clone() }),
+        ("--low-latency", DaemonFlags { low_latency: true, ..usual.clone() }),
         ("--no-udp-gro", DaemonFlags { udp_gro: false, ..usual.clone() }),
         ("--no-aes", DaemonFlags { aes: false, ..usual.clone() }),
     ] {
@@ -67,7 +68,7 @@ fn wrong_flags_are_named() {
 
 #[test]
 fn a_started_daemon_gets_the_same_flags() {
-    let line = "--state /s --socket /x --port 7 --tun t --mtu 1300 --lanes 3 --no-tun-steering --no-tun-offload --no-udp-gso --no-udp-gro --no-aes";
+    let line = "--state /s --socket /x --port 7 --tun t --mtu 1300 --lanes 3 --no-tun-steering --no-tun-offload --no-udp-gso --no-udp-gro --no-aes --low-latency";
     let flags = daemon(line).unwrap();
     let again = flags.to_arguments().iter().map(|word| word.to_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ");
     assert_eq!(daemon(&again).unwrap(), flags);

@@ -18,17 +18,26 @@ const CHILD: &str = "TAUT_WG_BACKGROUND";
 /// What the new process says when `wg` is answered.
 const READY: &str = "ready\n";
 
+/// The words of a command line that say what is not as usual.
+fn switches(config: &wg::Config) -> impl Iterator<Item = &'static str> {
+    let unusual = [
+        (config.low_latency, "--low-latency"),
+        (!config.tun_offload, "--no-tun-offload"),
+        (!config.udp_gso, "--no-udp-gso"),
+        (!config.udp_gro, "--no-udp-gro"),
+    ];
+    unusual.into_iter().filter_map(|(is, switch)| is.then_some(switch))
+}
+
 /// Starts the interface in the background, and returns when it is ready.
 pub(super) fn start(config: &wg::Config, log: Log) -> Result<(), Fault> {
     let failed = |error: std::io::Error| {
         Fault::Failed(format!("it cannot go to the background: {error}; use -f, followed by `&`"))
     };
-    let switches =
-        [(config.tun_offload, "--no-tun-offload"), (config.udp_gso, "--no-udp-gso"), (config.udp_gro, "--no-udp-gro")];
     let keeps_error_output = matches!(log, Log::Error | Log::Verbose);
     let mut child = Command::new(std::env::current_exe().map_err(failed)?)
         .arg0(PROGRAM)
-        .args(switches.iter().filter(|(on, _)| !on).map(|(_, flag)| flag))
+        .args(switches(config))
         .arg(&config.interface)
         .current_dir("/")
         .env(FOREGROUND, "1")
@@ -93,4 +102,25 @@ fn tell(words: &str) {
     // Nobody is there to hear it if the first process was killed.
     let mut output = std::io::stdout();
     let _ = output.write_all(words.as_bytes()).and_then(|()| output.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_background_is_told_what_is_unusual() {
+        let usual = wg::Config {
+            interface: String::from("wg0"),
+            tun_offload: true,
+            udp_gso: true,
+            udp_gro: true,
+            low_latency: false,
+            rekey_after: None,
+        };
+        assert_eq!(switches(&usual).count(), 0);
+        let other = wg::Config { tun_offload: false, udp_gso: false, udp_gro: false, low_latency: true, ..usual };
+        let all = ["--low-latency", "--no-tun-offload", "--no-udp-gso", "--no-udp-gro"];
+        assert!(switches(&other).eq(all));
+    }
 }

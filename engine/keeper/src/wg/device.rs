@@ -16,7 +16,7 @@ use super::links::Links;
 use super::{Config, Error, limits};
 use crate::daemon::clocks;
 use crate::entropy::OsEntropy;
-use crate::link::Link;
+use crate::link::{Link, Manner};
 use crate::overlay::{RECEIVE_BUFFER, SEND_BUFFER};
 
 /// A WireGuard interface. While it is down it has no socket; without a socket or a private key it has no lane: packets wait in the device, and
@@ -144,7 +144,8 @@ impl Device {
             // Device and socket stay when the lane is started again: it works on handles of its own.
             let system = |error| Error::System("have another handle", error);
             let (tun, udp) = (self.tun.try_clone().map_err(system)?, udp.try_clone().map_err(system)?);
-            let link = Link::start(tun, udp, self.mtu, checker, self.limits, &self.waker);
+            let manner = Manner { mtu: self.mtu, limits: self.limits, low_latency: self.config.low_latency };
+            let link = Link::start(tun, udp, checker, manner, &self.waker);
             self.link = Some(link.map_err(Error::Lane)?);
         }
         Ok(())

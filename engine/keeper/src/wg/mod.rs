@@ -60,6 +60,8 @@ pub struct Config {
     pub udp_gso: bool,
     /// Kill switch of GRO on the UDP socket.
     pub udp_gro: bool,
+    /// Wait for packets without sleeping, for 50 ms after each: sooner there, at the price of up to a core.
+    pub low_latency: bool,
     /// Tests only: shortens the life of sessions.
     pub rekey_after: Option<Duration>,
 }

@@ -158,6 +158,7 @@ impl Rig {
             limits,
             queues: lane_end,
             waker,
+            low_latency: false,
         };
         let lane = Lane::start(config).unwrap();
         let routes: Vec<_> = peers.iter().map(|peer| (Prefix::host(peer.inner.into()), peer.id)).collect();

@@ -1,0 +1,44 @@
+"""Low-latency mode: packets go as ever, and a lane that has nothing to carry sleeps."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from lab.flow import Transfer, ping
+from lab.wait import wait_until
+
+_PAUSE_S = 0.5
+_SIZE = 30_000_000
+
+
+def _lane_ticks(process):
+    """Processor time of a daemon's lane threads, in clock ticks."""
+    tasks = [task for task in Path(f"/proc/{process.pid}/task").iterdir() if "lane" in (task / "comm").read_text()]
+    assert tasks, "a daemon that is up has a lane"
+    stats = [(task / "stat").read_text().rpartition(")")[2].split() for task in tasks]
+    return sum(int(fields[11]) + int(fields[12]) for fields in stats)
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_packets_go_and_lanes_sleep_when_there_are_none(layout, lanes):
+    net = layout(nodes=2)
+    net.coordinator.start()
+    for node in net.nodes:
+        node.start("--low-latency", "--lanes", lanes)
+        node.up(net.coordinator.join_token)
+    net.meet()
+    net.connect()
+    one, two = net.nodes
+    assert ping(one.host, two.ipv4, count=20, interval=0.01)["received"] == 20
+    result = Transfer(one.host, two.host, two.ipv4, size=_SIZE).finish()
+    assert result["equal"] and result["bytes"] == _SIZE
+    for node in net.nodes:
+        wait_until(lambda node=node: _sleeps(node.process), f"{node.name}'s lanes to sleep", timeout=10)
+
+
+def _sleeps(process):
+    """Whether its lanes use no processor time for a while."""
+    before = _lane_ticks(process)
+    time.sleep(_PAUSE_S)
+    return _lane_ticks(process) == before
