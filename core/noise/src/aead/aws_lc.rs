@@ -1,5 +1,5 @@
-//! The crate `aws-lc-rs`: larger, quicker with AES on processors with wide vectors, and it seals from one buffer into another in
-//! one go. Not shipped: docs/performance.md says what it would gain and cost.
+//! The crate `aws-lc-rs`: larger, quicker with AES and long packets on processors with wide vectors, and it seals from one buffer into
+//! another in one go. Not shipped: docs/performance.md says what it would gain and cost.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
