@@ -53,7 +53,7 @@ class Effort:
 
 
 FULL = Effort(rounds=5, lengths=Lengths(tcp=5, udp=4, idle=4, loaded=8), mtus=tuple(LINKS))
-# About ten minutes for seven systems.
+# A quarter of an hour for ten systems.
 QUICK = Effort(rounds=2, lengths=Lengths(tcp=1, udp=1, idle=1, loaded=1, omitted=0), mtus=tuple(LINKS), sparing=True)
 
 
