@@ -13,6 +13,8 @@
 //! - checksums over payload: the receiver tells its kernel that TCP's is partial, and UDP has none;
 //! - IPv6, IPv4 options, and more than one thread.
 //!
+//! It is the least that we know how to do, which is no proof that there is no less.
+//!
 //! What it must not lack, or it would flatter: what arrives is what was sent. lab/tests/test_floor.py compares it.
 
 mod arguments;

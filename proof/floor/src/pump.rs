@@ -17,7 +17,7 @@ use crate::outbound::Outbound;
 const BUFFER: usize = 8 << 20;
 /// Packets or runs that one direction may take before the other has its turn.
 const TURN: usize = 64;
-/// Runs that one system call takes. More make it no faster, and hold more memory than fits a core's own cache.
+/// Runs that one system call takes. Eight cost the same within what a measurement tells apart, and eight times the memory.
 const RUNS: usize = 1;
 /// Bytes of the longest packet with its header.
 const READ: usize = HEADER_LEN + 0xffff;
