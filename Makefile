@@ -69,7 +69,7 @@ test-rust: ## unit, property, kernel and simulator tests
 .PHONY: test-lab
 test-lab: ## end-to-end tests in network namespaces; ARGS='-k join' chooses (needs root)
 	@tools/peers
-	@$(ENV) && say 'building the programs for the lab' && cargo build --locked --profile ci -p taut -p taut-coordinator \
+	@$(ENV) && say 'building the programs for the lab' && cargo build --locked --profile ci -p taut -p taut-coordinator -p taut-floor \
 	    && cargo build --locked --profile ci -p taut-sim --example hammer --example flood
 	@. tools/env && say 'end-to-end tests in the lab' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci "$$(python_for_tests)" -m pytest lab $(ARGS)
 
@@ -116,10 +116,10 @@ bench-aead: ## what the AEADs of the library that ships take, and those of anoth
 	    && say 'measuring; leave the machine alone' && $$CARGO_TARGET_DIR/release/examples/aead
 
 .PHONY: bench-tunnel
-bench-tunnel: peers ## Taut beside other tunnels; fills docs/performance.md; QUICK=1 takes ten minutes, else two hours (needs root)
+bench-tunnel: peers ## Taut beside other tunnels; fills docs/performance.md; QUICK=1 takes ten minutes, else an hour and three quarters (needs root)
 	@tools/preflight test
 	@tools/setup bench
-	@$(ENV) && say 'building for release' && cargo build --release --locked -p taut -p taut-coordinator
+	@$(ENV) && say 'building for release' && cargo build --release --locked -p taut -p taut-coordinator -p taut-floor
 	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release \
 	    python3 -m lab.bench.tunnel $(if $(QUICK),--quick) --document docs/performance.md $(ARGS)
 

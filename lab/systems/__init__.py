@@ -6,6 +6,7 @@ A new system is a class with `lacking`, `version` and `start`, and a line here.
 
 from .bare import Bare
 from .base import Running, System
+from .floor import Floor
 from .tailscale import Tailscale
 from .taut import Network
 from .wireguard import Device
@@ -15,6 +16,8 @@ AES, CHACHA = "AES256GCM", "ChaCha20Poly1305"
 
 ALL = (
     Bare(),
+    Floor("floor-aes", "floor: AES-256-GCM, no duties", "aes"),
+    Floor("floor-none", "floor: no cipher, no duties", "none"),
     Network("taut-aes", "Taut, AES-256-GCM", AES),
     Network("taut-chacha", "Taut, ChaCha20-Poly1305", CHACHA, "--no-aes"),
     Network("taut-lanes-2", "Taut, AES-256-GCM, two lanes", AES, "--lanes", "2", variant=True),
@@ -26,4 +29,4 @@ ALL = (
     Tailscale(),
 )
 
-__all__ = ["ALL", "Bare", "Device", "Network", "Running", "System", "Tailscale"]
+__all__ = ["ALL", "Bare", "Device", "Floor", "Network", "Running", "System", "Tailscale"]

@@ -27,7 +27,7 @@ class System:
     """One way to join hosts. `name` is for commands and files, `title` for tables."""
 
     name = title = ""
-    # A way to run another system of the table: measured with the usual MTU only.
+    # Not a system of its own but there to judge one: measured with the usual MTU only, and in a quick run once.
     variant = False
 
     def lacking(self):

@@ -52,10 +52,15 @@ SOURCES = ("Cargo.lock", "Cargo.toml", "apps", "core", "engine", "sys")
 
 def taut_version():
     """What the program says, and the last commit of the tree beside it that touched what it is made from."""
-    said = _output(binary("taut"), "version").split("\n")[0]
-    commit = _output("git", "-C", ROOT, "log", "-1", "--format=%h", "--", *SOURCES).strip()
-    changed = " and changes" if _output("git", "-C", ROOT, "status", "--porcelain", "--", *SOURCES) else ""
-    return f"{said} ({commit}{changed})" if commit else said
+    said, tree = _output(binary("taut"), "version").split("\n")[0], tree_version(*SOURCES)
+    return f"{said} ({tree})" if tree else said
+
+
+def tree_version(*sources):
+    """The last commit of our tree that touched these paths, and whether they were changed since; empty outside of git."""
+    commit = _output("git", "-C", ROOT, "log", "-1", "--format=%h", "--", *sources).strip()
+    changed = " and changes" if _output("git", "-C", ROOT, "status", "--porcelain", "--", *sources) else ""
+    return f"{commit}{changed}" if commit else ""
 
 
 def _output(*command):

@@ -1,6 +1,7 @@
 """The harness of `make bench-tunnel`: its arithmetic, its order, its text, and two systems end to end for a second each. No figure is judged."""
 
 import collections
+import dataclasses
 import shutil
 
 import pytest
@@ -35,6 +36,8 @@ def test_variants_are_measured_with_the_usual_mtu_only():
     effort = plan.Effort(rounds=2, lengths=Lengths(1, 1, 1, 1), mtus=(1420, 8900))
     order = plan.shuffled(["one", "two"], effort, plan.MODES, 1, ["two"])
     assert {(each.system, each.mtu) for each in order} == {("one", 1420), ("one", 8900), ("two", 1420)}
+    sparing = plan.shuffled(["one", "two"], dataclasses.replace(effort, sparing=True), plan.MODES, 1, ["two"])
+    assert [(each.round, each.mode) for each in sparing if each.system == "two"] == [(1, "free")]
 
 
 def test_the_tests_of_a_configuration_are_shuffled_and_idle_is_first():

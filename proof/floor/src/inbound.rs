@@ -1,0 +1,117 @@
+//! Opening datagrams, and joining TCP segments into what the TUN takes as one.
+
+use std::io::IoSlice;
+use std::mem;
+
+use taut_udp::MAX_SEGMENTS;
+use taut_wire::vnet::{self, GSO_NONE, GSO_TCPV4, NEEDS_CSUM, VnetHeader};
+use taut_wire::wireguard::{DATA_HEADER, TAG};
+
+use crate::cipher::Cipher;
+use crate::packet::{Kind, Packet, TCP_CHECKSUM, V4_HEADER, leave_tcp_checksum, set_length};
+
+/// Bytes of the longest packet: its length has 16 bits.
+const MAX_LENGTH: usize = 0xffff;
+
+/// Packets of one run of datagrams on their way to the TUN; the last one still grows.
+pub(crate) struct Inbound<'a> {
+    /// Virtio header and headers of the one that grows, where the first datagram had them. Nothing grows while it is empty.
+    head: &'a mut [u8],
+    /// All of it: a place for `head`, and the payload of each segment.
+    pieces: [IoSlice<'a>; 1 + MAX_SEGMENTS],
+    /// How many payloads there are.
+    count: usize,
+    /// The first segment, with the length of all.
+    packet: Packet,
+    /// Payload of the first segment, which no other exceeds.
+    size: usize,
+    /// The sequence number that follows.
+    next: u32,
+}
+
+impl<'a> Inbound<'a> {
+    /// With nothing in it.
+    pub(crate) fn new() -> Self {
+        let packet = Packet { kind: Kind::Other, headers: 0, length: 0 };
+        let pieces = [IoSlice::new(&[]); 1 + MAX_SEGMENTS];
+        Self { head: &mut [], pieces, count: 0, packet, size: 0, next: 0 }
+    }
+
+    /// Takes one datagram. `write` gets the packet before it, if this one does not belong to it. What is not sealed by this cipher, or is no
+    /// packet, is dropped.
+    pub(crate) fn take(&mut self, datagram: &'a mut [u8], cipher: &Cipher, write: impl FnMut(&[IoSlice<'_>])) {
+        let Some(packet) = open(datagram, cipher) else { return };
+        // The virtio header takes the place of the end of WireGuard's, so that it lies beside the packet's own headers.
+        let whole = &mut datagram[DATA_HEADER - vnet::LEN..DATA_HEADER + packet.length];
+        let (head, payload) = whole.split_at_mut(vnet::LEN + packet.headers);
+        if self.continues(&packet) {
+            self.join(head, payload.len());
+        } else {
+            self.finish(write);
+            (self.head, self.packet, self.size, self.next) = (head, packet, payload.len(), 0);
+            if let Kind::Tcp(sequence) = packet.kind {
+                self.next = sequence.wrapping_add(payload.len() as u32);
+            }
+        }
+        self.count += 1;
+        self.pieces[self.count] = IoSlice::new(payload);
+    }
+
+    /// Hands over the packet that grows.
+    pub(crate) fn finish(&mut self, mut write: impl FnMut(&[IoSlice<'_>])) {
+        let head = mem::take(&mut self.head);
+        let Some((vnet, headers)) = head.split_first_chunk_mut::<{ vnet::LEN }>() else { return };
+        let is_tcp = matches!(self.packet.kind, Kind::Tcp(_));
+        if is_tcp {
+            leave_tcp_checksum(headers, self.packet.length);
+        }
+        if self.count > 1 {
+            set_length(headers, self.packet.length);
+        }
+        *vnet = if is_tcp { self.tcp_header().encode() } else { VnetHeader::NONE.encode() };
+        self.pieces[0] = IoSlice::new(head);
+        write(&self.pieces[..=self.count]);
+        self.count = 0;
+    }
+
+    fn tcp_header(&self) -> VnetHeader {
+        let is_one = self.count == 1;
+        VnetHeader {
+            flags: NEEDS_CSUM,
+            gso_type: if is_one { GSO_NONE } else { GSO_TCPV4 },
+            hdr_len: self.packet.headers as u16,
+            gso_size: if is_one { 0 } else { self.size as u16 },
+            csum_start: V4_HEADER as u16,
+            csum_offset: TCP_CHECKSUM as u16,
+        }
+    }
+
+    /// Whether the segment follows on the one that came last.
+    fn continues(&self, packet: &Packet) -> bool {
+        let payload = packet.payload();
+        !self.head.is_empty()
+            && packet.kind == Kind::Tcp(self.next)
+            && matches!(self.packet.kind, Kind::Tcp(_))
+            && (1..=self.size).contains(&payload)
+            && self.packet.length + payload <= MAX_LENGTH
+            && self.count < MAX_SEGMENTS
+    }
+
+    /// Adds a segment of so many bytes: the last one's acknowledgement, flags and window count.
+    fn join(&mut self, head: &[u8], payload: usize) {
+        let tcp = vnet::LEN + V4_HEADER;
+        self.head[tcp + 8..tcp + 12].copy_from_slice(&head[tcp + 8..tcp + 12]);
+        self.head[tcp + 13] |= head[tcp + 13];
+        self.head[tcp + 14..tcp + 16].copy_from_slice(&head[tcp + 14..tcp + 16]);
+        self.packet.length += payload;
+        self.next = self.next.wrapping_add(payload as u32);
+    }
+}
+
+/// Opens a datagram where it stands and reads the packet in it.
+fn open(datagram: &mut [u8], cipher: &Cipher) -> Option<Packet> {
+    let (header, sealed) = datagram.split_first_chunk_mut::<DATA_HEADER>()?;
+    let counter = u64::from_le_bytes(*header.last_chunk()?);
+    let padded = sealed.len().checked_sub(TAG)?;
+    cipher.open(counter, sealed).then(|| Packet::read(&sealed[..padded]))?
+}

@@ -1,0 +1,199 @@
+//! What is cut arrives as it was, with either cipher.
+
+use std::io::IoSlice;
+
+use taut_wire::checksum::{Sum, VALID, pseudo_v4};
+use taut_wire::vnet::{self, GSO_NONE, GSO_TCPV4, GSO_UDP_L4, NEEDS_CSUM, VnetHeader};
+
+use crate::arguments::Arguments;
+use crate::cipher::Cipher;
+use crate::inbound::Inbound;
+use crate::outbound::Outbound;
+use crate::packet::{Kind, Packet};
+
+const MSS: u16 = 1_380;
+const OPTIONS: usize = 12;
+
+/// A TCP packet as the TUN yields it, with `payload` from sequence number `sequence` on; FIN, PSH and ACK set.
+fn tcp(sequence: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (40 + OPTIONS + payload.len()) as u16;
+    let gso_type = if payload.len() > usize::from(MSS) { GSO_TCPV4 } else { GSO_NONE };
+    let vnet = VnetHeader { flags: NEEDS_CSUM, gso_type, gso_size: MSS, ..VnetHeader::NONE };
+    let mut packet = vnet.encode().to_vec();
+    packet.extend([0x45, 0]);
+    packet.extend(length.to_be_bytes());
+    packet.extend([1, 2, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    packet.extend([0x12, 0x34, 0x56, 0x78]);
+    packet.extend(sequence.to_be_bytes());
+    packet.extend([0, 0, 0, 9, 0x80, 0x19, 1, 0, 0, 0, 0, 0]);
+    packet.extend([1; OPTIONS]);
+    packet.extend(payload);
+    packet
+}
+
+/// The same for UDP.
+fn udp(payload: &[u8], gso_size: u16) -> Vec<u8> {
+    let vnet = VnetHeader { flags: NEEDS_CSUM, gso_type: GSO_UDP_L4, gso_size, ..VnetHeader::NONE };
+    let mut packet = vnet.encode().to_vec();
+    packet.extend([0x45, 0]);
+    packet.extend((28 + payload.len() as u16).to_be_bytes());
+    packet.extend([1, 2, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    packet.extend([0x12, 0x34, 0x56, 0x78]);
+    packet.extend((8 + payload.len() as u16).to_be_bytes());
+    packet.extend([0xab, 0xcd]);
+    packet.extend(payload);
+    packet
+}
+
+/// Bytes that tell their places apart.
+fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at * 7 + at / 251) as u8).collect()
+}
+
+fn cipher(name: &str) -> Cipher {
+    Cipher::named(name).unwrap()
+}
+
+/// What is sent of these packets: runs, with the size of their datagrams.
+fn sealed(packets: &[Vec<u8>], cipher: &Cipher) -> Vec<(Vec<u8>, usize)> {
+    let (mut outbound, mut runs) = (Outbound::new(), Vec::new());
+    let mut send = |run: &[u8], size: usize| runs.push((run.to_vec(), size));
+    packets.iter().for_each(|packet| outbound.take(packet, cipher, &mut send));
+    outbound.flush(&mut send);
+    runs
+}
+
+/// What the other side's TUN is given.
+fn opened(runs: &mut [(Vec<u8>, usize)], cipher: &Cipher) -> Vec<(VnetHeader, Vec<u8>)> {
+    let mut written = Vec::new();
+    let mut write = |pieces: &[IoSlice<'_>]| {
+        let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
+        let (vnet, packet) = VnetHeader::parse(&bytes).unwrap();
+        written.push((vnet, packet.to_vec()));
+    };
+    for (run, size) in runs {
+        let mut inbound = Inbound::new();
+        run.chunks_mut(*size).for_each(|datagram| inbound.take(datagram, cipher, &mut write));
+        inbound.finish(&mut write);
+    }
+    written
+}
+
+fn there_and_back(packets: &[Vec<u8>], name: &str) -> Vec<(VnetHeader, Vec<u8>)> {
+    opened(&mut sealed(packets, &cipher(name)), &cipher(name))
+}
+
+#[test]
+fn a_tcp_superpacket_arrives_whole() {
+    for name in ["aes", "none"] {
+        for length in [usize::from(MSS) + 1, 5_000, 20 * usize::from(MSS)] {
+            let arrived = there_and_back(&[tcp(u32::MAX - 2_000, &pattern(length))], name);
+            let [(vnet, packet)] = arrived.as_slice() else { panic!("{} packets of {length} bytes", arrived.len()) };
+            assert_eq!((vnet.gso_type, vnet.gso_size, vnet.hdr_len), (GSO_TCPV4, MSS, 52), "{name} {length}");
+            assert_eq!(packet[52..], pattern(length), "{name} {length}");
+            assert_eq!(packet[33], 0x19, "FIN and PSH of the last segment");
+            assert_eq!(Sum::of(&packet[..20]), VALID);
+            let sum = pseudo_v4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 6, (length + 32) as u16);
+            assert_eq!(packet[36..38], sum.folded().to_be_bytes());
+        }
+    }
+}
+
+#[test]
+fn segments_are_whole_packets_on_their_own() {
+    let mut runs = sealed(&[tcp(100, &pattern(3_000))], &cipher("none"));
+    let [(run, size)] = runs.as_mut_slice() else { panic!("{} runs", runs.len()) };
+    let mut expected = [(100, 1_380, 0x10), (1_480, 1_380, 0x10), (2_860, 240, 0x19)].into_iter();
+    for datagram in run.chunks_mut(*size) {
+        let segment = &datagram[16..];
+        let packet = Packet::read(segment).unwrap();
+        let (sequence, payload, flags) = expected.next().unwrap();
+        assert_eq!((packet.kind, packet.payload(), segment[33]), (Kind::Tcp(sequence), payload, flags));
+        assert_eq!(Sum::of(&segment[..20]), VALID);
+    }
+    assert_eq!(expected.next(), None);
+}
+
+#[test]
+fn what_does_not_follow_is_not_joined() {
+    let full = pattern(usize::from(MSS));
+    let gap = there_and_back(&[tcp(0, &full), tcp(1_381, &full)], "aes");
+    assert_eq!(gap.iter().map(|(vnet, _)| vnet.gso_type).collect::<Vec<_>>(), [GSO_NONE; 2]);
+    let follows = there_and_back(&[tcp(0, &full), tcp(1_380, &full)], "aes");
+    assert_eq!(
+        follows.iter().map(|(vnet, packet)| (vnet.gso_type, packet.len())).collect::<Vec<_>>(),
+        [(GSO_TCPV4, 2_812)]
+    );
+    let empty = there_and_back(&[tcp(0, &[]), tcp(0, &full), tcp(1_380, &[])], "aes");
+    assert_eq!(empty.iter().map(|(_, packet)| packet.len()).collect::<Vec<_>>(), [52, 1_432, 52]);
+}
+
+#[test]
+fn no_run_is_longer_than_the_kernel_takes() {
+    let packets: Vec<_> = (0..6).map(|number| tcp(number * 40_000, &pattern(40_000))).collect();
+    let mut runs = sealed(&packets, &cipher("aes"));
+    assert!(runs.iter().all(|(run, size)| run.len() <= taut_udp::MAX_GSO_BYTES && run.len().div_ceil(*size) <= 64));
+    let arrived: usize = opened(&mut runs, &cipher("aes")).iter().map(|(_, packet)| packet.len() - 52).sum();
+    assert_eq!(arrived, 240_000);
+}
+
+#[test]
+fn the_largest_packet_has_a_run_of_its_own() {
+    let mut packet = tcp(0, &pattern(0xffff - 52));
+    packet[1] = GSO_NONE;
+    let arrived = there_and_back(&[packet.clone(), packet.clone()], "aes");
+    assert_eq!(arrived.iter().map(|(_, bytes)| bytes.len()).collect::<Vec<_>>(), [0xffff; 2]);
+    assert_eq!(arrived[0].1[52..], packet[vnet::LEN + 52..]);
+}
+
+#[test]
+fn a_udp_superpacket_becomes_datagrams_without_checksum() {
+    let arrived = there_and_back(&[udp(&pattern(2_500), 1_000)], "aes");
+    let lengths: Vec<_> = arrived.iter().map(|(_, packet)| u16::from_be_bytes([packet[24], packet[25]])).collect();
+    assert_eq!(lengths, [1_008, 1_008, 508]);
+    assert!(arrived.iter().all(|(vnet, packet)| *vnet == VnetHeader::NONE && packet[26..28] == [0, 0]));
+    assert_eq!(arrived.iter().flat_map(|(_, packet)| packet[28..].to_vec()).collect::<Vec<_>>(), pattern(2_500));
+}
+
+#[test]
+fn fragments_are_left_alone() {
+    let mut packet = udp(&pattern(50), 0);
+    packet[1] = GSO_NONE;
+    packet[vnet::LEN + 7] = 1;
+    let arrived = there_and_back(&[packet.clone()], "aes");
+    assert_eq!(arrived[0].1[20..], packet[vnet::LEN + 20..]);
+}
+
+#[test]
+fn what_is_damaged_or_strange_is_dropped() {
+    let aes = cipher("aes");
+    let mut runs = sealed(&[tcp(0, &pattern(3_000))], &aes);
+    runs[0].0[40] ^= 1;
+    let arrived = opened(&mut runs, &aes);
+    assert_eq!(arrived.iter().map(|(_, packet)| packet.len() - 52).sum::<usize>(), 3_000 - 1_380, "the first segment");
+    for length in 0..100 {
+        for byte in [0, 0x45, 0xff] {
+            assert_eq!(opened(&mut [(vec![byte; length], length.max(1))], &cipher("none")), []);
+            assert_eq!(sealed(&[vec![byte; length]], &aes), []);
+        }
+    }
+}
+
+#[test]
+fn every_word_of_the_command_is_needed_and_known() {
+    let parse = |line: &str| Arguments::parse(line.split(' ').map(str::to_owned));
+    let whole = "--tun floor0 --listen 5555 --peer 10.0.0.2:5555 --cipher none";
+    let arguments = parse(whole).unwrap();
+    assert_eq!((arguments.tun.as_str(), arguments.port, arguments.peer.port()), ("floor0", 5_555, 5_555));
+    for bad in [
+        "--tun floor0",
+        "--tun",
+        "--cipher rot13",
+        "--listen 99999",
+        "--peer [::1]:1",
+        &whole.replace("--tun", "--tap"),
+    ] {
+        let why = parse(bad).err().unwrap().to_string();
+        assert!(why.contains("call it as"), "{why}");
+    }
+}
