@@ -85,24 +85,20 @@ def against(one, other, test, pick=summary.mbps, unit="Gbit/s", scale=1e-3, mtus
 
 def worst(names, test, pick, unit=""):
     """The largest figure of these systems."""
-
-    def measure(results, mode):
-        parts = [(name, results.figure(name, mode, USUAL_MTU, test, pick)) for name in names]
-        if any(figure is None for _, figure in parts):
-            return None
-        return Seen(max(figure.median for _, figure in parts), "; ".join(f"{name} {figure.median:.2f}{unit}" for name, figure in parts))
-
-    return measure
+    return _largest(names, lambda results, name, mode: results.figure(name, mode, USUAL_MTU, test, pick), lambda value: f"{value:.2f}{unit}")
 
 
 def added(names):
     """What an echo takes longer than over the bare link; the worst of these."""
+    return _largest(names, lambda results, name, mode: results.added_us(name, mode, USUAL_MTU), lambda value: f"{value:.0f}")
 
+
+def _largest(names, figure, shown):
     def measure(results, mode):
-        parts = [(name, results.added_us(name, mode, USUAL_MTU)) for name in names]
-        if any(figure is None for _, figure in parts):
+        parts = [(name, figure(results, name, mode)) for name in names]
+        if any(part is None for _, part in parts):
             return None
-        return Seen(max(figure.median for _, figure in parts), "; ".join(f"{name} {figure.median:.0f}" for name, figure in parts))
+        return Seen(max(part.median for _, part in parts), "; ".join(f"{name} {shown(part.median)}" for name, part in parts))
 
     return measure
 

@@ -27,7 +27,7 @@ class System:
     """One way to join hosts. `name` is for commands and files, `title` for tables."""
 
     name = title = ""
-    # Not a system of its own but there to judge one: measured with the usual MTU only, and in a quick run once.
+    # Another way to run a system, or what one is judged by: measured with the usual MTU only, and in a quick run once.
     variant = False
 
     def lacking(self):

@@ -20,7 +20,7 @@ def test_what_goes_over_the_floor_arrives_whole(lab, floor, mtu):
     hosts = site.lay_out(lab, mtu, pinned=False, cubic=False).hosts
     running = floor.start(hosts, None, mtu)
     assert [site.mtu_of(host, INTERFACE) for host in hosts] == [mtu, mtu]
-    for source, target, there in (*zip(hosts, reversed(hosts), reversed(running.addresses)),):
+    for source, target, there in zip(hosts, reversed(hosts), reversed(running.addresses)):
         assert ping(source, there, count=3)["received"] == 3
         assert Transfer(source, target, there, size=20_000_000).finish()["equal"]
     running.stop()

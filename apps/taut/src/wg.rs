@@ -23,7 +23,7 @@ Makes INTERFACE, without addresses, and answers `wg` on /var/run/wireguard/INTER
 is deleted (`ip link delete`) or the socket is removed. No coordinator and no network of Taut has a part in it. It goes to the \n\
 background when interface and socket are there. Its UDP socket stays in the network namespace it was started in.\n\n\
 -f, --foreground   stay in the foreground\n\
---low-latency      wait for packets without sleeping for 50 ms after each: sooner there, for up to a core of processor time
+--low-latency      wait for packets without sleeping for 50 ms after each: sooner there, for up to a core of processor time\n\
 --no-tun-offload   do without checksum and segmentation offload of the TUN device\n\
 --no-udp-gso       do without segmentation offload of the UDP socket\n\
 --no-udp-gro       do without receive offload of the UDP socket\n\n\

@@ -4,14 +4,12 @@ use std::io::IoSlice;
 use std::mem;
 
 use taut_udp::MAX_SEGMENTS;
+use taut_wire::merge::MAX_BYTES;
 use taut_wire::vnet::{self, GSO_NONE, GSO_TCPV4, NEEDS_CSUM, VnetHeader};
 use taut_wire::wireguard::{DATA_HEADER, TAG};
 
 use crate::cipher::Cipher;
 use crate::packet::{Kind, Packet, TCP_CHECKSUM, V4_HEADER, leave_tcp_checksum, set_length};
-
-/// Bytes of the longest packet: its length has 16 bits.
-const MAX_LENGTH: usize = 0xffff;
 
 /// Packets of one run of datagrams on their way to the TUN; the last one still grows.
 pub(crate) struct Inbound<'a> {
@@ -93,7 +91,7 @@ impl<'a> Inbound<'a> {
             && packet.kind == Kind::Tcp(self.next)
             && matches!(self.packet.kind, Kind::Tcp(_))
             && (1..=self.size).contains(&payload)
-            && self.packet.length + payload <= MAX_LENGTH
+            && self.packet.length + payload <= MAX_BYTES
             && self.count < MAX_SEGMENTS
     }
 

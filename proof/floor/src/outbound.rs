@@ -2,13 +2,11 @@
 
 use taut_udp::{MAX_GSO_BYTES, MAX_SEGMENTS};
 use taut_wire::vnet::{GSO_NONE, VnetHeader};
-use taut_wire::wireguard::{DATA_HEADER, DATA_OVERHEAD, TAG, write_data_header};
+use taut_wire::wireguard::{DATA_HEADER, DATA_OVERHEAD, PADDING, TAG, write_data_header};
 
 use crate::cipher::Cipher;
 use crate::packet::{Kind, LAST_ONLY, Packet, V4_HEADER, set_length};
 
-/// WireGuard pads to multiples of this (paper 5.4.6).
-const PADDING: usize = 16;
 /// WireGuard's receiver index, which nobody looks at here.
 const RECEIVER: u32 = 0x0403_0201;
 
@@ -65,6 +63,7 @@ impl Outbound {
         send: &mut impl FnMut(&[u8], usize),
     ) {
         let length = headers.len() + part.len();
+        // Past the MTU, too, where a tunnel would stop (`padded_len`): whole blocks are what a cipher takes least for.
         let padded = length.next_multiple_of(PADDING);
         let size = padded + DATA_OVERHEAD;
         if size > self.size || self.filled + size > MAX_GSO_BYTES || self.count == MAX_SEGMENTS {
