@@ -64,9 +64,9 @@ class Probe:
         self._probe.close_input()
 
     def finish(self):
-        """Stops sending and returns {"sent", "received", "doubled", "reordered", "lost", "seconds"}.
+        """Stops sending and returns {"sent", "received", "doubled", "reordered", "late", "lost", "seconds"}.
 
-        `reordered` counts those that came back after a later one.
+        `reordered` counts those that came back after a later one; `late` is the first of them, each as [number, the latest that was there].
         """
         self.end()
         code = self._probe.wait()

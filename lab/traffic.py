@@ -106,7 +106,7 @@ def echo(args):
 def probe(args):
     where, client = opened(args.address, args.port, socket.SOCK_DGRAM)
     client.connect(where)
-    sent, seen, doubled, reordered, latest, ended = 0, set(), 0, 0, -1, False
+    sent, seen, doubled, late, latest, ended = 0, set(), 0, [], -1, False
     start = last = time.monotonic()
     while not (ended and (len(seen) == sent or time.monotonic() - last > STRAGGLERS_S)):
         if not ended and time.monotonic() >= start + sent // args.burst * args.interval:
@@ -126,11 +126,20 @@ def probe(args):
             except OSError:
                 continue
             doubled += number in seen
-            reordered += number < latest
+            if number < latest:
+                late.append((number, latest))
             latest = max(latest, number)
             seen.add(number)
     lost = sorted(set(range(sent)) - seen)
-    say(sent=sent, received=len(seen), doubled=doubled, reordered=reordered, lost=lost[:20], seconds=last - start)
+    say(
+        sent=sent,
+        received=len(seen),
+        doubled=doubled,
+        reordered=len(late),
+        late=late[:20],
+        lost=lost[:20],
+        seconds=last - start,
+    )
 
 
 def ping(args):

@@ -12,6 +12,9 @@
 //!
 //! On a lane other than the first the timers of the first are not repeated: nothing is kept alive there, and whoever hears nothing looks for another
 //! lane rather than for another session ([`Keyring::further`]). What a session is confirmed by on one lane counts for all ([`Keyring::confirm`]).
+//!
+//! And there *previous* goes on sealing until the peer has said in *current* which lanes it has. A peer that was started again may have others at the
+//! same ports: data that found its way there would be overtaken when the lanes close.
 
 use std::fmt;
 use std::time::Duration;
@@ -153,7 +156,16 @@ impl Keyring {
     /// # Errors
     /// [`NoSession`] when there is none, it is too old or has sealed all it may.
     pub fn sending(&mut self, limits: &Limits, now: Time) -> Result<&mut Session, NoSession> {
-        self.current.as_mut().filter(|session| usable(session, limits, now)).ok_or(NoSession)
+        let slot = if self.former_seals(limits, now) { &mut self.previous } else { &mut self.current };
+        slot.as_mut().filter(|session| usable(session, limits, now)).ok_or(NoSession)
+    }
+
+    /// Whether *previous* seals yet, see the module.
+    fn former_seals(&self, limits: &Limits, now: Time) -> bool {
+        let agreed = |session: &&Session| session.is_agreed() && usable(session, limits, now);
+        self.further
+            && self.current.as_ref().filter(agreed).is_none()
+            && self.previous.as_ref().is_some_and(|former| agreed(&former))
     }
 
     /// The session in use, whether or not it may still seal.
@@ -203,11 +215,11 @@ impl Keyring {
     }
 
     /// A control message was opened in the session `id`. Its sender holds that session, and does not necessarily seal data with it: that our own data is
-    /// heard, only one in the session in use says. Returns the same as [`Self::received`].
-    pub fn received_control(&mut self, id: SessionId, now: Time) -> bool {
+    /// heard, only one in the session that seals says. Returns the same as [`Self::received`].
+    pub fn received_control(&mut self, id: SessionId, limits: &Limits, now: Time) -> bool {
         self.persistent_due = self.persistent.map(|interval| now + interval);
         let confirmed = self.confirm(id);
-        if self.current.as_ref().is_some_and(|session| session.id == id) {
+        if self.sending(limits, now).is_ok_and(|session| session.id == id) {
             self.no_answer = None;
         }
         confirmed

@@ -124,6 +124,8 @@ pub struct Session {
     stock: Pair,
     control: Option<Box<Pair>>,
     fast: Option<Box<Pair>>,
+    /// The peer said in this session which lanes and suites it has.
+    agreed: bool,
     /// Data goes by the fast pair: the peer is ready for it.
     uses_fast: bool,
     /// The peer takes marked packets on the fast pair.
@@ -144,6 +146,7 @@ impl Session {
             control: keys.control().map(|keys| Box::new(Pair::new(keys))),
             fast: keys.fast().map(|keys| Box::new(Pair::new(keys))),
             stock: Pair::new(keys.stock),
+            agreed: false,
             uses_fast: false,
             peer_takes_marks: false,
             receipted: None,
@@ -178,8 +181,14 @@ impl Session {
     /// Seals data with this suite from now on: the peer said that it is ready, and what else it understands. Of a suite that the session has no
     /// pair of nothing comes.
     pub fn use_suite(&mut self, suite: Suite, abilities: Abilities) {
+        self.agreed = true;
         self.peer_takes_marks = abilities.takes_marks();
         self.uses_fast = self.fast.as_ref().is_some_and(|pair| pair.suite() == suite);
+    }
+
+    /// Whether [`Self::use_suite`] was called: of its lanes and suites the peer told us in this session, and not just in a former one.
+    pub(crate) fn is_agreed(&self) -> bool {
+        self.agreed
     }
 
     /// Whether what [`Self::seal`] seals now may hold [marked](taut_wire::vouch) packets.

@@ -44,7 +44,7 @@ impl Heart {
         };
 
         // Its sender has the session (protocol.md 1.8). It moves no endpoint: data does, or later a probe.
-        let confirmed = side.keyring.received_control(session, now);
+        let confirmed = side.keyring.received_control(session, &self.limits, now);
         let first_word = side.endpoint.is_none();
         if first_word {
             side.endpoint = Some(source);

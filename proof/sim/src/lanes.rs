@@ -75,17 +75,7 @@ impl LanesHost {
     pub fn new(me: &Party, map: NetworkMap, settings: Settings, late: &[Duration], seed: u64) -> Self {
         let mut entropy = Seeded::new(seed);
         let mut node = Node::new(me.key.clone(), settings.limits, Seeded::new(entropy.next_u64()));
-        let thread = |late: &Duration| Thread {
-            heart: heart(&mut node, &settings, &Arc::default()),
-            out: SendBatch::new(),
-            late: *late,
-            commands: VecDeque::new(),
-            datagrams: VecDeque::new(),
-            handed: VecDeque::new(),
-            queue: VecDeque::new(),
-            held: None,
-        };
-        let threads = late.iter().map(thread).collect();
+        let threads = threads(&mut node, &settings, late);
         let mut host = Self {
             me: me.clone(),
             map,
@@ -107,6 +97,12 @@ impl LanesHost {
     pub fn restart(&mut self, now: Time) {
         self.node = Node::new(self.me.key.clone(), self.settings.limits, Seeded::new(self.entropy.next_u64()));
         self.begin(now);
+    }
+
+    /// The same, and now it has a thread for each of these lanes.
+    pub fn restart_with(&mut self, late: &[Duration], now: Time) {
+        self.threads = threads(&mut self.node, &self.settings, late);
+        self.restart(now);
     }
 
     fn begin(&mut self, now: Time) {
@@ -255,6 +251,21 @@ impl LanesHost {
             out.consume(count, 0);
         }
     }
+}
+
+/// A thread for each lane, with nothing to do yet.
+fn threads(node: &mut Node<Seeded>, settings: &Settings, late: &[Duration]) -> Vec<Thread> {
+    let thread = |late: &Duration| Thread {
+        heart: heart(node, settings, &Arc::default()),
+        out: SendBatch::new(),
+        late: *late,
+        commands: VecDeque::new(),
+        datagrams: VecDeque::new(),
+        handed: VecDeque::new(),
+        queue: VecDeque::new(),
+        held: None,
+    };
+    late.iter().map(thread).collect()
 }
 
 fn heart(node: &mut Node<Seeded>, settings: &Settings, drops: &Arc<DropCounts>) -> Heart {

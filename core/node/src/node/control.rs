@@ -31,8 +31,9 @@ impl<E: Entropy> Node<E> {
     /// A session is in use now: what there is to ask is asked at once.
     pub(super) fn start_talk(&mut self, id: PeerId, session: SessionId, role: Role, clocks: Clocks) {
         let Some(peer) = self.peers.get_mut(&id).filter(|peer| !peer.native) else { return };
-        // Whoever has more lanes than one says so: the other may have nothing to offer.
-        let offers = (role == Role::Initiator && self.suites != Suites::STOCK) || self.lanes != Lanes::ONE;
+        // Whoever has more lanes than one says so: the other may have nothing to offer. Whoever thinks that the other has some asks whether that holds.
+        let spread = self.lanes != Lanes::ONE || peer.further.count() > 1;
+        let offers = (role == Role::Initiator && self.suites != Suites::STOCK) || spread;
         peer.talk = Some(Talk::new(session, offers, clocks.now));
         self.continue_talk(id, clocks);
     }

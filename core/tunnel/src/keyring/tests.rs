@@ -1,3 +1,4 @@
+use taut_wire::control::{Abilities, Suite};
 use zeroize::Zeroizing;
 
 use super::*;
@@ -67,6 +68,36 @@ fn of_two_sessions_that_crossed_the_one_with_the_smaller_name_is_used() {
     assert_eq!(sends_with(&mut ring, at(120)), Some(2), "a late packet of the former session changes nothing");
 }
 
+/// What the peer said of its lanes in the former session may not be so any more.
+#[test]
+fn on_a_further_lane_the_former_session_seals_until_the_peer_told_its_lanes_in_the_next() {
+    let agree = |ring: &mut Keyring, id| {
+        ring.session(SessionId(id)).unwrap().use_suite(Suite::ChaCha20Poly1305, Abilities::OURS);
+    };
+    let mut ring = Keyring::further();
+    ring.add(session(1, Role::Initiator, at(0)));
+    assert_eq!(sends_with(&mut ring, at(0)), Some(1), "there is no other");
+    agree(&mut ring, 1);
+    ring.add(session(2, Role::Responder, at(120)));
+    assert!(ring.confirm(SessionId(2)));
+    assert_eq!(sends_with(&mut ring, at(120)), Some(1));
+    ring.sent(true, &LIMITS, at(120));
+    ring.received_control(SessionId(2), &LIMITS, at(121));
+    assert!(wishes(&mut ring, at(122)).contains(&Wish::GiveUp), "nothing says that the former one is heard");
+    agree(&mut ring, 2);
+    assert_eq!(sends_with(&mut ring, at(122)), Some(2));
+
+    ring.add(session(3, Role::Initiator, at(240)));
+    assert_eq!(sends_with(&mut ring, at(240)), Some(2));
+    assert_eq!(sends_with(&mut ring, at(120 + 180)), Some(3), "it is too old to be sent with");
+
+    let mut first = Keyring::new(None);
+    first.add(session(1, Role::Initiator, at(0)));
+    agree(&mut first, 1);
+    first.add(session(2, Role::Initiator, at(120)));
+    assert_eq!(sends_with(&mut first, at(120)), Some(2), "on the first lane nothing waits");
+}
+
 /// Each session between Taut nodes has a control pair of its own.
 #[test]
 fn control_messages_open_under_every_session_that_is_held() {
@@ -88,7 +119,7 @@ fn control_messages_open_under_every_session_that_is_held() {
     let opened = |ring: &mut Keyring, index| Some(ring.control(index, &LIMITS, at(1))?.0.0);
     let held = indices.iter().map(|index| opened(&mut ring, *index)).collect::<Vec<_>>();
     assert_eq!(held, [None, None, Some(3), Some(4)], "an answered one pushes the previous one out");
-    assert!(ring.received_control(SessionId(4), at(2)));
+    assert!(ring.received_control(SessionId(4), &LIMITS, at(2)));
     assert_eq!(opened(&mut ring, indices[2]), Some(3), "the previous one");
     assert_eq!(opened(&mut ring, ReceiverIndex(9)), None);
 }

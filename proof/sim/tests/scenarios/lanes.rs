@@ -133,6 +133,30 @@ fn renewals_change_no_order() {
     });
 }
 
+/// What a peer said of its lanes before it was started again holds no more, though data may still find its way there: the ports are the same.
+#[test]
+fn a_peer_that_comes_back_with_other_lanes_has_nothing_overtaken() {
+    for_seeds(60, |seed| {
+        let mut chance = Seeded::new(seed);
+        let counts = [2, 2 + chance.below(3) as usize, 1 + chance.below(4) as usize];
+        let mut late = counts.map(|count| some_late(&mut chance, count));
+        // What is overtaken on node B is so by what comes on its first lane.
+        (late[0], late[2][0]) = (vec![Duration::ZERO; 2], Duration::ZERO);
+        let mut world = world(Settings::default(), [&late[0], &late[1]], Link::clean(ms(1)), seed);
+        world.flow(Side::A, Duration::from_micros(300));
+        world.run(secs(2));
+        world.with_b(|host, now| host.restart_with(&late[2], now));
+        // What node B sends brings the next session at once; it is a while until node A hears which lanes it has now.
+        world.flow(Side::B, ms(1));
+        // But not so long that a lane of node A hears nothing for a second.
+        world.set_link(Side::B, Link::clean(ms(1)).with_loss(Probability::percent(70)));
+        world.run(ms(500));
+        world.set_links(Link::clean(ms(1)));
+        world.run(secs(2));
+        assert_in_order(&world);
+    });
+}
+
 fn something(world: &mut LanesWorld, chance: &mut Seeded) {
     let side = Side::BOTH[chance.below(2) as usize];
     match chance.below(12) {
