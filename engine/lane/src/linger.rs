@@ -1,20 +1,22 @@
-//! Low-latency mode: a lane looks again before it sleeps.
+//! Before a lane sleeps it looks again, if that pays.
 //!
-//! To be woken costs more than to carry a packet: on a virtual machine whose core went idle, some ten microseconds each time, and an echo request
-//! through the tunnel wakes a lane four times. In low-latency mode a lane that carried a packet does not sleep for [`LONG`] but looks again and
-//! again, so that no wake-up stands in the way of anything that comes at least that often, for up to a core of processor time meanwhile.
+//! To be woken costs more than to carry a packet: on a virtual machine whose core went idle, some ten microseconds each time. A stream that goes as fast as
+//! it can has its lanes sleep and be woken thousands of times a second, for pauses that are hardly longer than that. So a lane that carried packets
+//! for a good part of its time ([`BUSY`]) looks again for [`SHORT`] before it sleeps. That takes at most twice as much as carrying them does, and nothing at
+//! all where little goes.
+//!
+//! In low-latency mode a lane that carried a packet does not sleep for [`LONG`] but looks again and again, so that no wake-up stands in the way of anything
+//! that comes at least that often (an echo request through the tunnel wakes a lane four times), for up to a core of processor time meanwhile.
 //!
 //! ```text
-//!               a packet came                       none came for LONG
-//!   sleeps ──────────────────────▶ lingers ───────────────────────────────────▶ sleeps
-//!                                     │ gave way and had to wait for CROWDED
-//!                                     └───────────────────────────────────────▶ sleeps, for AVOID at least
+//!            a packet came (low-latency mode), or it was busy           none came for LONG, or SHORT
+//!   sleeps ──────────────────────────────────────────────────▶ lingers ──────────────────────────────▶ sleeps
+//!                                                                │ gave way, and had to wait too long
+//!                                                                └────────────────────────────────────▶ sleeps, every time for a while
 //! ```
 //! Between two looks it gives way to whoever else wants its core. A program that computes takes a whole turn of the scheduler then, milliseconds,
-//! while a lane that sleeps is put before it on waking. Hence the last arrow: at most one such turn per [`AVOID`] is lost.
-//!
-//! Without the mode a lane never lingers: to do so for 50 or 200 µs between packets that come close together gained nothing that could be told
-//! from noise (docs/performance.md).
+//! while a lane that sleeps is put before it on waking. Hence the last arrow: at most one such turn per [`AVOID`] is lost. And where a lane shares its core
+//! with the program whose stream it carries, there is no pause to bridge and no core that would fall asleep: it sleeps when it has seen that [`OFTEN`] enough.
 
 use std::time::Duration;
 
@@ -22,25 +24,69 @@ use taut_base::Time;
 
 /// How long a lane lingers after a packet: longer than the pauses of calls and games, which send 50 times a second.
 const LONG: Duration = Duration::from_millis(50);
+/// How long a busy lane lingers: longer than most pauses inside a stream (by measurement, docs/performance.md).
+const SHORT: Duration = Duration::from_micros(300);
+/// A lane is busy that carried packets for one part in so many of its time. Each end of a stream at full speed does so for more than half.
+const BUSY: u32 = 3;
+/// Over about so long it is judged.
+const SPAN: Duration = Duration::from_millis(4);
 /// A program that has a packet to deal with gives the core back sooner than this; one that computes keeps it for its turn, 1.4 ms or more.
 const CROWDED: Duration = Duration::from_millis(1);
 /// How long a core stays avoided.
 const AVOID: Duration = Duration::from_millis(100);
+/// To be without its core for so long tells a busy lane that the core has something to do without its lingering.
+const SHARED: Duration = Duration::from_micros(100);
+/// So often in a row; on a core that is not always shared it is soon back now and then.
+const OFTEN: u32 = 8;
+/// For so long it does without then: hundreds of pauses, so that those few cost little.
+const DO_WITHOUT: Duration = Duration::from_millis(20);
 
 /// One lane's habits.
 #[derive(Debug)]
 pub(crate) struct Linger {
+    /// In low-latency mode.
     on: bool,
     /// Until when it looks again.
     until: Time,
     /// Until when it does not.
     avoided: Time,
+    /// How often in a row it was without its core for [`SHARED`].
+    shared: u32,
+    /// When its last turn began, or its last wait.
+    since: Time,
+    /// Time of late, and what of it went by in turns.
+    span: Duration,
+    busy: Duration,
 }
 
 impl Linger {
     /// For a lane that has carried nothing yet; `on` in low-latency mode.
     pub(crate) fn new(on: bool) -> Self {
-        Self { on, until: Time::ZERO, avoided: Time::ZERO }
+        let (span, busy) = (Duration::ZERO, Duration::ZERO);
+        Self { on, until: Time::ZERO, avoided: Time::ZERO, shared: 0, since: Time::ZERO, span, busy }
+    }
+
+    /// A turn begins, after a wait.
+    pub(crate) fn woke(&mut self, now: Time) {
+        let pause = now.since(self.since);
+        self.since = now;
+        if pause >= SPAN {
+            (self.span, self.busy) = (SPAN, Duration::ZERO);
+            return;
+        }
+        self.span += pause;
+        if self.span >= SPAN {
+            (self.span, self.busy) = (self.span / 2, self.busy / 2);
+        }
+    }
+
+    /// The turn is over, and it waits.
+    pub(crate) fn waits(&mut self, now: Time) {
+        let turn = now.since(self.since).min(SPAN);
+        (self.span, self.busy, self.since) = (self.span + turn, self.busy + turn, now);
+        if self.busy * BUSY >= self.span {
+            self.until = self.until.max(now + SHORT);
+        }
     }
 
     /// Packets came, or the host had some.
@@ -59,6 +105,11 @@ impl Linger {
     pub(crate) fn gave_way(&mut self, away: Duration, now: Time) {
         if away >= CROWDED {
             self.avoided = now + AVOID;
+        } else if !self.on {
+            self.shared = if away >= SHARED { self.shared + 1 } else { 0 };
+            if self.shared >= OFTEN {
+                (self.shared, self.avoided) = (0, now + DO_WITHOUT);
+            }
         }
     }
 }
@@ -80,11 +131,41 @@ mod tests {
         assert!(linger.lasts(START + LONG));
     }
 
-    #[test]
-    fn without_the_mode_it_never_does() {
+    /// Turns of so many microseconds with pauses between them; whether it lingers in the last one, and for how long at most.
+    fn habit(turn: u64, pause: u64) -> Option<Duration> {
         let mut linger = Linger::new(false);
-        linger.packets(START);
-        assert!(!linger.lasts(START));
+        let (mut now, mut waits) = (START, START);
+        for _ in 0..1_000 {
+            linger.woke(now);
+            linger.packets(now);
+            waits = now + Duration::from_micros(turn);
+            linger.waits(waits);
+            now = waits + Duration::from_micros(pause);
+        }
+        linger.lasts(waits).then(|| linger.until.since(waits))
+    }
+
+    #[test]
+    fn without_the_mode_a_lane_lingers_that_is_busy_and_not_for_long() {
+        assert_eq!(habit(60, 40), Some(SHORT));
+        assert_eq!(habit(35, 65), Some(SHORT));
+        assert_eq!(habit(30, 70), None, "it has time to sleep");
+        assert_eq!(habit(400, 9_600), None, "now and then much at once");
+        assert_eq!(habit(5, 20_000), None);
+    }
+
+    #[test]
+    fn a_lane_that_was_busy_sleeps_when_nothing_comes() {
+        let mut linger = Linger::new(false);
+        linger.woke(START);
+        let end = START + Duration::from_millis(3);
+        linger.waits(end);
+        assert!(linger.lasts(end) && !linger.lasts(end + SHORT));
+        // A timer a second later.
+        let later = end + Duration::from_secs(1);
+        linger.woke(later);
+        linger.waits(later + Duration::from_micros(5));
+        assert!(!linger.lasts(later + Duration::from_micros(5)));
     }
 
     #[test]
@@ -97,5 +178,28 @@ mod tests {
         let again = START + AVOID;
         linger.packets(again);
         assert!(!linger.lasts(START + (AVOID - INSTANT)) && linger.lasts(again));
+    }
+
+    #[test]
+    fn a_busy_lane_does_without_where_it_shares_its_core() {
+        let mut linger = Linger::new(false);
+        let at = |now: Time, linger: &mut Linger| {
+            linger.woke(now);
+            let waits = now + Duration::from_millis(3);
+            linger.waits(waits);
+            linger.lasts(waits)
+        };
+        assert!(at(START, &mut linger));
+        let shared = START + Duration::from_millis(3);
+        for away in
+            [SHARED; OFTEN as usize - 1].into_iter().chain([SHARED - INSTANT]).chain([SHARED; OFTEN as usize - 1])
+        {
+            linger.gave_way(away, shared);
+            assert!(linger.lasts(shared), "not often enough in a row");
+        }
+        linger.gave_way(SHARED, shared);
+        assert!(!linger.lasts(shared));
+        assert!(!at(shared + Duration::from_millis(16), &mut linger));
+        assert!(at(shared + Duration::from_millis(17), &mut linger));
     }
 }

@@ -290,10 +290,11 @@ impl Worker {
         }
     }
 
-    /// Waits for something to do. In low-latency mode it looks for it for a while before it sleeps.
+    /// Waits for something to do. If that pays it looks for it for a while before it sleeps.
     fn wait(&mut self, events: &mut Events, start: Time, timeout: Option<Duration>) -> io::Result<()> {
         let due = timeout.map(|timeout| start + timeout);
         let mut now = start;
+        self.linger.waits(start);
         while self.linger.lasts(now) && due.is_none_or(|due| now < due) {
             self.poller.wait(events, Some(Duration::ZERO))?;
             if !events.is_empty() {
@@ -310,6 +311,7 @@ impl Worker {
     /// One turn. An error means that the TUN is gone.
     fn turn(&mut self, events: &Events) -> io::Result<()> {
         let now = clock();
+        self.linger.woke(now);
         let (mut udp_readable, mut tun_readable) = (false, false);
         for event in events.iter() {
             match event.token {
