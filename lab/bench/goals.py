@@ -120,7 +120,11 @@ def retransmits(results, mode):
     parts = [(name, results.all_retransmits(name, mode)) for name in OURS]
     if any(figure is None for _, figure in parts):
         return None
-    return Seen(max(figure.most for _, figure in parts), "most of a round; " + "; ".join(f"{name} {figure.most:.0f}" for name, figure in parts))
+    story = "most of a round; " + "; ".join(f"{name} {figure.most:.0f}" for name, figure in parts)
+    needless, every = (sum(counts) for counts in zip(*(results.needless_of_all(name, mode) for name in OURS)))
+    if every:
+        story += f"; of {every} in all rounds the receiver had {needless} already"
+    return Seen(max(figure.most for _, figure in parts), story)
 
 
 def lanes(results, mode):

@@ -22,7 +22,7 @@ _ECHO = (sys.executable, "-I", str(Path(__file__).with_name("echo.py")))
 # What the kernel threw away or put in order, per host (/proc/net/snmp, /proc/net/netstat).
 _COUNTERS = {
     "Udp": ("RcvbufErrors", "SndbufErrors", "InErrors"),
-    "TcpExt": ("TCPOFOQueue", "TCPSACKReorder", "TCPTSReorder", "TCPDSACKRecv"),
+    "TcpExt": ("TCPOFOQueue", "TCPSACKReorder", "TCPTSReorder", "TCPDSACKRecv", "TCPLossProbes"),
 }
 
 

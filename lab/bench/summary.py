@@ -69,6 +69,11 @@ def _counts(figures):
     return "error" not in figures and not figures.get("disturbed")
 
 
+def _resent(run):
+    """What its TCP runs say."""
+    return [figures for figures in run["tests"].values() if _counts(figures) and "retransmits" in figures]
+
+
 def _share(figures, count):
     return 100 * count / max(1, figures["packets"])
 
@@ -76,6 +81,13 @@ def _share(figures, count):
 def out_of_order(figures, _):
     """TCP segments that came before their turn, at both ends."""
     return sum(value for name, value in figures["kernel"].items() if name.endswith("TCPOFOQueue"))
+
+
+def needless(figures):
+    """Segments that were sent again though the receiver had them: it said so (D-SACK, RFC 2883). The sender's timer was too impatient."""
+    told = sum(value for name, value in figures["kernel"].items() if name.endswith("TCPDSACKRecv"))
+    # The kernel counts from the start of the run, iperf3 from the end of what is left out.
+    return min(told, figures["retransmits"])
 
 
 def machine_cpu(figures, _):
@@ -154,7 +166,14 @@ class Results:
     def all_retransmits(self, system, mode):
         """Of every TCP run of a round together."""
         rounds = {}
-        for run in self.runs:
-            if (run["system"], run["mode"]) == (system, mode):
-                rounds.setdefault(run["round"], []).extend(f["retransmits"] for f in run["tests"].values() if _counts(f) and "retransmits" in f)
+        for run in self._of(system, mode):
+            rounds.setdefault(run["round"], []).extend(f["retransmits"] for f in _resent(run))
         return figure([sum(counts) for counts in rounds.values() if counts])
+
+    def needless_of_all(self, system, mode):
+        """Needless retransmits of every TCP run of all rounds, and how many there were."""
+        every = [figures for run in self._of(system, mode) for figures in _resent(run)]
+        return sum(needless(figures) for figures in every), sum(figures["retransmits"] for figures in every)
+
+    def _of(self, system, mode):
+        return [run for run in self.runs if (run["system"], run["mode"]) == (system, mode)]

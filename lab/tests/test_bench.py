@@ -272,6 +272,10 @@ def test_retransmits_of_every_tcp_run_count():
     assert verdict_of("TCP retransmits of a round", clean) == "go for"
     clean[1]["tests"]["tcp-4"]["retransmits"] = 1
     assert verdict_of("TCP retransmits of a round", clean) == "missed"
+    clean[1]["tests"]["tcp-4"]["kernel"] = {"left.TcpExt.TCPDSACKRecv": 3, "right.TcpExt.TCPSACKReorder": 4}
+    clean[2]["tests"]["tcp-1"]["retransmits"] = 1
+    row = next(row for row in goals.judge(Results(clean), {}) if row["what"] == "TCP retransmits of a round")
+    assert row["seen"].endswith("of 2 in all rounds the receiver had 1 already)")
 
 
 def test_a_goal_that_was_not_measured_says_why():
