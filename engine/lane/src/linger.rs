@@ -18,6 +18,10 @@
 //! while a lane that sleeps is put before it on waking. Hence the last arrow: at most one such turn per [`AVOID`] is lost. And where a lane shares its core
 //! with the program whose stream it carries, there is no pause to bridge and no core that would fall asleep: it sleeps when it has seen that [`OFTEN`] enough.
 
+//!
+//! There is one more occasion to give way: datagrams of UDP were written, and the socket that they are for holds few of them. Whoever reads there may
+//! want this core. TCP waits for its readers by itself.
+
 use std::time::Duration;
 
 use taut_base::Time;
@@ -50,6 +54,8 @@ pub(crate) struct Linger {
     until: Time,
     /// Until when it does not.
     avoided: Time,
+    /// Until when somebody who computes is taken to have the core.
+    crowded: Time,
     /// How often in a row it was without its core for [`SHARED`].
     shared: u32,
     /// When its last turn began, or its last wait.
@@ -63,7 +69,16 @@ impl Linger {
     /// For a lane that has carried nothing yet; `on` in low-latency mode.
     pub(crate) fn new(on: bool) -> Self {
         let (span, busy) = (Duration::ZERO, Duration::ZERO);
-        Self { on, until: Time::ZERO, avoided: Time::ZERO, shared: 0, since: Time::ZERO, span, busy }
+        Self {
+            on,
+            until: Time::ZERO,
+            avoided: Time::ZERO,
+            crowded: Time::ZERO,
+            shared: 0,
+            since: Time::ZERO,
+            span,
+            busy,
+        }
     }
 
     /// A turn begins, after a wait.
@@ -99,6 +114,18 @@ impl Linger {
     /// Whether to look again instead of sleeping.
     pub(crate) fn lasts(&self, now: Time) -> bool {
         now < self.until && now >= self.avoided
+    }
+
+    /// Whether to let others have the core for a moment where that is for their good: not while one of them keeps it.
+    pub(crate) fn may_give_way(&self, now: Time) -> bool {
+        now >= self.crowded
+    }
+
+    /// The lane let others have the core, for their good, and has it back after `away`.
+    pub(crate) fn fed(&mut self, away: Duration, now: Time) {
+        if away >= CROWDED {
+            self.crowded = now + AVOID;
+        }
     }
 
     /// The lane gave way and has its core back after `away`.
@@ -178,6 +205,16 @@ mod tests {
         let again = START + AVOID;
         linger.packets(again);
         assert!(!linger.lasts(START + (AVOID - INSTANT)) && linger.lasts(again));
+    }
+
+    #[test]
+    fn nobody_is_let_read_first_while_somebody_computes() {
+        let mut linger = Linger::new(false);
+        assert!(linger.may_give_way(START));
+        linger.fed(CROWDED - INSTANT, START);
+        assert!(linger.may_give_way(START));
+        linger.fed(CROWDED, START);
+        assert!(!linger.may_give_way(START + (AVOID - INSTANT)) && linger.may_give_way(START + AVOID));
     }
 
     #[test]

@@ -5,14 +5,18 @@ use taut_tunnel::{Bucket, Rate};
 
 /// Places that a source may stand at.
 const WAYS: usize = 4;
-/// Groups of places. With [`WAYS`] they hold 4,096 sources in 64 KiB, touched only as far as sources come.
-const SETS: usize = 1024;
+/// Groups of places that come into being together: a page of memory.
+const SETS: usize = 64;
+/// All of them together hold 4,096 sources in 64 KiB, of which there is as much as sources came.
+const PAGES: usize = 16;
+
+type Page = [[Place; WAYS]; SETS];
 
 /// One token bucket per source. Where more sources come than it holds, those that sent least are forgotten first: a flood from anywhere
 /// does not make a flood from one place look new.
 pub(crate) struct Meter {
     rate: Rate,
-    places: Vec<[Place; WAYS]>,
+    pages: [Option<Box<Page>>; PAGES],
 }
 
 #[derive(Clone, Copy, Default)]
@@ -24,7 +28,7 @@ struct Place {
 
 impl Meter {
     pub(crate) fn new(rate: Rate) -> Self {
-        Self { rate, places: vec![[Place::default(); WAYS]; SETS] }
+        Self { rate, pages: Default::default() }
     }
 
     /// Whether `source` may send one more now.
@@ -36,7 +40,10 @@ impl Meter {
     /// `source` sends one; says whether it may.
     pub(crate) fn take(&mut self, source: u64, now: Time) -> bool {
         let rate = self.rate;
-        let Some(set) = self.places.get_mut(place_of(source)) else { return false };
+        let (page, set) = place_of(source);
+        let Some(page) = self.pages.get_mut(page) else { return false };
+        let page = page.get_or_insert_with(|| Box::new([[Place::default(); WAYS]; SETS]));
+        let Some(set) = page.get_mut(set) else { return false };
         if let Some(place) = set.iter_mut().find(|place| place.source == source) {
             return place.bucket.take(&rate, now);
         }
@@ -46,13 +53,15 @@ impl Meter {
     }
 
     fn set(&self, source: u64) -> Option<&[Place; WAYS]> {
-        self.places.get(place_of(source))
+        let (page, set) = place_of(source);
+        self.pages.get(page)?.as_deref()?.get(set)
     }
 }
 
-/// Which group a source belongs to.
-fn place_of(source: u64) -> usize {
-    usize::try_from(source % SETS as u64).unwrap_or(0)
+/// In which page a source has its group, and which of that page's groups it is.
+fn place_of(source: u64) -> (usize, usize) {
+    let group = usize::try_from(source % (PAGES * SETS) as u64).unwrap_or(0);
+    (group / SETS, group % SETS)
 }
 
 #[cfg(test)]
@@ -73,6 +82,16 @@ mod tests {
         assert!(!meter.has(1, at(999)) && meter.has(2, at(999)));
         // The same group of places, and any other.
         assert!((2..5_000).all(|source| meter.take(source, at(999))));
+    }
+
+    #[test]
+    fn memory_comes_with_sources() {
+        let mut meter = Meter::new(Rate::new(20, 5));
+        let pages = |meter: &Meter| meter.pages.iter().flatten().count();
+        assert!(meter.has(70, at(0)) && pages(&meter) == 0, "who only asks takes none");
+        assert!(meter.take(70, at(0)) && meter.take(71, at(0)) && pages(&meter) == 1);
+        (0..100_000).for_each(|source| assert!(meter.take(source, at(0))));
+        assert_eq!(pages(&meter), PAGES);
     }
 
     #[test]
