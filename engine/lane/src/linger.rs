@@ -17,10 +17,9 @@
 //! Between two looks it gives way to whoever else wants its core. A program that computes takes a whole turn of the scheduler then, milliseconds,
 //! while a lane that sleeps is put before it on waking. Hence the last arrow: at most one such turn per [`AVOID`] is lost. And where a lane shares its core
 //! with the program whose stream it carries, there is no pause to bridge and no core that would fall asleep: it sleeps when it has seen that [`OFTEN`] enough.
-
 //!
-//! There is one more occasion to give way: datagrams of UDP were written, and the socket that they are for holds few of them. Whoever reads there may
-//! want this core. TCP waits for its readers by itself.
+//! There is one more occasion to give way, also for a lane that never lingers: datagrams of UDP were written, and the socket that they are for holds few of
+//! them. Whoever reads there may want this core. TCP waits for its readers by itself. A program that computes is remembered for both occasions.
 
 use std::time::Duration;
 
@@ -36,7 +35,7 @@ const BUSY: u32 = 3;
 const SPAN: Duration = Duration::from_millis(4);
 /// A program that has a packet to deal with gives the core back sooner than this; one that computes keeps it for its turn, 1.4 ms or more.
 const CROWDED: Duration = Duration::from_millis(1);
-/// How long a core stays avoided.
+/// For so long nothing is given to it any more.
 const AVOID: Duration = Duration::from_millis(100);
 /// To be without its core for so long tells a busy lane that the core has something to do without its lingering.
 const SHARED: Duration = Duration::from_micros(100);
@@ -52,10 +51,10 @@ pub(crate) struct Linger {
     on: bool,
     /// Until when it looks again.
     until: Time,
-    /// Until when it does not.
-    avoided: Time,
     /// Until when somebody who computes is taken to have the core.
     crowded: Time,
+    /// Until when it does not, because it shares its core.
+    sleeps: Time,
     /// How often in a row it was without its core for [`SHARED`].
     shared: u32,
     /// When its last turn began, or its last wait.
@@ -72,8 +71,8 @@ impl Linger {
         Self {
             on,
             until: Time::ZERO,
-            avoided: Time::ZERO,
             crowded: Time::ZERO,
+            sleeps: Time::ZERO,
             shared: 0,
             since: Time::ZERO,
             span,
@@ -113,7 +112,7 @@ impl Linger {
 
     /// Whether to look again instead of sleeping.
     pub(crate) fn lasts(&self, now: Time) -> bool {
-        now < self.until && now >= self.avoided
+        now < self.until && now >= self.crowded.max(self.sleeps)
     }
 
     /// Whether to let others have the core for a moment where that is for their good: not while one of them keeps it.
@@ -121,22 +120,22 @@ impl Linger {
         now >= self.crowded
     }
 
-    /// The lane let others have the core, for their good, and has it back after `away`.
-    pub(crate) fn fed(&mut self, away: Duration, now: Time) {
+    /// The lane gave way, to linger or so that others can read, and has its core back after `away`.
+    pub(crate) fn gave_way(&mut self, away: Duration, now: Time) {
         if away >= CROWDED {
             self.crowded = now + AVOID;
         }
     }
 
-    /// The lane gave way and has its core back after `away`.
-    pub(crate) fn gave_way(&mut self, away: Duration, now: Time) {
-        if away >= CROWDED {
-            self.avoided = now + AVOID;
-        } else if !self.on {
-            self.shared = if away >= SHARED { self.shared + 1 } else { 0 };
-            if self.shared >= OFTEN {
-                (self.shared, self.avoided) = (0, now + DO_WITHOUT);
-            }
+    /// As [`Self::gave_way`], with nothing to do itself: whether its core has.
+    pub(crate) fn idled(&mut self, away: Duration, now: Time) {
+        self.gave_way(away, now);
+        if self.on || away >= CROWDED {
+            return;
+        }
+        self.shared = if away >= SHARED { self.shared + 1 } else { 0 };
+        if self.shared >= OFTEN {
+            (self.shared, self.sleeps) = (0, now + DO_WITHOUT);
         }
     }
 }
@@ -199,9 +198,9 @@ mod tests {
     fn a_core_that_others_keep_is_avoided_for_a_while() {
         let mut linger = Linger::new(true);
         linger.packets(START);
-        linger.gave_way(CROWDED - INSTANT, START);
+        linger.idled(CROWDED - INSTANT, START);
         assert!(linger.lasts(START));
-        linger.gave_way(CROWDED, START);
+        linger.idled(CROWDED, START);
         let again = START + AVOID;
         linger.packets(again);
         assert!(!linger.lasts(START + (AVOID - INSTANT)) && linger.lasts(again));
@@ -211,9 +210,9 @@ mod tests {
     fn nobody_is_let_read_first_while_somebody_computes() {
         let mut linger = Linger::new(false);
         assert!(linger.may_give_way(START));
-        linger.fed(CROWDED - INSTANT, START);
+        linger.gave_way(CROWDED - INSTANT, START);
         assert!(linger.may_give_way(START));
-        linger.fed(CROWDED, START);
+        linger.gave_way(CROWDED, START);
         assert!(!linger.may_give_way(START + (AVOID - INSTANT)) && linger.may_give_way(START + AVOID));
     }
 
@@ -231,10 +230,10 @@ mod tests {
         for away in
             [SHARED; OFTEN as usize - 1].into_iter().chain([SHARED - INSTANT]).chain([SHARED; OFTEN as usize - 1])
         {
-            linger.gave_way(away, shared);
+            linger.idled(away, shared);
             assert!(linger.lasts(shared), "not often enough in a row");
         }
-        linger.gave_way(SHARED, shared);
+        linger.idled(SHARED, shared);
         assert!(!linger.lasts(shared));
         assert!(!at(shared + Duration::from_millis(16), &mut linger));
         assert!(at(shared + Duration::from_millis(17), &mut linger));

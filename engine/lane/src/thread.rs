@@ -304,10 +304,9 @@ impl Worker {
             if !events.is_empty() {
                 return Ok(());
             }
-            let before = clock();
-            std::thread::yield_now();
-            now = clock();
-            self.linger.gave_way(now.since(before), now);
+            let away;
+            (away, now) = give_way();
+            self.linger.idled(away, now);
         }
         self.poller.wait(events, due.map(|due| due.since(now)))
     }
@@ -399,7 +398,10 @@ impl Worker {
                 );
                 if ports.fed >= MOUTHFUL {
                     ports.fed = 0;
-                    give_way(&mut self.linger);
+                    if self.linger.may_give_way(clock()) {
+                        let (away, now) = give_way();
+                        self.linger.gave_way(away, now);
+                    }
                 }
             }
             for command in ports.later {
@@ -554,14 +556,12 @@ impl InboundPorts for Ports<'_> {
     }
 }
 
-/// Lets others have the core for a moment, unless one of them keeps it.
-fn give_way(linger: &mut Linger) {
+/// Lets whoever waits for this core have it. For how long it was away, and what time it is then.
+fn give_way() -> (Duration, Time) {
     let before = clock();
-    if linger.may_give_way(before) {
-        std::thread::yield_now();
-        let now = clock();
-        linger.fed(now.since(before), now);
-    }
+    std::thread::yield_now();
+    let now = clock();
+    (now.since(before), now)
 }
 
 fn clock() -> Time {
