@@ -116,7 +116,7 @@ bench-aead: ## what the AEADs of the library that ships take, and those of anoth
 	    && say 'measuring; leave the machine alone' && $$CARGO_TARGET_DIR/release/examples/aead
 
 .PHONY: bench-tunnel
-bench-tunnel: peers ## Taut beside other tunnels; fills docs/performance.md; QUICK=1 takes thirteen minutes, else an hour and three quarters (needs root)
+bench-tunnel: peers ## Taut beside other tunnels; fills docs/performance.md; QUICK=1 takes ten minutes, else an hour and three quarters (needs root)
 	@tools/preflight test
 	@tools/setup bench
 	@$(ENV) && say 'building for release' && cargo build --release --locked -p taut -p taut-coordinator -p taut-floor

@@ -186,7 +186,7 @@ def _told(error):
 
 def arguments():
     parser = argparse.ArgumentParser(prog="python3 -m lab.bench.tunnel", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="thirteen minutes, for a look")
+    parser.add_argument("--quick", action="store_true", help="ten minutes, for a look")
     parser.add_argument("--rounds", type=int, help="how often each configuration is run")
     parser.add_argument("--seed", type=int, default=1, help="order of the configurations (default 1)")
     parser.add_argument("--only", help="systems, by name, separated by commas")

@@ -26,10 +26,17 @@ def test_every_round_has_every_configuration_once_in_an_order_of_its_own():
     assert order != plan.shuffled(["bare", "one", "two"], effort, plan.MODES, 8)
 
 
-def test_a_sparing_run_has_the_larger_mtus_once():
+def test_a_sparing_run_has_larger_mtus_and_pinned_hosts_once():
     effort = plan.Effort(rounds=2, lengths=Lengths(1, 1, 1, 1), mtus=(1420, 8900), sparing=True)
     order = plan.shuffled(["one"], effort, plan.MODES, 1)
-    assert [(one.round, one.mode) for one in order if one.mtu == 8900] == [(1, "free")] and len(order) == 5
+    assert [(one.round, one.mode) for one in order if one.mtu == 8900] == [(1, "free")]
+    assert sorted((one.round, one.mode) for one in order if one.mtu == 1420) == [(1, "free"), (1, "pinned"), (2, "free")]
+
+
+def test_a_quick_run_takes_ten_minutes():
+    own, variants = [f"system {number}" for number in range(7)], [f"variant {number}" for number in range(4)]
+    order = plan.shuffled(own + variants, plan.QUICK, plan.MODES, 1, variants)
+    assert sum(plan.QUICK.seconds(each) for each in order) <= 600
 
 
 def test_variants_are_measured_with_the_usual_mtu_only():
