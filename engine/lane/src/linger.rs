@@ -204,16 +204,22 @@ mod tests {
         let again = START + AVOID;
         linger.packets(again);
         assert!(!linger.lasts(START + (AVOID - INSTANT)) && linger.lasts(again));
+        assert!(
+            !linger.may_give_way(START + (AVOID - INSTANT)) && linger.may_give_way(again),
+            "nor for anybody's good"
+        );
     }
 
     #[test]
     fn nobody_is_let_read_first_while_somebody_computes() {
-        let mut linger = Linger::new(false);
+        let mut linger = Linger::new(true);
         assert!(linger.may_give_way(START));
         linger.gave_way(CROWDED - INSTANT, START);
         assert!(linger.may_give_way(START));
         linger.gave_way(CROWDED, START);
         assert!(!linger.may_give_way(START + (AVOID - INSTANT)) && linger.may_give_way(START + AVOID));
+        linger.packets(START);
+        assert!(!linger.lasts(START), "nor lingers the lane");
     }
 
     #[test]
