@@ -7,13 +7,15 @@ SHELL := /bin/bash
 ENV := . tools/env && find_rust
 # The same profile for tests and lints: what both need is compiled once.
 CI := --workspace --locked --profile ci
+# What the comparison runs: ours, the emulator of links, and what speaks QUIC.
+COMPARED := -p taut -p taut-coordinator -p taut-linkbox -p taut-load
 
 .PHONY: help
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## three hosts join a network and talk directly; HOLD=1 leaves it running (needs root)
+demo: ## three hosts, two behind NATs, join a network and find direct paths; HOLD=1 leaves it running (needs root, nft, iperf3)
 	@tools/preflight demo
 	@tools/setup demo
 	@$(ENV) && say 'building taut and taut-coordinator for release' && cargo build --release --locked -p taut -p taut-coordinator
@@ -68,9 +70,8 @@ test-rust: ## unit, property, kernel and simulator tests
 
 .PHONY: test-lab
 test-lab: ## end-to-end tests in network namespaces; ARGS='-k join' chooses (needs root)
-	@tools/peers
-	@$(ENV) && say 'building the programs for the lab' && cargo build --locked --profile ci -p taut -p taut-coordinator -p taut-floor \
-	    && cargo build --locked --profile ci -p taut-sim --example hammer --example flood
+	@tools/peers --test
+	@$(ENV) && say 'building the programs for the lab' && cargo build $(CI) --bins --examples
 	@. tools/env && say 'end-to-end tests in the lab' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci "$$(python_for_tests)" -m pytest lab $(ARGS)
 
 .PHONY: chaos
@@ -123,19 +124,59 @@ bench-tunnel: peers ## Taut beside other tunnels; fills docs/performance.md; QUI
 	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release \
 	    python3 -m lab.bench.tunnel $(if $(QUICK),--quick) --document docs/performance.md $(ARGS)
 
+.PHONY: paths
+paths: ## how soon paths are there, and what happens when they go; fills docs/paths.md (a quarter of an hour; needs root, nft, iperf3)
+	@tools/preflight test
+	@$(ENV) && say 'building for release' && cargo build --release --locked -p taut -p taut-coordinator -p taut-relay-server -p taut-linkbox
+	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release \
+	    python3 -m lab.paths --document docs/paths.md $(ARGS)
+
+.PHONY: paths-sim
+paths-sim: ## the same in virtual time: the 99th of a hundred, a thousand seeded runs each; fills its half of docs/paths.md; RUNS=1000 (minutes)
+	@$(ENV) && say 'building the simulator' && cargo build --profile ci --locked -p taut-sim --example paths
+	@. tools/env && say 'in virtual time' && mkdir -p target/lab \
+	    && { $$CARGO_TARGET_DIR/ci/examples/paths $(or $(RUNS),1000) > target/lab/paths-sim.json; reached=$$?; } \
+	    ; python3 -m lab.paths_table target/lab/paths-sim.json --document docs/paths.md && exit $$reached
+
+.PHONY: bench-link
+bench-link: ## how many packets a second the link emulator takes on one core; fills docs/linkbox.md (a minute; needs root and two cores)
+	@tools/preflight test
+	@$(ENV) && say 'building linkbox for release' && cargo build --release --locked -p taut-linkbox --bin linkbox --example pour
+	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release \
+	    python3 -m lab.linkspeed --document docs/linkbox.md $(ARGS)
+
+# $(1): words for `lab bench`. What cannot be drawn is measured all the same.
+define compare
+@tools/preflight test
+@tools/setup bench
+@tools/setup report || echo 'bench: going on without plots'
+@$(ENV) && say 'building for release' && cargo build --release --locked $(COMPARED)
+@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release exec python3 -m lab bench $(1) $(ARGS)
+endef
+
+.PHONY: bench
+bench: peers ## every system on four links, every kind of work once: at most 20 minutes; ends in target/bench/report.html; ARGS=--resume goes on (needs root)
+	$(call compare,--quick)
+
+.PHONY: bench-full
+bench-full: peers ## every system, every link, all work, five rounds: forty hours; ARGS='--minutes 60 --resume' makes it several sittings (needs root)
+	$(call compare,)
+
 .PHONY: peers
-peers: ## installs the other WireGuard implementations that are compared with, into target/peers
-	@tools/peers
+peers: ## installs the other systems that are compared with, into target/peers (a quarter of an hour the first time); PEER=nebula only one
+	@tools/peers $(PEER)
 
 .PHONY: interop
-interop: peers ## our WireGuard beside others', through a real rekey; writes docs/interop.md (three minutes; needs root)
+interop: ## our WireGuard beside others', through a real rekey; writes docs/interop.md (three minutes; needs root)
 	@tools/setup test
+	@tools/peers --wireguard
 	@$(ENV) && say 'building taut' && cargo build --locked --profile ci -p taut
 	@. tools/env && say 'all pairs, through a rekey' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.interop --output docs/interop.md
 
 .PHONY: soak-interop
-soak-interop: peers ## our WireGuard beside others' with pauses, deaf windows counted; MINUTES=30; writes docs/soak.md (needs root)
+soak-interop: ## our WireGuard beside others' with pauses, deaf windows counted; MINUTES=30; writes docs/soak.md (needs root)
 	@tools/setup test
+	@tools/peers --wireguard
 	@$(ENV) && say 'building taut' && cargo build --locked --profile ci -p taut
 	@. tools/env && say 'a long talk with pauses' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.soak --minutes $(or $(MINUTES),30) \
 	    --output docs/soak.md
@@ -145,6 +186,22 @@ soak: ## three nodes in long use: flows, rekeys, restarts; memory, open files an
 	@tools/preflight test
 	@$(ENV) && say 'building the programs' && cargo build --locked --profile ci -p taut -p taut-coordinator
 	@. tools/env && say 'a network in long use' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.soak_tunnel --minutes $(or $(MINUTES),60)
+
+.PHONY: nat-matrix
+nat-matrix: ## real nodes behind every kind of NAT, pair by pair; fills its line of docs/paths.md; ARGS='--all', '--runs 20', '--pairs A:B' (ten minutes; needs root, nft)
+	@tools/preflight test
+	@$(ENV) && say 'building the programs' && cargo build --locked --profile ci -p taut -p taut-coordinator
+	@. tools/env && say 'behind every kind of NAT' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci \
+	    python3 -m lab.nats.matrix --document docs/paths.md $(ARGS)
+
+.PHONY: flap
+flap: ## cables, routes, NATs, coordinator and relays go and come back at random: HOURS=2 in virtual time, MINUTES=10 in the lab; SEED=1 (needs root, nft)
+	@tools/preflight test
+	@$(ENV) && say 'building the simulator' && cargo build --profile ci --locked -p taut-sim --example flap
+	@. tools/env && say 'in virtual time' && mkdir -p target/lab \
+	    && $$CARGO_TARGET_DIR/ci/examples/flap $(or $(HOURS),2) 48 $(or $(SEED),1) > target/lab/flap-sim.json
+	@$(ENV) && say 'building the programs' && cargo build --locked --profile ci -p taut -p taut-coordinator -p taut-relay-server
+	@. tools/env && say 'in the lab' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.flap --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1) $(ARGS)
 
 .PHONY: clean
 clean: ## removes what was built, and what crashed labs left behind

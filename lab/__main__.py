@@ -1,10 +1,11 @@
-"""The lab's command line: `python3 -m lab check|clean|list|shell`."""
+"""The lab's command line: `python3 -m lab check|clean|list|peers|shell`, and the comparison's `bench|report|compare|scenario` (lab.compare.command)."""
 
 import argparse
 import os
 import sys
 
-from . import leftovers, needs
+from . import field, leftovers, needs
+from .compare import command
 
 
 def check(args):
@@ -31,6 +32,12 @@ def show(_):
     return 0
 
 
+def peers(args):
+    """Lists every system of the field: what can be run here, why another cannot, how it is had."""
+    print(field.document() if args.json else field.table())
+    return 0
+
+
 def shell(args):
     """Becomes a shell (or the given command) in a host of a live lab."""
     found = [namespace for namespace, host, alive in leftovers.namespaces() if alive and host == args.host]
@@ -45,15 +52,18 @@ def shell(args):
 def main():
     parser = argparse.ArgumentParser(prog="python3 -m lab", description="The lab of real hosts in network namespaces.")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
-    for run in (check, clean, show, shell):
+    for run in (check, clean, show, peers, shell):
         name = "list" if run is show else run.__name__
         verb = verbs.add_parser(name, help=run.__doc__)
         verb.set_defaults(run=run)
         if run is check:
             verb.add_argument("programs", nargs="*", choices=[[], *needs.PROGRAMS], help="programs wanted too")
+        if run is peers:
+            verb.add_argument("--json", action="store_true", help="for programs, with a schema (lab/field.py)")
         if run is shell:
             verb.add_argument("host")
             verb.add_argument("command", nargs=argparse.REMAINDER)
+    command.add(verbs)
     args = parser.parse_args()
     sys.exit(args.run(args))
 

@@ -14,6 +14,7 @@ from . import mesh as meshes
 from . import needs
 from .net import Lab
 from .taut import ROOT
+from .world import World
 
 # No test takes nearly as long; a hang must not hold a run for hours.
 LIMIT_S = 600
@@ -66,6 +67,12 @@ def lab(request):
 def mesh(lab):
     """Call it to get a network: `mesh(nodes=3, ipv4=False, routed=True)`, see `lab.mesh.build`."""
     return functools.partial(meshes.build, lab)
+
+
+@pytest.fixture
+def behind(lab):
+    """Call it with kinds of NAT to get nodes behind them, served by relays: `behind(["open", "symmetric"], relays=2)`, see `lab.world.World`."""
+    return functools.partial(World, lab)
 
 
 @pytest.fixture

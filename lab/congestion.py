@@ -7,6 +7,8 @@ on that list while the lab lives and taken off again.
 import contextlib
 from pathlib import Path
 
+from . import leftovers
+
 _SYSCTL = Path("/proc/sys/net/ipv4")
 _AVAILABLE = _SYSCTL / "tcp_available_congestion_control"
 _ALLOWED = _SYSCTL / "tcp_allowed_congestion_control"
@@ -18,12 +20,6 @@ def allowed(name):
     if name not in _AVAILABLE.read_text().split():
         yield False
         return
-    before = _ALLOWED.read_text()
-    added = name not in before.split()
-    if added:
-        _ALLOWED.write_text(f"{before.strip()} {name}")
-    try:
+    there = name in _ALLOWED.read_text().split()
+    with contextlib.nullcontext() if there else leftovers.word_in(_ALLOWED, name):
         yield True
-    finally:
-        if added:
-            _ALLOWED.write_text(before)

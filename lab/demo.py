@@ -1,4 +1,4 @@
-"""The demo: three hosts join a network and exchange real traffic, and the figures are printed.
+"""The demo: three hosts, two of them behind NATs of their own, join a network, find direct paths and exchange real traffic; the figures are printed.
 
     python3 -m lab.demo         needs root, /dev/net/tun, iproute2, iperf3 and the release build
     HOLD=1 python3 -m lab.demo  leaves it running until Ctrl-C and says how to look around
@@ -13,64 +13,64 @@ import statistics
 import sys
 import time
 
-from . import congestion, mesh, needs, report
-from .flow import ping
+from . import command, congestion, demo_report, netem
+from .flow import Ping, ping
+from .mesh import Mesh
+from .nats import KINDS, Internet
 from .net import Lab
-from .taut import ROOT, binary
+from .sight import Sight
+from .taut import ROOT, Coordinator, Node, binary
 from .wait import PATIENCE_S, LabError
 
-NODES = 3
+# What each host is behind. The third one has a public address.
+PLACES = {"node1": "port-restricted", "node2": "address-restricted", "node3": "open"}
+# Milliseconds there and back to coordinator and relay, so that a relayed round trip can be told from a direct one at a glance; where the kernel has netem.
+FAR_MS = 20
 SECONDS = int(os.environ.get("SECONDS_PER_RUN", "10"))
 OUT = ROOT / "target" / "demo"
 IPERF_PORT = 5201
 
 
 def main():
-    lacks = needs.missing("iperf3")
-    for lack in lacks:
-        print(f"demo: {lack}", file=sys.stderr)
-    if lacks:
-        return 1
-    # As an interrupt, SIGTERM lets the lab take everything down.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with congestion.allowed("cubic") as cubic, Lab(OUT / "logs") as lab:
-            run(lab, cubic)
-            print(f"written: {(OUT / 'result.json').relative_to(ROOT)}", flush=True)
-            if os.environ.get("HOLD"):
-                hold(lab)
-    except LabError as error:
-        print(f"demo: {error}\nAll logs are in {OUT / 'logs'}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("demo: interrupted; everything is taken down", file=sys.stderr)
-        return 130
+    return command.run("demo", ["iperf3", "nft"], demonstrate, f"\nAll logs are in {OUT / 'logs'}")
+
+
+def demonstrate():
+    """The demo, and with HOLD=1 the network stays up after it."""
+    with congestion.allowed("cubic") as cubic, Lab(OUT / "logs") as lab:
+        run(lab, cubic)
+        print(f"written: {(OUT / 'result.json').relative_to(ROOT)}", flush=True)
+        if os.environ.get("HOLD"):
+            hold(lab)
     return 0
 
 
 def run(lab, cubic):
     """The whole demo: prints the figures and writes them."""
-    say(f"a coordinator and {NODES} hosts on one switch")
-    net = mesh.lay_out(lab, NODES)
+    net = lay_out(lab)
     net.coordinator.start()
-    say(f"the coordinator listens at {net.coordinator.url}")
+    say(f"the coordinator listens at {net.coordinator.url}, and is a relay on UDP 3478")
     net.join(*net.nodes)
     net.meet()
     for node in net.nodes:
-        say(f"{node.name} has joined as {node.ipv4} and {node.ipv6}")
-    first = net.nodes[0]
-    first_packet = first_reply(first, net.nodes[1])
+        say(f"{node.name} ({KINDS[PLACES[node.name]].words}) has joined as {node.ipv4} and {node.ipv6}")
+    first, second = net.nodes[:2]
+    for node in net.nodes:
+        node.wait_for(lambda status: any(one["state"] == "bound" for one in status["relays"]), "a relay to serve it")
+    found = find_direct(first, second)
     net.connect()
     paths = {first.peer(other.name)["path"]["kind"] for other in net.nodes[1:]}
     say("every two nodes have a direct path")
-    rtt = statistics.median(ping(first.host, net.nodes[1].ipv4, count=40)["ms"])
+    rtt = statistics.median(ping(first.host, second.ipv4, count=40)["ms"])
+    show(first, "why", second.name)
     idle = memory(net, "VmRSS")
     runs = [throughput(first, other, cubic) for other in net.nodes[1:]]
     result = {
         "schema": 1,
-        "nodes": NODES,
+        "nodes": len(net.nodes),
+        "places": PLACES,
         "path": "direct" if paths == {"direct"} else "mixed",
-        "first_packet_ms": round(first_packet, 2),
+        **found,
         "rtt_ms": round(rtt, 3),
         "tcp": runs,
         "congestion_control": " and ".join(sorted({run["congestion_control"] for run in runs})),
@@ -82,16 +82,54 @@ def run(lab, cubic):
     }
     OUT.mkdir(parents=True, exist_ok=True)
     (OUT / "result.json").write_text(json.dumps(result, indent=1) + "\n")
-    print(f"\n{report.per_second(runs)}\n\n{report.summary(result)}\n", flush=True)
+    print(f"\n{demo_report.per_second(runs)}\n\n{demo_report.summary(result)}\n", flush=True)
 
 
-def first_reply(source, target):
-    """Milliseconds from the first packet to a peer without a session to the first reply."""
-    result = ping(source.host, target.ipv4, count=1000, interval=0.01, first=True)
+def lay_out(lab):
+    """A small internet: servers in one network, two homes behind NATs, one public host."""
+    say("an internet of routers; two of three hosts stand behind different NATs")
+    internet = Internet(lab)
+    server = internet.server("coord")
+    if netem.available():
+        server.run("tc", "qdisc", "add", "dev", "eth0", "root", "netem", "delay", f"{FAR_MS}ms")
+    nodes = [Node(internet.behind(kind, name)) for name, kind in PLACES.items()]
+    return Mesh(lab, [], Coordinator(server), nodes)
+
+
+def find_direct(source, target):
+    """The first packets to a peer that nothing was said to yet: by the relay at once, and straight soon after."""
+    with Sight(source) as sight:
+        start = time.monotonic()
+        pings = Ping(source.host, target.ipv4, count=400, interval=0.01)
+        relayed = None
+        while (path := sight.path(target.name)) != "direct" and time.monotonic() < start + PATIENCE_S:
+            relayed = relayed or (time.monotonic() if path == "relayed" else None)
+            time.sleep(0.002)
+        direct = time.monotonic()
+        if path != "direct":
+            show(source, "why", target.name)
+            raise LabError(f"{source.name} found no direct path to {target.name}\n{source.process.tail()}")
+        result = pings.finish()
     if not result["received"]:
         raise LabError(f"{source.name} gets no reply from {target.name}\n{source.process.tail()}")
-    say(f"first packet {source.name} → {target.name}: reply after {result['first_ms']:.1f} ms")
-    return result["first_ms"]
+    times, took = result["ms"], max(0.0, direct - result["began"])
+    say(f"first packet {source.name} → {target.name}: reply after {result['first_ms']:.1f} ms" + (", by the relay" if relayed else ""))
+    by_relay = times[1 : max(2, int(took / 0.01) - 2)] if relayed else []
+    if by_relay:
+        say(f"then {statistics.median(by_relay):.1f} ms by the relay, until a direct path was found after {took * 1000:.0f} ms")
+    say(f"then {statistics.median(times[-100:]):.2f} ms, straight from NAT to NAT; of {result['sent']} packets {result['sent'] - result['received']} were lost")
+    return {
+        "first_packet_ms": round(result["first_ms"], 2),
+        "relayed_first": bool(relayed),
+        "relayed_rtt_ms": round(statistics.median(by_relay), 2) if by_relay else None,
+        "direct_after_ms": round(took * 1000, 1),
+        "lost": result["sent"] - result["received"],
+    }
+
+
+def show(node, *words):
+    """A command and what it says."""
+    print(f"\n{node.name}# taut {' '.join(words)}\n{node.taut(*words).stdout}", flush=True)
 
 
 def memory(net, field):

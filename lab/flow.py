@@ -12,6 +12,9 @@ _TRAFFIC = (sys.executable, "-I", str(_HERE / "traffic.py"))
 _WIRE = (sys.executable, "-I", str(_HERE / "wire.py"))
 _MIDDLE = (sys.executable, "-I", str(_HERE / "middle.py"))
 
+# How often (seconds) an address is asked that may not answer yet: seldom enough for a slow link, often enough that nobody waits for the next one.
+ASK_S = 0.1
+
 
 class Transfer:
     """One TCP connection from host `source` to `address` of host `target`, compared by SHA-256 at the end.
@@ -85,7 +88,7 @@ class Listener:
         self._process.wait_for_output("ready")
 
     def finish(self):
-        """Returns {"frames", "plaintext", "udp": [{"from", "to", "type", "frames"}]}."""
+        """Returns {"frames", "plaintext", "udp": [{"from", "to", "type", "frames", "bytes"}]}."""
         self._process.close_input()
         if self._process.wait() != 0:
             raise LabError(f"the listener broke\n{self._process.tail()}")
@@ -129,3 +132,45 @@ def ping(source, address, count=10, interval=0.05, first=False):
     if not done.stdout:
         raise LabError(f"ping {address} from {source.name} broke\n{done.stderr}")
     return json.loads(done.stdout)
+
+
+class Ping:
+    """The same beside other things: `finish` waits for its end. `began` is when the first request was sent, by time.monotonic()."""
+
+    def __init__(self, source, address, count, interval):
+        self._source, self._patience = source, count * interval + PATIENCE_S
+        self._process = source.start(*_TRAFFIC, "ping", address, "--count", count, "--interval", interval, name=f"ping-{source.lab.free_port()}")
+
+    def finish(self):
+        self._process.wait(self._patience)
+        if not self._process.output():
+            raise LabError(f"ping from {self._source.name} broke\n{self._process.tail()}")
+        return json.loads(self._process.output().splitlines()[-1])
+
+
+class Beat:
+    """ICMP echo at even intervals (seconds) until `finish`, which tells when each answer came; a context manager."""
+
+    def __init__(self, source, address, interval=0.01):
+        self.interval = interval
+        name = f"beat-{source.lab.free_port()}"
+        self._process = source.start(*_TRAFFIC, "beat", address, "--interval", interval, name=name)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._process.kill()
+
+    def finish(self):
+        """{"sent", "answered": [moments], "asked": [moments of those requests], "unanswered": [moments of the others], "began", "ended"}, in the order in
+        which answers came."""
+        self._process.close_input()
+        if self._process.wait() != 0:
+            raise LabError(f"the beat broke\n{self._process.tail()}")
+        return json.loads(self._process.output().splitlines()[-1])
+
+
+def answers(source, address, patience_s):
+    """Whether an echo request from `source` is answered within `patience_s`; returns with the first answer."""
+    return ping(source, address, count=max(1, round(patience_s / ASK_S)), interval=ASK_S, first=True)["received"] > 0

@@ -18,7 +18,7 @@ from pathlib import Path
 from .flow import Probe, Transfer
 from .net import Lab
 from .taut import ROOT
-from .wait import LabError, wait_until
+from .wait import LabError
 from .wireguard import VERSIONS, lacking, pair
 
 # The first rekey is due after 120 s (WireGuard's paper, section 6.1), plus what a retry may take.

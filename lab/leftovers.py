@@ -20,6 +20,8 @@ PREFIX = "tautlab"
 RUN_DIR = Path("/run") / PREFIX
 _NAMESPACE = re.compile(rf"{PREFIX}-(\d+)-(\d+)-(.+)")
 _DIRECTORY = re.compile(r"(\d+)-(\d+)")
+# In a run's directory: a file of the kernel, and the word that the run has put into it.
+_WORD = "word"
 
 
 def start_time(pid):
@@ -61,19 +63,46 @@ def remove_namespace(namespace):
     subprocess.run(["ip", "netns", "delete", namespace], capture_output=True, check=False)
 
 
-def clean():
-    """Removes what dead owners left; returns the names of what was removed."""
+def clean(own=False):
+    """Removes what dead owners left; returns the names of what was removed. `own`: this process counts as dead, it has no lab any more."""
     removed = []
     for namespace, _, alive in namespaces():
-        if not alive:
+        if not alive or (own and namespace.startswith(namespace_name(""))):
             remove_namespace(namespace)
             removed.append(namespace)
     for directory in RUN_DIR.glob("*"):
         match = _DIRECTORY.fullmatch(directory.name)
-        if match and not _alive(match[1], match[2]):
+        if match and (not _alive(match[1], match[2]) or (own and directory.name == owner())):
+            _forget_word(directory / _WORD)
             shutil.rmtree(directory, ignore_errors=True)
             removed.append(str(directory))
     return removed
+
+
+@contextlib.contextmanager
+def word_in(path, word):
+    """A word that is not there yet, added to a list of the kernel's while the `with` lasts; `clean` takes it out where a run was killed meanwhile."""
+    note = RUN_DIR / owner() / _WORD
+    # The hosts' own directories in it are closed; what else is there, such as a web server's files, is for everybody.
+    note.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+    try:
+        note.write_text(f"{path} {word}\n")
+        path.write_text(f"{path.read_text().strip()} {word}")
+        yield
+    finally:
+        _forget_word(note)
+        # A lab may still keep something there.
+        with contextlib.suppress(OSError):
+            note.parent.rmdir()
+
+
+def _forget_word(note):
+    """Takes out what a note tells of. One that was cut off was written before the word."""
+    told = note.read_text().split() if note.exists() else []
+    if len(told) == 2:
+        path, word = Path(told[0]), told[1]
+        path.write_text(" ".join(one for one in path.read_text().split() if one != word))
+    note.unlink(missing_ok=True)
 
 
 def _alive(pid, start):

@@ -7,7 +7,23 @@ import subprocess
 from . import leftovers
 
 # Program -> Debian package.
-PROGRAMS = {"ip": "iproute2", "iperf3": "iperf3", "ss": "iproute2", "taskset": "util-linux", "wg": "wireguard-tools"}
+PROGRAMS = {
+    "apache2": "apache2-bin",
+    "curl": "curl",
+    "ethtool": "ethtool",
+    "ip": "iproute2",
+    "iperf3": "iperf3",
+    "miniupnpd": "miniupnpd-nftables",
+    "nft": "nftables",
+    "openssl": "openssl",
+    "ping": "iputils-ping",
+    "ristreceiver": "rist-tools",
+    "ristsender": "rist-tools",
+    "ss": "iproute2",
+    "taskset": "util-linux",
+    "tc": "iproute2",
+    "wg": "wireguard-tools",
+}
 TUN = "/dev/net/tun"
 
 
@@ -15,14 +31,25 @@ def missing(*programs):
     """Sentences, one per lack: root, a TUN device, namespaces, the given programs. Empty when all is there."""
     if os.geteuid() != 0:
         return ["needs root, to make network namespaces and TUN devices: run it with sudo"]
-    lacks = [_lacking_program(name) for name in ("ip", *programs) if not shutil.which(name)]
+    lacks = [lacking(name) for name in ("ip", *programs) if not found(name)]
     lacks += _lacking_tun()
     if shutil.which("ip"):
         lacks += _lacking_namespaces()
     return list(dict.fromkeys(lacks))
 
 
-def _lacking_program(name):
+def found(name):
+    """Whether this program is here."""
+    return shutil.which(name) is not None
+
+
+def without(*names):
+    """What to tell of the first of these programs that is not here; empty when all are."""
+    return next((lacking(name) for name in names if not found(name)), "")
+
+
+def lacking(name):
+    """What to tell of a program of `PROGRAMS` that is not."""
     return f"the program {name} is missing: apt-get install {PROGRAMS[name]}"
 
 

@@ -22,7 +22,7 @@ from .namespace import Namespace, call
 
 # What every host starts with. Duplicate address detection would delay IPv6 by a second or two; rp_filter 2 (loose) is
 # what Debian sets; router advertisements come from nobody here.
-_SETTINGS = (
+SETTINGS = (
     "net.ipv4.conf.all.rp_filter=2",
     "net.ipv4.conf.default.rp_filter=2",
     "net.ipv6.conf.all.accept_dad=0",
@@ -30,7 +30,7 @@ _SETTINGS = (
     "net.ipv6.conf.default.accept_ra=0",
 )
 _TRACES = (sys.executable, "-I", str(Path(__file__).with_name("traces.py")))
-_FORWARDING = ("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
+FORWARDING = ("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
 
 
 class Lab:
@@ -101,12 +101,19 @@ class Switch(Namespace):
     """A bridge in a namespace of its own; a port is named after the host behind it."""
 
     def __init__(self, lab, name, subnets):
-        super().__init__(lab, name, _SETTINGS)
+        super().__init__(lab, name, SETTINGS)
         self.subnets = subnets
         self.gateway = []
         self.hosts = []
         # Snooping off: a bridge that knows no querier may hold back the multicast that IPv6 resolves neighbours by.
         self.ip("link add br0 type bridge stp_state 0 mcast_snooping 0", "link set br0 up")
+
+    def plug(self, host, interface, port):
+        """A cable from a new port of that name to a new interface of the host."""
+        self.ip(
+            f"link add {port} type veth peer name {interface} netns {host.namespace}",
+            f"link set {port} master br0 up",
+        )
 
     def next_addresses(self):
         """The next host address of each subnet."""
@@ -117,7 +124,7 @@ class Switch(Namespace):
 class Host(Namespace):
     """A host: `addresses` in the order given out, `ipv4` and `ipv6` the first of each (None without)."""
 
-    def __init__(self, lab, name, switches, settings=_SETTINGS):
+    def __init__(self, lab, name, switches, settings=SETTINGS):
         super().__init__(lab, name, settings)
         self.addresses = []
         self.routed = False
@@ -138,10 +145,7 @@ class Host(Namespace):
         interface, port = f"eth{self._links}", f"{self.name}.{self._links}"
         self._links += 1
         own = switch.next_addresses()
-        switch.ip(
-            f"link add {port} type veth peer name {interface} netns {self.namespace}",
-            f"link set {port} master br0 up",
-        )
+        switch.plug(self, interface, port)
         flags = {4: "", 6: " nodad"}
         self.ip(
             f"link set {interface} up",
@@ -185,7 +189,7 @@ class Router(Host):
     """A host that forwards IPv4 and IPv6 between its switches."""
 
     def __init__(self, lab, name, switches):
-        super().__init__(lab, name, switches, settings=_SETTINGS + _FORWARDING)
+        super().__init__(lab, name, switches, settings=SETTINGS + FORWARDING)
 
     def connect(self, switch):
         own = super().connect(switch)

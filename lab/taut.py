@@ -30,10 +30,11 @@ def bare(address):
 
 
 class Coordinator:
-    """The coordinator in `host`. `address` is where nodes reach it, by default the host's first."""
+    """The coordinator in `host`. `address` is where nodes reach it, by default the host's first, `port` its TCP port."""
 
-    def __init__(self, host, address=None):
+    def __init__(self, host, address=None, port=PORT):
         self.host = host
+        self.port = port
         self.address = str(address or host.addresses[0])
         self.operator_token = None
         self.join_token = None
@@ -42,11 +43,11 @@ class Coordinator:
     @property
     def url(self):
         literal = f"[{self.address}]" if ":" in self.address else self.address
-        return f"http://{literal}:{PORT}"
+        return f"http://{literal}:{self.port}"
 
-    def start(self):
+    def start(self, *options):
         """Starts it and waits until it listens; the first start yields the tokens."""
-        everywhere = f"[::]:{PORT}" if ":" in self.address else f"0.0.0.0:{PORT}"
+        everywhere = f"[::]:{self.port}" if ":" in self.address else f"0.0.0.0:{self.port}"
         self.process = self.host.start(
             binary("taut-coordinator"),
             "serve",
@@ -56,6 +57,7 @@ class Coordinator:
             everywhere,
             "--url",
             self.url,
+            *options,
             name="coordinator",
         )
         self.process.wait_for_output("listening on")
@@ -163,6 +165,11 @@ class Node:
         peers = (status or self.status())["peers"]
         return next((peer for peer in peers if peer["name"] == name), None)
 
+    def made(self, name, status=None):
+        """How many sessions this node ever had with peer `name`; 0 while it has none, as between two that live for seconds."""
+        session = self.peer(name, status)["session"]
+        return session["established"] if session else 0
+
     def wait_for(self, predicate, what, timeout=PATIENCE_S):
         """Waits until `predicate(status)` is true; returns that status."""
         last = {}
@@ -190,7 +197,7 @@ class Node:
 
     def reach(self, peer):
         """Pings `peer` until it replies over a direct path."""
-        return self.ping(peer, "--until-direct", "--timeout", "60s", "-c", "1")
+        return self.ping(peer, "--until-direct", "--timeout", "60s", "-c", "120")
 
     def _address(self, version):
         if not self._addresses:

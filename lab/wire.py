@@ -3,7 +3,8 @@
     wire.py INTERFACE
 
 Runs until standard input closes, then prints one JSON line: how many frames passed, how many of them held the lab's
-plaintext marker, and the UDP datagrams by sender, receiver and first payload byte (WireGuard's message type).
+plaintext marker, and the UDP datagrams by sender, receiver and first payload byte (WireGuard's message type), with the bytes of their frames: one frame may
+hold many datagrams that a network card would have cut apart.
 """
 
 import collections
@@ -41,7 +42,7 @@ def main():
     tap.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)
     tap.bind((sys.argv[1], 0))
     print("ready", flush=True)
-    frames, plaintext, seen = 0, 0, collections.Counter()
+    frames, plaintext, seen, size = 0, 0, collections.Counter(), collections.Counter()
     while True:
         readable, _, _ = select.select([tap, sys.stdin], [], [])
         if tap in readable:
@@ -50,9 +51,10 @@ def main():
             plaintext += MARKER in frame
             if found := datagram(frame):
                 seen[found] += 1
+                size[found] += len(frame)
         elif not os.read(0, 4096):
             break
-    udp = [{"from": a, "to": b, "type": kind, "frames": count} for (a, b, kind), count in seen.items()]
+    udp = [{"from": a, "to": b, "type": kind, "frames": count, "bytes": size[a, b, kind]} for (a, b, kind), count in seen.items()]
     print(json.dumps({"frames": frames, "plaintext": plaintext, "udp": udp}), flush=True)
 
 

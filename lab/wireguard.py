@@ -5,6 +5,7 @@ import os
 import socket
 from pathlib import Path
 
+from . import versions
 from .flow import ping
 from .taut import ROOT, binary
 from .wait import PATIENCE_S, LabError, wait_until
@@ -12,14 +13,12 @@ from .wait import PATIENCE_S, LabError, wait_until
 # Where `wg` and every implementation meet. Each host gets a directory of its own mounted there: `ip netns exec` gives every program a
 # mount namespace, so that hosts do not see each other's sockets, nor the machine's.
 SOCKETS = Path("/var/run/wireguard")
-PEERS = ROOT / "target" / "peers"
-# What is compared with, and in which version; tools/peers installs them.
-VERSIONS = {"boringtun": "0.7.1", "gotatun": "0.10.2", "wireguard-go": "v0.0.0-20260522210424-ecfc5a8d5446"}
 _PROGRAMS = {
     "boringtun": ("boringtun-cli-{}/bin/boringtun-cli", ("--foreground", "--disable-drop-privileges")),
     "gotatun": ("gotatun-cli-{}/bin/gotatun", ("--foreground", "--disable-drop-privileges")),
     "wireguard-go": ("wireguard-go-{}/wireguard", ("-f",)),
 }
+VERSIONS = {kind: versions.VERSIONS[kind] for kind in _PROGRAMS}
 INTERFACE = "wg0"
 
 
@@ -30,7 +29,7 @@ def command(kind):
     if kind == "taut-wg":
         return [_named(kind), "-f", INTERFACE]
     path, flags = _PROGRAMS[kind]
-    program = PEERS / path.format(VERSIONS[kind])
+    program = versions.PEERS / path.format(VERSIONS[kind])
     if not os.access(program, os.X_OK):
         raise LabError(f"{kind} {VERSIONS[kind]} is not installed: make peers")
     return [program, *flags, INTERFACE]

@@ -23,14 +23,19 @@ MAY_USE = {
 # sys/* points to this one crate of core only.
 SYS_MAY_USE = {"core/base"}
 # Arrows inside engine: the keeper owns the others, and they do not know each other.
-ENGINE_EDGES = {("engine/keeper", "engine/lane"), ("engine/keeper", "engine/control")}
+ENGINE_EDGES = {("engine/keeper", other) for other in ("engine/lane", "engine/control", "engine/gateway")}
 # Arrows inside proof: the fuzz targets let the world of the simulator run.
 PROOF_EDGES = {("proof/fuzz", "proof/sim")}
 # What the programs may use besides core.
 APP_MAY_USE = {
     "apps/taut": {"engine/keeper", "engine/lane", "engine/control", "sys/event"},
-    "apps/coordinator": set(),
+    "apps/coordinator": {"apps/relay"},
+    "apps/relay": {"sys/udp", "sys/event"},
 }
+# One program inside another: a coordinator on one box is a relay, too.
+APP_EDGES = {("apps/coordinator", "apps/relay")}
+# Packages whose names do not follow from their folders: the node is `taut`, and `taut-relay` is what the relay's rules are called.
+NAMES = {"apps/taut": "taut", "apps/relay": "taut-relay-server"}
 
 # All that core may take from outside: pure, small, reviewed. A new one needs a line here and a reason in the commit.
 CORE_EXTERNALS = {"aws-lc-rs", "blake2", "ring", "serde", "subtle", "x25519-dalek", "zeroize"}
@@ -38,6 +43,13 @@ CORE_EXTERNALS = {"aws-lc-rs", "blake2", "ring", "serde", "subtle", "x25519-dale
 SYS_EXTERNALS = {"libc"}
 # Only this program has an asynchronous runtime, an HTTP server and a database.
 COORDINATOR_ONLY = {"axum", "hyper", "hyper-util", "sqlx", "tokio", "tower", "tower-http", "ureq"}
+# The one exception: a load generator is an application, not a node, and QUIC's implementation runs on a runtime. It uses no crate of ours.
+LOAD = "proof/load"
+LOAD_MAY_USE = {"tokio"}
+# And what only it may use.
+LOAD_ONLY = {"quinn", "quinn-proto", "quinn-udp", "rcgen"}
+# What sys holds for tests and for the lab.
+SYS_FOR_WITNESSES = {"sys/packet", "sys/tally"}
 # Only programs read flags.
 APPS_ONLY = {"lexopt"}
 
@@ -61,12 +73,15 @@ WHY = {
     "core-pure": "in core, time, randomness and limits are arguments, so that all of it runs in the simulator",
     "sys-externals": "sys is small modules of our own over libc; a binary of 3 MB has no room for a second way",
     "coordinator-only": "the node has no async runtime, HTTP server or database: plain threads on epoll, 5 MB of memory",
+    "load-alone": "it alone of the witnesses has a runtime: no crate of a node may be in one program with that, nor be what it measures with",
+    "load-only": "nodes speak one protocol, WireGuard; QUIC is here to be carried through tunnels and measured",
+    "witness-hands": "raw frames and an allocator that counts are for tests and for the lab: a program has no use for such rights",
     "apps-only": "flags and environment are read in apps and passed down as values, so that every effect has one cause",
     "sqlx-in-store": "the database has one room, apps/coordinator/src/store, so that another one can take its place",
     "unsafe": "unsafe code stands in sys only, small and tested against the kernel, so that the rest needs no audit for it",
     "member-comment": "the list of members is the map's first page: one comment per crate says what it is",
     "member-listed": "a crate that is not a member is neither built nor tested",
-    "crate-name": "a folder under a layer is the crate taut-<name> (apps/taut is `taut`), so that a name tells the place",
+    "crate-name": "a folder under a layer is the crate taut-<name> (but for NAMES), so that a name tells the place",
     "lints": "without `[lints] workspace = true` the workspace's lints do not hold in this crate",
 }
 
@@ -120,7 +135,7 @@ def check_members(house):
         line = next((line for line in house.text.splitlines() if f'"{path}"' in line), "")
         if not re.search(r"#\s*\S", line):
             house.complain("member-comment", "Cargo.toml", f"member {path} has no comment")
-        wanted = "taut" if path == "apps/taut" else f"taut-{Path(path).name}"
+        wanted = NAMES.get(path, f"taut-{Path(path).name}")
         if manifest["package"]["name"] != wanted:
             house.complain("crate-name", f"{path}/Cargo.toml", f"is named {manifest['package']['name']}, not {wanted}")
         if manifest.get("lints", {}).get("workspace") is not True:
@@ -147,13 +162,17 @@ def check_arrows(house):
 def check_arrow(house, member, target):
     where, what = f"{member}/Cargo.toml", f"{member} uses {target}"
     source, goal = layer_of(member), layer_of(target)
-    if goal == "proof":
+    if member == LOAD:
+        house.complain("load-alone", where, what)
+    elif target in SYS_FOR_WITNESSES and source != "proof":
+        house.complain("witness-hands", where, what)
+    elif goal == "proof":
         if (member, target) not in PROOF_EDGES:
             house.complain("proof-unseen", where, what)
     elif source == goal == "engine":
         if (member, target) not in ENGINE_EDGES:
             house.complain("engine-edges", where, what)
-    elif goal not in MAY_USE.get(source, set()):
+    elif goal not in MAY_USE.get(source, set()) and (member, target) not in APP_EDGES:
         house.complain("layers", where, what)
     elif source == "sys" and target not in SYS_MAY_USE:
         house.complain("sys-alone", where, what)
@@ -167,8 +186,10 @@ def check_external(house, member, name):
         house.complain("core-externals", where, what)
     if layer_of(member) == "sys" and name not in SYS_EXTERNALS:
         house.complain("sys-externals", where, what)
-    if name in COORDINATOR_ONLY and member != "apps/coordinator":
+    if name in COORDINATOR_ONLY and member != "apps/coordinator" and not (member == LOAD and name in LOAD_MAY_USE):
         house.complain("coordinator-only", where, what)
+    if name in LOAD_ONLY and member != LOAD:
+        house.complain("load-only", where, what)
     if name in APPS_ONLY and layer_of(member) != "apps":
         house.complain("apps-only", where, what)
 

@@ -3,7 +3,7 @@
 
     tools/links.py [ROOT]
 
-- Every path and every Rust symbol that ARCHITECTURE.md names exists; so does every path that the other documents link to.
+- Every path and every symbol that ARCHITECTURE.md names exists; so does every path that the other documents link to.
 - What comments cite exists: `law 6` in ARCHITECTURE.md, `protocol.md 2.1` and `fault K1` in docs/spec/, every other `NAME.md`.
 """
 
@@ -15,6 +15,7 @@ FOLDERS = r"(?:core|sys|engine|apps|proof|lab|tools|docs)"
 # Names that ARCHITECTURE.md uses and that are not ours.
 FOREIGN = {"Arc", "ChaCha20Poly1305", "Debug", "Duration"}
 DEFINED = re.compile(r"\b(?:fn|const|static|struct|enum|trait|type|mod)\s+(\w+)|^\s+([A-Z]\w+)\s*(?:[,({]|$)|^\s*(?:pub )?(\w+): ", re.M)
+DEFINED_IN_PYTHON = re.compile(r"^\s*(?:class|def)\s+(\w+)", re.M)
 
 
 def sources(root):
@@ -28,6 +29,7 @@ def check_map(root, complain):
     """ARCHITECTURE.md: paths and symbols."""
     text = (root / "ARCHITECTURE.md").read_text()
     defined = {name for path, code in sources(root) if path.suffix == ".rs" for match in DEFINED.findall(code) for name in match}
+    defined |= {name for path, code in sources(root) if path.suffix == ".py" for name in DEFINED_IN_PYTHON.findall(code)}
     for path in sorted(set(re.findall(rf"\b{FOLDERS}/[\w./*-]*[\w*]", text))):
         if "NAME" not in path and not any(root.glob(path)):
             complain("ARCHITECTURE.md", f"there is no {path}")

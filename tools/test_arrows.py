@@ -16,6 +16,8 @@ MEMBERS = [
     "core/wire",
     "sys/udp",
     "sys/tun",
+    "sys/packet",
+    "sys/tally",
     "engine/lane",
     "engine/control",
     "engine/keeper",
@@ -23,6 +25,8 @@ MEMBERS = [
     "apps/coordinator",
     "proof/sim",
     "proof/fuzz",
+    "proof/linkbox",
+    "proof/load",
 ]
 USES = {
     "core/base": "serde = '1'",
@@ -34,6 +38,8 @@ USES = {
     "apps/coordinator": "taut-wire.workspace = true\ntokio = '1'\nsqlx = '0.9'",
     "proof/sim": "taut-lane.workspace = true\ntaut-keeper.workspace = true",
     "proof/fuzz": "taut-sim.workspace = true\ntaut-control.workspace = true",
+    "proof/linkbox": "taut-packet.workspace = true",
+    "proof/load": "quinn = '0.11'\ntokio = '1'",
 }
 SOURCES = {
     "core/base/src/lib.rs": "use std::time::Duration;\n// std::time::Instant, unsafe\npub const TEXT: &str = \"std::fs\";\n",
@@ -133,6 +139,27 @@ class Rules(unittest.TestCase):
                 self.uses(member, target)
                 self.breaks("proof-unseen")
 
+    def test_witness_hands(self):
+        for member, target in (("engine/lane", "sys/packet"), ("apps/taut", "sys/tally")):
+            with self.subTest(member=member):
+                self.setUp()
+                self.uses(member, target)
+                self.breaks("witness-hands")
+        self.setUp()
+        self.uses("engine/lane", "sys/tally", "dev-dependencies")
+        self.breaks()
+
+    def test_load_alone(self):
+        self.uses("proof/load", "engine/lane")
+        self.breaks("load-alone")
+
+    def test_load_only(self):
+        for member in ("engine/lane", "apps/coordinator", "proof/sim"):
+            with self.subTest(member=member):
+                self.setUp()
+                self.uses(member, "quinn")
+                self.breaks("load-only")
+
     def test_core_externals(self):
         for runtime in ("tokio", "mio", "libc", "socket2", "rand"):
             with self.subTest(runtime=runtime):
@@ -170,8 +197,11 @@ class Rules(unittest.TestCase):
         self.breaks("sys-externals")
 
     def test_coordinator_only(self):
-        self.uses("engine/control", "tokio")
-        self.breaks("coordinator-only")
+        for member, what in (("engine/control", "tokio"), ("proof/linkbox", "tokio"), ("proof/load", "hyper")):
+            with self.subTest(member=member):
+                self.setUp()
+                self.uses(member, what)
+                self.breaks("coordinator-only")
 
     def test_apps_only(self):
         self.uses("engine/keeper", "lexopt")

@@ -1,24 +1,17 @@
 """One figure each: iperf3 and echo requests over a system that is up, with what they cost."""
 
-import json
-import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
-from ..wait import PATIENCE_S, LabError
-from .cpu import Reading
+from ..gauges.cpu import Reading
+from ..work.echo import echoes
+from ..work.iperf import Iperf, moved, tcp_figures, udp_figures
+from ..work.udp import DATAGRAM
 
 PORT = 5201
-# Fills an inner packet of 1,400 bytes: 20 (IPv4) + 8 (UDP) + 1,372. The same in every table since the first.
-DATAGRAM = 1372
 SMALL = 64
-ECHO_INTERVAL_S = 0.01
 # How long a stream runs before echo requests go along with it.
 RAMP_S = 1
-# A stream below this rate (bits per second) is broken, not slow.
-CARRIES_NOTHING = 1e6
-_ECHO = (sys.executable, "-I", str(Path(__file__).with_name("echo.py")))
 # What the kernel threw away or put in order, per host (/proc/net/snmp, /proc/net/netstat).
 _COUNTERS = {
     "Udp": ("RcvbufErrors", "SndbufErrors", "InErrors"),
@@ -74,35 +67,18 @@ class Meter:
         told, cost = self._iperf(seconds, "-O", RAMP_S, during=lambda: seen.update(self._echo(self.lengths.loaded)))
         return seen | tcp_figures(told) | cost
 
-    def memory(self, field):
-        """KiB of each host's programs."""
-        return [sum(process.rss_kib(field) for process in own) for own in self.running.processes]
-
     def _echo(self, seconds):
-        count = round(seconds / ECHO_INTERVAL_S)
-        done = self.sender.run(*_ECHO, self.address, count, ECHO_INTERVAL_S, timeout=seconds + PATIENCE_S)
-        told = json.loads(done.stdout)
-        if not told["ms"]:
-            raise LabError("no echo request was answered")
-        return told
+        return echoes(self.sender, self.address, seconds)
 
     def _iperf(self, seconds, *options, during=None):
         """iperf3's report, and {"bytes", "cpu", "kernel"} of the whole run, the part that is not counted included."""
         start, counted = Reading(self.running.processes), self._kernel()
-        server = self.receiver.start("iperf3", "-s", "-1", "-p", PORT, "--forceflush", name="iperf3-server")
-        try:
-            server.wait_for_output("Server listening")
-            client = self.sender.start("iperf3", "-c", self.address, "-p", PORT, "-t", seconds, "-J", *options, name="iperf3-client")
+        with Iperf(self.sender, self.receiver, self.address, seconds, *options, port=PORT) as run:
+            run.begin()
             if during:
                 time.sleep(RAMP_S)
                 during()
-            code = client.wait(seconds + PATIENCE_S)
-            told = json.loads(client.output())
-            if code != 0 or "error" in told:
-                raise LabError(f"iperf3: {told.get('error', f'exit code {code}')}")
-            server.wait(PATIENCE_S)
-        finally:
-            server.stop()
+            told = run.told()
         cpu = Reading(self.running.processes).since(start)
         kernel = {name: value - counted[name] for name, value in self._kernel().items()}
         return told, {"bytes": moved(told), "cpu": cpu, "kernel": {name: value for name, value in kernel.items() if value}}
@@ -122,42 +98,9 @@ class Meter:
         return found
 
 
-def tcp_figures(told):
-    """What the receiver got, both directions together where there are two; retransmits of every sender."""
-    end = told["end"]
-    sent = [end[name] for name in ("sum_sent", "sum_sent_bidir_reverse") if name in end]
-    received = [end[name] for name in ("sum_received", "sum_received_bidir_reverse") if name in end]
-    if not all(part["bits_per_second"] >= CARRIES_NOTHING for part in received):
-        raise LabError(f"a stream carried next to nothing: {sum(part['bytes'] for part in received)} bytes arrived")
-    return {
-        "mbps": round(sum(part["bits_per_second"] for part in received) / 1e6, 1),
-        "ways_mbps": [round(part["bits_per_second"] / 1e6, 1) for part in received],
-        "retransmits": sum(part.get("retransmits", 0) for part in sent),
-        "congestion_control": end.get("sender_tcp_congestion", "unknown"),
-    }
-
-
-def udp_figures(told):
-    """What left the sender's socket and what reached the receiver's, as the receiver counted."""
-    sent, received = told["end"]["sum_sent"], told["end"]["sum_received"]
-    arrived = received["packets"] - received["lost_packets"]
-    return {
-        "offered_mbps": round(sent["bits_per_second"] / 1e6, 1),
-        "mbps": round(received["bits_per_second"] / 1e6, 1),
-        "lost_percent": round(100 * received["lost_packets"] / max(1, received["packets"]), 3),
-        "packets": received["packets"],
-        "packets_per_s": round(arrived / received["seconds"]) if received["seconds"] else 0,
-    }
-
-
 def socket_drops(text):
     """Datagrams that found no room at the sockets of /proc/net/udp, all together: the last column."""
     return sum(int(line.split()[-1]) for line in text.splitlines() if ":" in line)
-
-
-def moved(told):
-    """Bytes of a whole run, the part that is not counted included."""
-    return sum(one[way]["bytes"] for one in told["intervals"] for way in ("sum", "sum_bidir_reverse") if way in one)
 
 
 def counters(text):

@@ -9,13 +9,13 @@ BEGIN, END = "<!-- made by make bench-tunnel: begin -->", "<!-- made by make ben
 NONE = "–"
 
 
-def placed(document, text):
+def placed(document, text, begin=BEGIN, end=END):
     """The document with what stands between the markers replaced."""
-    before, begin, rest = document.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the document has no place for the tables: {BEGIN} … {END}")
-    return f"{before}{BEGIN}\n\n{text.strip()}\n\n{END}{after}"
+    before, found, rest = document.partition(begin)
+    _, ended, after = rest.partition(end)
+    if not found or not ended:
+        raise ValueError(f"the document has no place for the tables: {begin} … {end}")
+    return f"{before}{begin}\n\n{text.strip()}\n\n{end}{after}"
 
 
 def shown(figure, digits=2, scale=1.0):

@@ -31,8 +31,3 @@ def lay_out(lab, mtu, pinned, cubic):
             host.prefix = ["taskset", "-c", str(core)]
     chosen = hosts[0].run("cat", "/proc/sys/net/ipv4/tcp_congestion_control").stdout.strip()
     return Site(hosts, helper, chosen)
-
-
-def mtu_of(host, interface):
-    """The MTU that is really in force."""
-    return int(host.run("cat", f"/sys/class/net/{interface}/mtu").stdout)

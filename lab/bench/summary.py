@@ -1,10 +1,10 @@
 """From the runs to one figure each: the median, and the spread over the rounds."""
 
-import math
 import statistics
 from dataclasses import dataclass
 
-from .cpu import foreign
+from ..gauges.cpu import foreign
+from ..gauges.quantile import quantile
 
 
 # The system that all others are put beside.
@@ -25,12 +25,6 @@ def figure(values):
     """The figure of these values; None of none."""
     values = [value for value in values if value is not None]
     return Figure(statistics.median(values), min(values), max(values), len(values)) if values else None
-
-
-def quantile(values, share):
-    """The value that `share` of all are not above (nearest rank)."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(len(ordered) * share) - 1)] if ordered else None
 
 
 def mbps(figures, _):

@@ -20,12 +20,15 @@ import time
 from pathlib import Path
 
 from .. import congestion, needs
+from ..gauges import machine
+from ..gauges.clock import Clock
+from ..gauges.cpu import DISTURBED, calm, foreign
 from ..net import Lab
 from ..systems import ALL
+from ..systems.base import mtu_of
 from ..taut import ROOT
 from ..wait import LabError
-from . import goals, machine, page, plan, site
-from .cpu import DISTURBED, calm, foreign
+from . import goals, page, plan, site
 from .measure import Meter
 from .summary import Results
 
@@ -104,13 +107,13 @@ class Bench:
         running = self.systems[configuration.system].start(place.hosts, place.helper, configuration.mtu)
         meter = Meter(place.hosts, running, self.effort.lengths)
         row["started_after_s"] = round(time.monotonic() - start, 2)
-        row["interface_mtu"] = site.mtu_of(place.hosts[0], running.interface)
+        row["interface_mtu"] = mtu_of(place.hosts[0], running.interface)
         row["udp_buffers"] = machine.socket_buffers(place.hosts[0])
-        row["memory_kib"]["idle"] = meter.memory("VmRSS")
+        row["memory_kib"]["idle"] = running.memory_kib("VmRSS")
         meter.warm_up()
         for test in plan.tests_in_order(configuration, self.seed):
             row["tests"][test] = self._test(meter, test, say)
-        row["memory_kib"]["peak"] = meter.memory("VmHWM")
+        row["memory_kib"]["peak"] = running.memory_kib("VmHWM")
         row["facts"] = running.facts()
         running.stop()
 
@@ -150,22 +153,6 @@ class Bench:
             "verdicts": goals.judge(Results(self.runs), self.lacking),
             "runs": self.runs,
         }
-
-
-class Clock:
-    """How long it will still take: the plan, corrected by how long it really took so far."""
-
-    def __init__(self, planned):
-        self.planned, self.start = planned, time.monotonic()
-
-    def minutes(self):
-        return (time.monotonic() - self.start) / 60
-
-    def left(self, done):
-        """In minutes, as text, when `done` parts are over."""
-        behind = sum(self.planned[:done])
-        pace = (time.monotonic() - self.start) / behind if behind else 1.0
-        return f"{pace * sum(self.planned[done:]) / 60:.1f} min"
 
 
 def outline(figures):

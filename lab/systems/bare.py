@@ -2,7 +2,7 @@
 
 import platform
 
-from .base import Running, System
+from .base import Running, System, mtu_of
 
 
 class Bare(System):
@@ -13,5 +13,6 @@ class Bare(System):
         return f"Linux {platform.release()}"
 
     def start(self, hosts, helper, mtu):
-        # Its MTU is the link's: there is no header to leave room for.
-        return Running(addresses=[host.ipv4 for host in hosts], interface="eth0", processes=[[] for _ in hosts])
+        # Its MTU is the link's: there is no header to leave room for. No program either: a boot has nothing to start.
+        addresses = [host.ipv4 for host in hosts]
+        return Running(addresses, interface="eth0", processes=[[] for _ in hosts], payload=mtu_of(hosts[0], "eth0"))

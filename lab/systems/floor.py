@@ -1,19 +1,21 @@
 """The floor: what a tunnel of this shape costs at least (proof/floor). No tunnel: it has no duties, and nothing is secret."""
 
-from ..flow import ping
 from ..taut import binary
-from ..wait import LabError, wait_until
-from .base import Running, System
+from ..wait import LabError
+from .base import System, begun, ready
 from .taut import tree_version
 
 INTERFACE, PORT = "floor0", 5555
 INNER = ("10.8.0.1", "10.8.0.2")
+# What a system gets that has no opinion of its own.
+USUAL_MTU = 1420
 
 
 class Floor(System):
     """`cipher` is the program's word for what seals: aes or none."""
 
     variant = True
+    get = "cargo build --release -p taut-floor"
 
     def __init__(self, name, title, cipher):
         self.name, self.title, self.cipher = name, title, cipher
@@ -31,17 +33,11 @@ class Floor(System):
     def start(self, hosts, helper, mtu):
         if len(hosts) != len(INNER):
             raise LabError(f"the floor has two ends, not {len(hosts)}")
-        processes = [self._start(host, peer) for host, peer in zip(hosts, reversed(hosts))]
-        for host, process, inner in zip(hosts, processes, INNER):
-            process.wait_for_output("listening on port")
-            host.ip(f"address add {inner}/24 dev {INTERFACE}", f"link set {INTERFACE} mtu {mtu} up")
+        return ready(hosts, begun(hosts, lambda n: self._begin(hosts, n, mtu or USUAL_MTU), list(INNER), INTERFACE))
 
-        def story():
-            return "\n".join(process.tail() for process in processes)
-
-        wait_until(lambda: ping(hosts[0], INNER[1], count=1)["received"] == 1, "the floor to carry a ping", story=story)
-        return Running(addresses=list(INNER), interface=INTERFACE, processes=[[process] for process in processes])
-
-    def _start(self, host, peer):
-        ends = ("--tun", INTERFACE, "--listen", PORT, "--peer", f"{peer.ipv4}:{PORT}")
-        return host.start(binary("floor"), *ends, "--cipher", self.cipher, name="floor")
+    def _begin(self, hosts, n, mtu):
+        ends = ("--tun", INTERFACE, "--listen", PORT, "--peer", f"{hosts[1 - n].ipv4}:{PORT}")
+        process = hosts[n].start(binary("floor"), *ends, "--cipher", self.cipher, name="floor")
+        process.wait_for_output("listening on port")
+        hosts[n].ip(f"address add {INNER[n]}/24 dev {INTERFACE}", f"link set {INTERFACE} mtu {mtu} up")
+        return [process]

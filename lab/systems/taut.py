@@ -6,11 +6,15 @@ import subprocess
 from ..mesh import Mesh
 from ..taut import ROOT, Coordinator, Node, binary
 from ..wait import LabError
-from .base import Running, System
+from .base import Running, System, ready
+
+INTERFACE = "taut0"
 
 
 class Network(System):
     """`flags` go to the daemons; one of them that `taut daemon` does not know makes the system unavailable. `suite` is what data must be sealed with."""
+
+    get = "make build"
 
     def __init__(self, name, title, suite, *flags, variant=False):
         self.name, self.title, self.suite, self.flags, self.variant = name, title, suite, flags, variant
@@ -27,20 +31,33 @@ class Network(System):
         return taut_version()
 
     def start(self, hosts, helper, mtu):
+        options = [*(["--mtu", mtu] if mtu else []), *self.flags]
         net = Mesh(helper.lab, [], Coordinator(helper).start(), [Node(host) for host in hosts])
         for node in net.nodes:
-            node.start("--mtu", mtu, *self.flags)
+            node.start(*options)
             node.up(net.coordinator.join_token)
         net.meet()
-        net.connect()
-        for node in net.nodes:
-            node.wait_for(self._sealed, f"data to be sealed by {self.suite}")
-        return Running(
+        running = Running(
             addresses=[node.ipv4 for node in net.nodes],
-            interface="taut0",
+            interface=INTERFACE,
             processes=[[node.process] for node in net.nodes],
             facts=lambda: {node.name: _told(node.status()) for node in net.nodes},
+            aside=[net.coordinator.process],
         )
+        ready(hosts, running)
+        for node in net.nodes:
+            node.wait_for(self._sealed, f"data to be sealed by {self.suite}")
+
+        def boot(n):
+            node = net.nodes[n]
+            node.kill()
+            node.start(*options)
+            # It knows its network from its state.
+            node.up()
+            running.processes[n] = [node.process]
+
+        running.boot = boot
+        return running
 
     def _sealed(self, status):
         return all((peer["session"] or {}).get("suite") == self.suite for peer in status["peers"])

@@ -1,11 +1,12 @@
 """Userspace WireGuards under the stock `wg`: ours under the name `taut-wg`, and others'."""
 
-from ..wait import LabError
 from ..wireguard import INTERFACE, VERSIONS, WireGuard, conf, lacking
-from .base import Running, System
+from .base import System, begun, inner, mtu_of, ready
 from .taut import taut_version
 
-PORT = 51820
+NETWORK, PORT = 0, 51820
+# What wg-quick leaves for the headers: IPv6, UDP, WireGuard's own 32 bytes.
+HEADERS = 80
 
 
 class Device(System):
@@ -13,6 +14,8 @@ class Device(System):
 
     def __init__(self, name, title):
         self.name, self.title = name, title
+        if name not in VERSIONS:
+            self.get = "make build"
 
     def lacking(self):
         return lacking(self.name)
@@ -21,27 +24,20 @@ class Device(System):
         return VERSIONS.get(self.name) or taut_version()
 
     def start(self, hosts, helper, mtu):
-        devices = [WireGuard(host, self.name, [f"{_inner(n)}/24"]) for n, host in enumerate(hosts)]
+        addresses = [inner(NETWORK, n) for n in range(len(hosts))]
+        devices = [WireGuard(host, self.name, [f"{address}/24"]) for host, address in zip(hosts, addresses)]
         for device in devices:
-            others = [(n, other) for n, other in enumerate(devices) if other is not device]
-            device.config = conf(device, *(_peer(other, _inner(n)) for n, other in others), port=PORT)
-            device.start()
+            others = [(address, other) for address, other in zip(addresses, devices) if other is not device]
+            device.config = conf(device, *(_peer(other, address) for address, other in others), port=PORT)
+
+        def begin(n):
+            devices[n].start()
             # As wg-quick does. Each has another MTU of its own accord.
-            device.host.ip(f"link set {INTERFACE} mtu {mtu}")
-        for n in range(1, len(hosts)):
-            devices[0].reaches(_inner(n))
-        return Running(
-            addresses=[_inner(n) for n in range(len(hosts))],
-            interface=INTERFACE,
-            processes=[[device.process] for device in devices],
-        )
+            hosts[n].ip(f"link set {INTERFACE} mtu {mtu or mtu_of(hosts[n], 'eth0') - HEADERS}")
+            return [devices[n].process]
+
+        return ready(hosts, begun(hosts, begin, addresses, INTERFACE))
 
 
-def _inner(number):
-    if number > 253:
-        raise LabError("more hosts than 10.9.0.0/24 has addresses")
-    return f"10.9.0.{number + 1}"
-
-
-def _peer(device, inner):
-    return {"PublicKey": device.public, "AllowedIPs": f"{inner}/32", "Endpoint": f"{device.host.ipv4}:{PORT}"}
+def _peer(device, address):
+    return {"PublicKey": device.public, "AllowedIPs": f"{address}/32", "Endpoint": f"{device.host.ipv4}:{PORT}"}

@@ -8,10 +8,12 @@ import pytest
 
 from lab import congestion
 from lab.bench import goals, model, page, plan, summary
-from lab.bench.cpu import foreign
 from lab.bench.measure import Lengths, counters, socket_drops, tcp_figures, udp_figures
-from lab.bench.summary import Figure, Results, figure, quantile
-from lab.bench.tunnel import Bench, Clock
+from lab.bench.summary import Figure, Results, figure
+from lab.bench.tunnel import Bench
+from lab.gauges.clock import Clock
+from lab.gauges.cpu import foreign
+from lab.gauges.quantile import quantile
 from lab.systems import ALL, System
 from lab.wait import LabError
 
@@ -171,7 +173,7 @@ def test_the_tables_take_their_place_and_nothing_else():
 
 def test_the_time_left_follows_the_pace(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr("lab.bench.tunnel.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("lab.gauges.clock.time.monotonic", lambda: now[0])
     clock = Clock([60, 60, 120])
     assert clock.left(0) == "4.0 min"
     now[0] += 120

@@ -48,7 +48,7 @@ def test_a_restarted_coordinator_takes_new_members(layout):
     net.connect()
 
 
-def test_sessions_renew_without_the_coordinator_and_nothing_is_lost(mesh):
+def test_fault_n1_sessions_renew_without_the_coordinator_and_nothing_is_lost(mesh):
     net = mesh(nodes=2, env={"TAUT_TEST_REKEY_AFTER_S": REKEY_AFTER_S})
     one, two = net.nodes
     net.connect()
@@ -57,8 +57,8 @@ def test_sessions_renew_without_the_coordinator_and_nothing_is_lost(mesh):
     transfer.flows_on(CALM)
     net.coordinator.kill()
 
-    before = one.peer(two.name)["session"]["established"]
-    one.wait_for(lambda s: one.peer(two.name, s)["session"]["established"] >= before + 2, "two new sessions")
+    before = one.made(two.name, one.wait_for(lambda s: one.made(two.name, s), "a session"))
+    one.wait_for(lambda s: one.made(two.name, s) >= before + 2, "two new sessions")
     transfer.flows_on(CALM)
     assert transfer.finish()["equal"]
     result = probe.finish()
@@ -66,7 +66,7 @@ def test_sessions_renew_without_the_coordinator_and_nothing_is_lost(mesh):
     print(f"{result['sent']} probes, none lost")
 
 
-def test_two_nodes_that_both_restart_find_each_other_from_the_saved_map(mesh):
+def test_fault_n2_two_nodes_that_both_restart_find_each_other_from_the_saved_map(mesh):
     net = mesh(nodes=2)
     one, two = net.nodes
     net.connect()

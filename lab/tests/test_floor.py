@@ -7,10 +7,10 @@ import pytest
 
 from lab.bench import site
 from lab.flow import Probe, Transfer, ping
-from lab.systems import ALL, Floor
+from lab.systems import FLOORS
+from lab.systems.base import mtu_of
 from lab.systems.floor import INTERFACE
 
-FLOORS = [system for system in ALL if isinstance(system, Floor)]
 pytestmark = pytest.mark.skipif(bool(FLOORS[0].lacking()), reason=f"the program floor is {FLOORS[0].lacking()}")
 
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(bool(FLOORS[0].lacking()), reason=f"the program 
 def test_what_goes_over_the_floor_arrives_whole(lab, floor, mtu):
     hosts = site.lay_out(lab, mtu, pinned=False, cubic=False).hosts
     running = floor.start(hosts, None, mtu)
-    assert [site.mtu_of(host, INTERFACE) for host in hosts] == [mtu, mtu]
+    assert [mtu_of(host, INTERFACE) for host in hosts] == [mtu, mtu]
     for source, target, there in zip(hosts, reversed(hosts), reversed(running.addresses)):
         assert ping(source, there, count=3)["received"] == 3
         assert Transfer(source, target, there, size=20_000_000).finish()["equal"]

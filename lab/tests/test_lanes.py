@@ -15,9 +15,9 @@ _RATE = 4_000_000
 _WHILE_S = 4
 
 
-def _start(net, *lanes, options=()):
+def _start(net, *lanes, options=(), coordinator=()):
     """The network with so many lanes per node. Nobody has talked to anybody yet."""
-    net.coordinator.start()
+    net.coordinator.start(*coordinator)
     for node, count in zip(net.nodes, lanes, strict=True):
         node.start("--lanes", count, *options)
         node.up(net.coordinator.join_token)
@@ -43,6 +43,8 @@ class Flows:
     """UDP flows whose every datagram is counted, and TCP connections beside them, in both directions and families."""
 
     def __init__(self, one, two):
+        self._nodes = one, two
+        self._before = _no_room(self._nodes)
         ends = ((one, two), (two, one))
         self._probes = [
             Probe(source.host, target.host, target.ipv6 if number % 4 == 3 else target.ipv4, interval=0.03, burst=8)
@@ -63,6 +65,11 @@ class Flows:
         assert all(result["sent"] > 100 for result in results), results
         return results
 
+    def whole(self):
+        """Ends all. Everything kept its order, and nothing is lost but what the kernel had no room for in front of the TUN meanwhile: that is said by
+        the nodes, and happens only where the host was busy with something else."""
+        _whole(self.finish(), *self._nodes, spare=_no_room(self._nodes) - self._before)
+
 
 def _counted(probes):
     for probe in probes:
@@ -70,14 +77,26 @@ def _counted(probes):
     return [probe.finish() for probe in probes]
 
 
-def _in_order(results):
-    assert sum(result["reordered"] for result in results) == 0, results
-    assert sum(result["doubled"] for result in results) == 0, results
+def _in_order(results, *nodes):
+    assert not any(result["reordered"] or result["doubled"] for result in results), _story(results, nodes)
 
 
-def _whole(results):
-    _in_order(results)
-    assert [result["lost"] for result in results if result["lost"]] == [], results
+def _whole(results, *nodes, spare=0):
+    """In order, and no more than `spare` are lost."""
+    _in_order(results, *nodes)
+    assert sum(result["sent"] - result["received"] for result in results) <= spare, _story(results, nodes)
+
+
+def _no_room(nodes):
+    """Packets that the kernel dropped in front of the nodes' TUN devices so far."""
+    return sum(node.status()["drops"].get("out-tun-full", 0) for node in nodes)
+
+
+def _story(results, nodes):
+    """What was not as it should be, and what the nodes know of it."""
+    bad = [result for result in results if result["reordered"] or result["doubled"] or result["lost"]]
+    dropped = {node.name: {reason: count for reason, count in node.status()["drops"].items() if count} for node in nodes}
+    return "\n".join(map(str, [*bad, dropped]))
 
 
 def _ports(heard, host):
@@ -106,7 +125,7 @@ def test_flows_keep_their_order_and_lose_nothing_while_lanes_open(layout, lanes,
     status = _open(two, one, max(lanes))
     assert status["self"]["lanes"]["steering"] == ("first-lane" if options == ("--no-tun-steering",) and lanes[1] > 1 else "kernel")
     time.sleep(_WHILE_S)
-    _whole(flows.finish())
+    flows.whole()
     heard = listener.finish()
     assert heard["plaintext"] == 0
     for node, own in zip((one, two), lanes, strict=True):
@@ -121,9 +140,9 @@ def test_flows_keep_their_order_and_lose_nothing_over_renewals_of_the_keys(layou
     one, two = _start(layout(nodes=2, env={"TAUT_TEST_REKEY_AFTER_S": "2"}), 2, 2)
     flows = Flows(one, two)
     _open(one, two, 2)
-    one.wait_for(lambda status: one.peer(two.name, status)["session"]["established"] >= 6, "five renewals")
+    one.wait_for(lambda status: one.made(two.name, status) >= 6, "five renewals")
     assert _in_use(one, two) == 2, "open lanes stay open"
-    _whole(flows.finish())
+    flows.whole()
 
 
 def test_a_third_node_of_one_lane_is_served_beside_one_of_two(layout):
@@ -135,7 +154,7 @@ def test_a_third_node_of_one_lane_is_served_beside_one_of_two(layout):
     _open(three, one, 2)
     time.sleep(_WHILE_S)
     for flows in both:
-        _whole(flows.finish())
+        flows.whole()
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
@@ -150,10 +169,10 @@ def test_lanes_open_anew_after_a_restart(layout, kill, after):
     two.up()
     for node, peer in ((one, two), (two, one)):
         _open(node, peer, max(2, after))
-    _in_order(_counted(probes))
+    _in_order(_counted(probes), one, two)
     flows = Flows(one, two)
     time.sleep(_WHILE_S)
-    _whole(flows.finish())
+    flows.whole()
 
 
 def test_a_lane_whose_port_is_cut_off_costs_a_moment_and_opens_again(layout):
@@ -174,24 +193,25 @@ def test_a_lane_whose_port_is_cut_off_costs_a_moment_and_opens_again(layout):
     # All flows go by the first lane now, and the lane stays closed as long as its port is.
     reached = Flows(one, two)
     time.sleep(_WHILE_S)
-    _whole(reached.finish())
+    reached.whole()
     assert _in_use(one, two) == _in_use(two, one) == 1
     for family in ("-4", "-6"):
         two.host.run("ip", family, *"rule del pref 5".split())
     _open(one, two, 2)
     _open(two, one, 2)
-    _in_order(_counted(probes))
+    _in_order(_counted(probes), one, two)
 
 
 @pytest.mark.parametrize("how", ["drop", "alter"])
 def test_whoever_holds_offers_back_delays_lanes_and_aes_and_nothing_else(layout, how):
     net = layout(nodes=2)
     middle = Middle(net.switches[0], net.nodes[1].host, how)
-    # What is sealed in one piece is seen in one piece.
-    one, two = _start(net, 2, 2, options=("--no-udp-gso",))
+    # What is sealed in one piece is seen in one piece. Without a relay the handshake shows the way: probes are held back like offers.
+    one, two = _start(net, 2, 2, options=("--no-udp-gso",), coordinator=("--no-relay",))
     probes = [Probe(one.host, two.host, two.ipv4, interval=0.02) for _ in range(4)]
     transfer = Transfer(one.host, two.host, two.ipv6, rate=200_000)
-    net.connect()
+    # What nobody answered a probe on is not called direct.
+    one.ping(two.name, "-c", 3)
     time.sleep(_WHILE_S)
     for node, peer in ((one, two), (two, one)):
         session = node.peer(peer.name)["session"]
@@ -205,7 +225,7 @@ def test_whoever_holds_offers_back_delays_lanes_and_aes_and_nothing_else(layout,
             assert node.peer(peer.name)["session"]["suite"] == "AES256GCM"
     time.sleep(1)
     assert transfer.finish()["equal"]
-    _whole(_counted(probes))
+    _whole(_counted(probes), one, two)
     assert middle.finish()["held"] > 20
 
 

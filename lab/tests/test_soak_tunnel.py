@@ -1,4 +1,4 @@
-"""Three minutes of `make soak`, with rekeys every fifteen seconds; and the arithmetic that it judges by."""
+"""Two minutes of `make soak`, with rekeys every fifteen seconds; and the arithmetic that it judges by."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from lab.soak_tunnel import longest_gap, slope, soak
 
 
 def test_nothing_leaks_and_nobody_falls_silent_over_rekeys_and_restarts(lab):
-    broken = [(what, seen) for what, held, seen in soak(lab, minutes=3) if not held]
+    broken = [(what, seen) for what, held, seen in soak(lab, minutes=2) if not held]
     assert broken == []
 
 

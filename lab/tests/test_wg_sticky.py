@@ -47,7 +47,7 @@ def test_a_host_with_two_addresses_answers_from_the_one_that_was_asked(lab, fami
 
 
 @pytest.mark.parametrize("family", [4, 6])
-def test_an_address_that_goes_is_not_missed(lab, family):
+def test_fault_d8_an_address_that_goes_is_not_missed(lab, family):
     client, server = pair(lab, family=family, passive=True)
     second, first = second_address(server.host, family)
     client.set("peer", server.public, "endpoint", endpoint(second))
@@ -59,7 +59,7 @@ def test_an_address_that_goes_is_not_missed(lab, family):
     assert client.peer(server.public)["endpoint"] == endpoint(first)
 
 
-def test_with_the_route_the_address_changes(lab):
+def test_fault_d7_with_the_route_the_address_changes(lab):
     """As a laptop that leaves the wireless network while the wire is there: the old address stays for a while, and leads nowhere."""
     wire, air, far = lab.switch("wire"), lab.switch("air"), lab.switch("far")
     router = lab.router("router", wire, air, far)

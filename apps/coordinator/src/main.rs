@@ -2,7 +2,7 @@
 //!
 //! Three rooms, each entered only from the one above it: [`api`] (what may be said over the network, and how it is answered), [`state`]
 //! (the one place where rules about members, addresses and keys live), [`store`] (SQLite; the only room that names sqlx). Beside them
-//! [`cli`]: `serve`, and commands that talk to the HTTP API of a running coordinator.
+//! [`cli`]: `serve`, and commands that talk to the HTTP API of a running coordinator; and [`relay`]: the relay inside.
 //!
 //! It promises: what was acknowledged survives a loss of power; a map is sent only from one complete read, after the check that the node
 //! will make, too (an error is never an empty map); an address is not handed out twice; a one-off key opens the network once.
@@ -13,6 +13,7 @@ mod api;
 mod cli;
 mod clock;
 mod log;
+mod relay;
 mod state;
 mod store;
 #[cfg(test)]

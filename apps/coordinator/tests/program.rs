@@ -3,10 +3,16 @@
 
 use std::fs::metadata;
 use std::io::{BufRead, BufReader, Read};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use taut_netmap::RELAY_PATH;
+use taut_relay::frame::{Frame, data_header, parse};
+use tungstenite::Message;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_taut-coordinator");
 
@@ -120,6 +126,37 @@ fn fault_e7_the_first_start_alone_prints_the_tokens() {
         let file = file.unwrap();
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", file.file_name());
     }
+}
+
+#[test]
+fn the_relay_inside_is_reached_by_websocket_at_the_coordinators_port() {
+    let ask = |serve: &Serve| {
+        let address = String::from(serve.value("listening on ").unwrap());
+        let tcp = TcpStream::connect(&address).unwrap();
+        tcp.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let asked = tungstenite::client(format!("ws://{address}{RELAY_PATH}"), tcp);
+        asked.map(|(socket, _)| socket).map_err(|error| error.to_string())
+    };
+    let directory = Directory::new();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let serve = Serve::start(&directory, &["--relay-port", "0", "--relay-metrics", &free]);
+    let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build().into();
+    let figures = || agent.get(format!("http://{free}/metrics")).call().unwrap().body_mut().read_to_string().unwrap();
+    assert!(figures().contains("taut_relay_websockets 0\n"));
+    let mut socket = ask(&serve).unwrap();
+    // Who is not bound, and sends all the same, is told so: by the relay, and by nobody in between.
+    let frame = [&data_header(7)[..], &[4, 0, 0, 0], &[0; 28]].concat();
+    socket.send(Message::binary(frame)).unwrap();
+    let answer = socket.read().unwrap().into_data();
+    assert!(matches!(parse(&answer), Ok(Frame::Again { .. })), "{answer:?}");
+    let counted = figures();
+    assert!(counted.contains("taut_relay_websockets 1\n") && counted.contains("{reason=\"unbound\"} 1\n"), "{counted}");
+    assert_eq!(agent.get(format!("{}{RELAY_PATH}", serve.api())).call().unwrap().status(), 400);
+    drop(socket);
+    assert_eq!(serve.terminate().1, Some(0));
+    let without = Serve::start(&directory, &["--no-relay"]);
+    let refused = ask(&without).unwrap_err();
+    assert!(refused.contains("404"), "{refused}");
 }
 
 #[test]

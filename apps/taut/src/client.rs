@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use taut_keeper::api::{Request, Response, Status};
+use taut_keeper::api::{Request, Response, Status, Why};
 
 use crate::fault::Fault;
 
@@ -74,9 +74,23 @@ impl Client {
     pub(crate) fn status(&mut self) -> Result<Box<Status>, Fault> {
         match self.ask(&Request::Status)? {
             Some(Response::Status(status)) => Ok(status),
-            Some(Response::Failed(failure)) => Err(failure.into()),
-            Some(Response::Done) => Err(Fault::Failed(String::from("the daemon answered something else"))),
-            None => Err(Fault::Failed(String::from("the daemon ended meanwhile; start it with `taut up`"))),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Why packets to a peer go the way they go.
+    pub(crate) fn why(&mut self, peer: &str) -> Result<Box<Why>, Fault> {
+        match self.ask(&Request::Why { peer: String::from(peer) })? {
+            Some(Response::Why(why)) => Ok(why),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// The figures, as Prometheus reads them.
+    pub(crate) fn metrics(&mut self) -> Result<String, Fault> {
+        match self.ask(&Request::Metrics)? {
+            Some(Response::Metrics { text }) => Ok(text),
+            other => Err(unexpected(other)),
         }
     }
 
@@ -84,9 +98,20 @@ impl Client {
     pub(crate) fn change(&mut self, request: &Request) -> Result<bool, Fault> {
         match self.ask(request)? {
             Some(Response::Failed(failure)) => Err(failure.into()),
-            Some(Response::Done | Response::Status(_)) => Ok(true),
+            Some(_) => Ok(true),
             None => Ok(false),
         }
+    }
+}
+
+/// An answer that is none to what was asked.
+fn unexpected(answer: Option<Response>) -> Fault {
+    match answer {
+        Some(Response::Failed(failure)) => failure.into(),
+        Some(_) => {
+            Fault::Failed(String::from("the daemon answered something else; `taut version` shows both versions"))
+        }
+        None => Fault::Failed(String::from("the daemon ended meanwhile; start it with `taut up`")),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -19,6 +20,8 @@ const SOCKET: &str = "/run/taut/taut.sock";
 const TUN: &str = "taut0";
 /// Longest name of a network interface: `IFNAMSIZ` less the closing zero (include/uapi/linux/if.h).
 const MAX_INTERFACE_NAME: usize = 15;
+/// More are more than most NATs have room for, and make a round longer than it lasts.
+const MOST_SEARCH_SOCKETS: u16 = 1_024;
 
 /// What stands behind the verb, word by word.
 pub(crate) struct Words(Parser);
@@ -100,6 +103,11 @@ pub(crate) fn default_socket() -> PathBuf {
     path_from_environment("TAUT_SOCKET", SOCKET)
 }
 
+/// Where the state is kept, before flags say otherwise.
+pub(crate) fn default_state() -> PathBuf {
+    path_from_environment("TAUT_STATE_DIR", STATE_DIR)
+}
+
 fn path_from_environment(name: &str, otherwise: &str) -> PathBuf {
     std::env::var_os(name).filter(|value| !value.is_empty()).map_or_else(|| PathBuf::from(otherwise), PathBuf::from)
 }
@@ -119,6 +127,11 @@ pub(crate) struct DaemonFlags {
     pub(crate) udp_gro: bool,
     pub(crate) low_latency: bool,
     pub(crate) aes: bool,
+    pub(crate) portmap: bool,
+    /// Sockets that a search for a peer behind a hard NAT may open.
+    pub(crate) search_sockets: u16,
+    /// Where a Prometheus may read the figures.
+    pub(crate) metrics: Option<SocketAddr>,
 }
 
 /// Help for the flags of [`DaemonFlags`]: a macro, because `concat!` takes no constants.
@@ -132,10 +145,13 @@ macro_rules! daemon_details {
 --tun NAME         name of the TUN device (default taut0)
 --mtu N            MTU of the TUN device, 1280 to 65440 (default 1420)
 --low-latency      wait for packets without sleeping for 50 ms after each: sooner there, for up to a core of processor time per lane
+--metrics ADDRESS  hand the figures of `taut metrics` to a Prometheus there: a port of 127.0.0.1, or IP:PORT; all who can connect may read them
 --no-tun-offload   do without checksum and segmentation offload of the TUN device
 --no-tun-steering  deal packets out to lanes by ourselves, not by a program in the kernel
 --no-udp-gso       do without segmentation offload of the UDP socket
 --no-udp-gro       do without receive offload of the UDP socket
+--no-portmap       ask no router for a port (PCP, NAT-PMP, UPnP)
+--search-sockets N sockets opened for some seconds to meet a peer through a symmetric NAT, 0 to 1024 (default 256; 0: stay on the relay)
 --no-aes           seal with ChaCha20-Poly1305 even where both ends have AES in hardware"
     };
 }
@@ -144,7 +160,7 @@ pub(crate) use daemon_details;
 impl DaemonFlags {
     /// What the environment says, before flags say otherwise.
     pub(crate) fn from_environment() -> Self {
-        Self { state: path_from_environment("TAUT_STATE_DIR", STATE_DIR), socket: default_socket(), ..Self::new() }
+        Self { state: default_state(), socket: default_socket(), ..Self::new() }
     }
 
     fn new() -> Self {
@@ -161,6 +177,9 @@ impl DaemonFlags {
             udp_gro: true,
             low_latency: false,
             aes: true,
+            portmap: true,
+            search_sockets: taut_keeper::SEARCH_SOCKETS,
+            metrics: None,
         }
     }
 
@@ -179,6 +198,9 @@ impl DaemonFlags {
             "--no-udp-gso" => self.udp_gso = false,
             "--no-udp-gro" => self.udp_gro = false,
             "--no-aes" => self.aes = false,
+            "--no-portmap" => self.portmap = false,
+            "--search-sockets" => self.search_sockets = search_sockets(&words.value()?)?,
+            "--metrics" => self.metrics = Some(metrics(&words.value()?)?),
             _ => return Ok(false),
         }
         Ok(true)
@@ -201,11 +223,16 @@ impl DaemonFlags {
             ("--no-udp-gso", self.udp_gso),
             ("--no-udp-gro", self.udp_gro),
             ("--no-aes", self.aes),
+            ("--no-portmap", self.portmap),
         ];
         for (switch, on) in switches {
             words.extend((!on).then(|| switch.into()));
         }
+        words.extend(["--search-sockets".into(), self.search_sockets.to_string().into()]);
         words.extend(self.low_latency.then(|| "--low-latency".into()));
+        if let Some(metrics) = self.metrics {
+            words.extend(["--metrics".into(), metrics.to_string().into()]);
+        }
         words
     }
 }
@@ -217,11 +244,26 @@ fn port(text: &str) -> Result<u16, Fault> {
         .ok_or_else(|| Fault::usage(format!("--port {text}: write a number from 1 to 65535")))
 }
 
+/// A bare port means this host only.
+fn metrics(text: &str) -> Result<SocketAddr, Fault> {
+    let here = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    text.parse().ok().or_else(|| text.parse().ok().map(here)).filter(|address| address.port() != 0).ok_or_else(|| {
+        Fault::usage(format!("--metrics {text}: write a port, or an address and a port such as 127.0.0.1:9288"))
+    })
+}
+
 fn lanes(text: &str) -> Result<u8, Fault> {
     text.parse()
         .ok()
         .filter(|lanes| (1..=MAX_LANES).contains(&usize::from(*lanes)))
         .ok_or_else(|| Fault::usage(format!("--lanes {text}: write a number from 1 to {MAX_LANES}")))
+}
+
+fn search_sockets(text: &str) -> Result<u16, Fault> {
+    text.parse()
+        .ok()
+        .filter(|sockets| *sockets <= MOST_SEARCH_SOCKETS)
+        .ok_or_else(|| Fault::usage(format!("--search-sockets {text}: write a number from 0 to {MOST_SEARCH_SOCKETS}")))
 }
 
 fn mtu(text: &str) -> Result<u16, Fault> {

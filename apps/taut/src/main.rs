@@ -14,6 +14,8 @@ mod flags;
 mod hosts;
 mod ip;
 mod launch;
+mod metrics;
+mod netcheck;
 mod output;
 mod peers;
 mod ping;
@@ -24,6 +26,7 @@ mod up;
 mod verb;
 mod version;
 mod wg;
+mod why;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

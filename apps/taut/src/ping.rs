@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use taut_keeper::api::{PathKind, PathStatus, PeerStatus};
+use taut_keeper::api::{PathStatus, PeerStatus};
 
 use crate::client::Client;
 use crate::fault::Fault;
@@ -16,19 +16,25 @@ use crate::{output, peers};
 use echo::Echoes;
 use report::{Reply, Report};
 
-pub(crate) const ARGUMENTS: &str = "PEER [-c N] [--timeout TIME] [--until-direct] [-4|-6] [--json] [--socket PATH]";
+pub(crate) const ARGUMENTS: &str = "PEER [-c N] [--until-direct] [--timeout TIME] [-4|-6] [--json] [--socket PATH]";
 
 pub(crate) const DETAILS: &str = "\
-PEER is a name or an overlay address. Exit code 0 when at least one reply came.
+PEER is a name or an overlay address. Unless told how many, requests are sent until a reply comes by a direct path, at most 20 in ten
+seconds, or in TIME if that is longer. Each reply's line says by which path it came. Exit code 0 when at least one reply came.
 
--c N             how many requests (default 4; with --until-direct at most 10)
+-c, --count N    send N requests, one per second
+--until-direct   stop at the first reply by a direct path; exit code 1 when there was none
 --timeout TIME   how long to wait for each reply (default 5s)
---until-direct   stop at the first reply on a direct path; exit code 1 when there was none
 -4, -6           which of the peer's addresses (default: the first, IPv4)
 --json           one object with all replies at the end, with a schema version";
 
 /// Between two requests, as users of ping know it.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// The same while a direct path is waited for: soon enough to see it come, and readable lines.
+const SHORT_INTERVAL: Duration = Duration::from_millis(500);
+/// Requests until a direct path is given up, and how long that takes at most: meanwhile every way to find one was tried.
+const UNTIL_DIRECT: u16 = 20;
+const WHOLE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Wish {
@@ -44,7 +50,25 @@ struct Wish {
 
 impl Wish {
     fn count(&self) -> u16 {
-        self.count.unwrap_or(if self.until_direct { 10 } else { 4 })
+        self.count.unwrap_or(UNTIL_DIRECT)
+    }
+
+    /// Whether a reply by a direct path is the end.
+    fn stops_when_direct(&self) -> bool {
+        self.until_direct || self.count.is_none()
+    }
+
+    /// How long a reply is waited for, after so much time; [`None`] when that was all of it.
+    fn patience(&self, passed: Duration) -> Option<Duration> {
+        let left = match self.count {
+            Some(_) => self.timeout,
+            None => self.timeout.min(self.timeout.max(WHOLE).saturating_sub(passed)),
+        };
+        (!left.is_zero()).then_some(left)
+    }
+
+    fn interval(&self) -> Duration {
+        if self.stops_when_direct() { SHORT_INTERVAL } else { INTERVAL }
     }
 }
 
@@ -57,25 +81,30 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
     let address = choose(peer, &wish)?;
     let mut echoes = Echoes::open(address)?;
     let mut report = Report::new(&peer.name, address);
+    let start = Instant::now();
     for sequence in 1..=wish.count() {
         let begin = Instant::now();
-        exchange(&mut echoes, &mut client, &wish, sequence, &mut report)?;
-        if wish.until_direct && report.was_direct() {
+        let Some(patience) = wish.patience(begin - start) else { break };
+        exchange(&mut echoes, &mut client, &wish, (sequence, patience), &mut report)?;
+        if wish.stops_when_direct() && report.was_direct() {
             break;
         }
         if sequence < wish.count() {
-            std::thread::sleep(INTERVAL.saturating_sub(begin.elapsed()));
+            std::thread::sleep(wish.interval().saturating_sub(begin.elapsed()));
         }
     }
     if wish.json {
         output::print_json(&report);
     } else {
         output::print(&report.summary());
+        if wish.stops_when_direct() && !wish.until_direct && report.is_relayed() {
+            output::print(&format!("no direct path yet; `taut why {}` says why", report.peer));
+        }
     }
     match wish.until_direct && !report.was_direct() {
         true if report.received > 0 => Err(Fault::Failed(format!(
-            "no direct path to {} was found; `taut status` shows the endpoints that are known",
-            report.peer
+            "no direct path to {} was found; `taut why {}` says why",
+            report.peer, report.peer
         ))),
         _ if report.received == 0 => Err(Fault::Said),
         _ => Ok(()),
@@ -97,7 +126,7 @@ fn parse(mut words: Words) -> Result<Wish, Fault> {
             Word::Value(peer) if wish.peer.is_empty() => wish.peer.clone_from(peer),
             Word::Value(_) => return Err(unexpected(&word)),
             Word::Flag(flag) => match flag.as_str() {
-                "-c" => wish.count = Some(words.parse::<std::num::NonZeroU16>(flag)?.get()),
+                "-c" | "--count" => wish.count = Some(words.parse::<std::num::NonZeroU16>(flag)?.get()),
                 "--timeout" => wish.timeout = words.time(flag)?.max(Duration::from_millis(1)),
                 "--until-direct" => wish.until_direct = true,
                 "--json" => wish.json = true,
@@ -124,19 +153,18 @@ fn choose(peer: &PeerStatus, wish: &Wish) -> Result<IpAddr, Fault> {
     peer.addresses.iter().find(wanted).copied().ok_or_else(none)
 }
 
-/// One request, its reply, and the path it went.
+/// One request, its reply if that comes soon enough, and the path it went.
 fn exchange(
     echoes: &mut Echoes,
     client: &mut Client,
     wish: &Wish,
-    sequence: u16,
+    (sequence, patience): (u16, Duration),
     report: &mut Report,
 ) -> Result<(), Fault> {
-    let answer = echoes.exchange(sequence, wish.timeout);
+    let answer = echoes.exchange(sequence, patience);
     // The path after the reply: the first request is what makes one.
     let status = client.status()?;
-    let path = peers::find(&status, &wish.peer)
-        .map_or(PathStatus { kind: PathKind::None, endpoint: None }, |peer| peer.path.clone());
+    let path = peers::find(&status, &wish.peer).map_or_else(|_| PathStatus::default(), |peer| peer.path.clone());
     report.sent += 1;
     let line = match answer {
         Ok(Some(time)) => {
@@ -145,7 +173,7 @@ fn exchange(
             report.add(reply);
             line
         }
-        Ok(None) => report::silence(&report.peer, report.address, wish.timeout, &path),
+        Ok(None) => report::silence(&report.peer, report.address, patience, &path),
         Err(error) => report::trouble(&report.peer, report.address, &error, &path),
     };
     if !wish.json {
@@ -168,9 +196,33 @@ mod tests {
         let all = wish("n2 -c 3 --timeout 500ms --until-direct --json -6 --socket /s").unwrap();
         assert_eq!((all.count(), all.timeout, all.ipv4), (3, Duration::from_millis(500), Some(false)));
         assert!(all.until_direct && all.json && all.peer == "n2");
-        assert_eq!((wish("n2").unwrap().count(), wish("n2 --until-direct").unwrap().count()), (4, 10));
+        for (line, count, stops) in [
+            ("n2", 20, true),
+            ("n2 --until-direct", 20, true),
+            ("n2 --count 4", 4, false),
+            ("n2 -c 9 --until-direct", 9, true),
+        ] {
+            let wish = wish(line).unwrap();
+            assert_eq!((wish.count(), wish.stops_when_direct()), (count, stops), "{line}");
+        }
         for line in ["", "-c 0 n2", "-c n2", "n2 n3", "n2 --fast", "n2 --timeout x"] {
             assert!(matches!(wish(line), Err(Fault::Usage { .. })), "{line}");
+        }
+    }
+
+    #[test]
+    fn without_a_count_it_ends_in_time_however_few_replies_come() {
+        let after = |line, seconds| wish(line).unwrap().patience(Duration::from_secs_f64(seconds));
+        for (line, seconds, patience) in [
+            ("n2", 4.0, Some(5.0)),
+            ("n2", 8.5, Some(1.5)),
+            ("n2 --until-direct", 10.0, None),
+            ("n2 --timeout 1s", 9.5, Some(0.5)),
+            ("n2 --timeout 30s", 10.0, Some(20.0)),
+            ("n2 --timeout 30s", 30.0, None),
+            ("n2 -c 4", 100.0, Some(5.0)),
+        ] {
+            assert_eq!(after(line, seconds), patience.map(Duration::from_secs_f64), "{line} after {seconds} s");
         }
     }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::net::IpAddr;
 
-use taut_keeper::api::{PathKind, PeerStatus, State, Status};
+use taut_keeper::api::{NatStatus, PathKind, PeerStatus, PortMapStatus, RelayStatus, RelayVia, State, Status};
 
 use crate::fault::Fault;
 use crate::flags::{Word, Words, default_socket, unexpected};
@@ -81,7 +81,50 @@ fn surroundings(status: &Status) -> String {
         };
         rows.push(vec![String::from("coordinator"), format!("{}, {state}", coordinator.url)]);
     }
+    rows.extend(status.nat.iter().map(|told| vec![String::from("NAT"), nat(told)]));
+    rows.extend(status.port_mapping.iter().map(|told| vec![String::from("port mapping"), port_mapping(told)]));
+    rows.extend(status.relays.iter().map(|told| vec![String::from("relay"), relay(told)]));
     table::columns(&rows)
+}
+
+/// What is in front of this node, in words.
+pub(crate) fn nat(nat: &NatStatus) -> String {
+    let seen: Vec<String> = nat.seen_as.iter().map(ToString::to_string).collect();
+    match seen.is_empty() {
+        true => nat.kind.to_string(),
+        false => format!("{}, seen as {}", nat.kind, seen.join(" ")),
+    }
+}
+
+/// What the gateway does for this node, in words.
+pub(crate) fn port_mapping(told: &PortMapStatus) -> String {
+    let mapped: Vec<String> = told.mapped.iter().map(ToString::to_string).collect();
+    match (&told.protocol, mapped.is_empty(), &told.problem) {
+        (Some(protocol), false, _) => format!("{} by {protocol}", mapped.join(" ")),
+        (_, _, Some(problem)) => format!("none: {problem}"),
+        (Some(protocol), true, None) => format!("asked for by {protocol}"),
+        (None, _, None) => String::from("none yet"),
+    }
+}
+
+fn relay(relay: &RelayStatus) -> String {
+    let mut text = format!("{}, {}", relay.name, relay.state.name());
+    if relay.via == Some(RelayVia::Websocket) {
+        text.push_str(" by WebSocket (UDP to it is not answered)");
+    }
+    if let Some(milliseconds) = relay.latency_ms {
+        let _ = write!(text, ", {milliseconds:.1} ms");
+    }
+    if relay.home {
+        text.push_str(", home");
+    }
+    if let Some(problem) = &relay.problem {
+        let _ = write!(text, ": {problem}");
+    }
+    if let Some(problem) = relay.websocket.as_ref().and_then(|websocket| websocket.problem.as_ref()) {
+        let _ = write!(text, "; WebSocket: {problem}");
+    }
+    text
 }
 
 fn peer_rows(peers: &[PeerStatus]) -> Vec<Vec<String>> {
@@ -99,18 +142,32 @@ fn peer_rows(peers: &[PeerStatus]) -> Vec<Vec<String>> {
             path(peer),
             peer.session.as_ref().map_or_else(String::new, |session| session.suite.clone()),
             String::from(online),
-            table::bytes(peer.rx_bytes),
-            table::bytes(peer.tx_bytes),
+            bytes(peer.rx_bytes, peer.traffic.relayed.received),
+            bytes(peer.tx_bytes, peer.traffic.relayed.sent),
         ]
     }));
     rows
 }
 
-/// By which way packets go, how long they take there and back, and on how many lanes.
+/// Bytes in all, and how many of them a relay carried.
+fn bytes(all: u64, relayed: u64) -> String {
+    match relayed {
+        0 => table::bytes(all),
+        _ => format!("{} ({} relayed)", table::bytes(all), table::bytes(relayed)),
+    }
+}
+
+/// By which way packets go, how long they take there and back, what is lost, since when, and on how many lanes.
 fn path(peer: &PeerStatus) -> String {
     let mut text = peer.path.to_string();
-    if let Some(milliseconds) = peer.round_trip_ms.filter(|_| peer.path.kind == PathKind::Direct) {
+    if let Some(milliseconds) = peer.round_trip_ms.filter(|_| peer.path.kind != PathKind::None) {
         let _ = write!(text, ", {milliseconds:.1} ms");
+    }
+    if let Some(loss) = peer.path.loss.filter(|loss| *loss > 0.0) {
+        let _ = write!(text, ", {:.1} % lost", loss * 100.0);
+    }
+    if let Some(since) = peer.path.since_s {
+        let _ = write!(text, ", for {}", table::time(since));
     }
     if let Some(session) = peer.session.as_ref().filter(|session| session.lanes > 1) {
         let _ = write!(text, ", {} of {} lanes", session.lanes_in_use, session.lanes);

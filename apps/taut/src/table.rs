@@ -32,6 +32,13 @@ pub(crate) fn bytes(count: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
+/// Seconds in the largest unit that has at least two of them: `90 s`, `2 min`, `3 h`, `4 days`.
+pub(crate) fn time(seconds: f64) -> String {
+    const UNITS: [(f64, &str); 3] = [(86_400.0, "days"), (3_600.0, "h"), (60.0, "min")];
+    let unit = UNITS.iter().find(|(length, _)| seconds >= 2.0 * length);
+    unit.map_or_else(|| format!("{seconds:.0} s"), |(length, name)| format!("{:.0} {name}", (seconds / length).floor()))
+}
+
 /// `1 peer`, `2 peers`.
 pub(crate) fn counted(count: usize, noun: &str) -> String {
     match count {
@@ -52,6 +59,15 @@ mod tests {
             assert_eq!(bytes(count), text);
         }
         assert_eq!((counted(0, "peer"), counted(1, "peer")), (String::from("0 peers"), String::from("1 peer")));
+    }
+
+    #[test]
+    fn times() {
+        for (seconds, text) in
+            [(0.2, "0 s"), (119.0, "119 s"), (130.0, "2 min"), (7_300.0, "2 h"), (400_000.0, "4 days")]
+        {
+            assert_eq!(time(seconds), text);
+        }
     }
 
     #[test]

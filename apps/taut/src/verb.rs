@@ -2,7 +2,7 @@
 
 use crate::fault::Fault;
 use crate::flags::Words;
-use crate::{daemon, down, hosts, ip, output, ping, status, up, version, wg};
+use crate::{daemon, down, hosts, ip, metrics, netcheck, output, ping, status, up, version, wg, why};
 
 /// Something `taut` can be told to do.
 pub(crate) struct Verb {
@@ -47,6 +47,20 @@ const VERBS: &[Verb] = &[
         run: ping::run,
     },
     Verb {
+        name: "why",
+        summary: "say by which path packets go to a peer, why, and what would mend it",
+        arguments: why::ARGUMENTS,
+        details: why::DETAILS,
+        run: why::run,
+    },
+    Verb {
+        name: "netcheck",
+        summary: "look at the network that this host is in: UDP, NAT, IPv6, relays",
+        arguments: netcheck::ARGUMENTS,
+        details: netcheck::DETAILS,
+        run: netcheck::run,
+    },
+    Verb {
         name: "hosts",
         summary: "print the network's names as lines for /etc/hosts",
         arguments: "[--json] [--socket PATH]",
@@ -61,6 +75,13 @@ const VERBS: &[Verb] = &[
                   -4   only the IPv4 address\n\
                   -6   only the IPv6 address",
         run: ip::run,
+    },
+    Verb {
+        name: "metrics",
+        summary: "print the daemon's figures as Prometheus reads them",
+        arguments: "[--socket PATH]",
+        details: "Prometheus' text format. `taut daemon --metrics PORT` has a Prometheus fetch them by itself, from http://127.0.0.1:PORT/metrics.",
+        run: metrics::run,
     },
     Verb {
         name: "daemon",

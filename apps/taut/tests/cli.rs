@@ -23,7 +23,8 @@ fn answer(line: &str) -> (i32, String, String) {
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
-const VERBS: [&str; 8] = ["up", "down", "status", "ping", "hosts", "ip", "daemon", "version"];
+const VERBS: [&str; 11] =
+    ["up", "down", "status", "ping", "why", "netcheck", "hosts", "ip", "metrics", "daemon", "version"];
 
 #[test]
 fn wrong_use_is_2_with_the_usage_of_the_verb_on_stderr() {
@@ -45,6 +46,11 @@ fn wrong_use_is_2_with_the_usage_of_the_verb_on_stderr() {
         "up --mtu 1",
         "up --hostname A.B",
         "ping a -c 0",
+        "why",
+        "why a b",
+        "netcheck x",
+        "metrics x",
+        "daemon --metrics here",
         "status x",
     ] {
         let (code, stdout, stderr) = answer(line);
@@ -73,7 +79,7 @@ fn help_is_0_on_stdout_everywhere() {
 
 #[test]
 fn without_a_daemon_it_says_so_and_what_to_do() {
-    for line in ["down", "status", "status --json", "ping n2", "hosts", "ip", "ip n2"] {
+    for line in ["down", "status", "status --json", "ping n2", "why n2", "metrics", "hosts", "ip", "ip n2"] {
         let (code, stdout, stderr) = answer(line);
         assert_eq!((code, stdout.as_str()), (1, ""), "{line}");
         assert!(
@@ -92,6 +98,18 @@ fn the_version_needs_no_daemon() {
     let (code, stdout, _) = answer("version --json");
     let json: serde_json::Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!((code, json), (0, serde_json::json!({"schema": 1, "version": version, "daemon": null})));
+}
+
+#[test]
+fn netcheck_needs_no_daemon_but_somebody_to_ask() {
+    let (code, stdout, stderr) = answer("netcheck --state /nonexistent");
+    assert_eq!((code, stdout.as_str()), (1, ""));
+    assert!(stderr.contains("no relay is known") && stderr.contains("--relay"), "{stderr}");
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (code, stdout, stderr) = answer(&format!("netcheck --json --relay {}", silent.local_addr().unwrap()));
+    let json: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    assert_eq!((&json["schema"], &json["udp"], &json["ipv4"]["state"]), (&1.into(), &false.into(), &"silent".into()));
 }
 
 #[test]

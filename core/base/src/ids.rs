@@ -17,6 +17,17 @@ impl fmt::Display for NodeId {
     }
 }
 
+/// A relay's number in its network, given by the coordinator, never reused; 0 is the coordinator's own relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RelayId(pub u32);
+
+impl fmt::Display for RelayId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
 /// A peer inside one running daemon: what lanes and keeper call it. Never reused while the daemon runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(pub u32);

@@ -8,13 +8,17 @@ mod entropy;
 mod ids;
 mod keys;
 mod limits;
+mod meter;
 mod prefix;
+mod rate;
 mod time;
 
 pub use encoding::{NotBase64, decode_base64, decode_base64url, encode_base64, encode_base64url};
 pub use entropy::Entropy;
-pub use ids::{LaneId, NodeId, PeerId, ReceiverIndex, SessionId};
+pub use ids::{LaneId, NodeId, PeerId, ReceiverIndex, RelayId, SessionId};
 pub use keys::{BadKey, PresharedKey, PrivateKey, PublicKey};
 pub use limits::{DEFAULT_MTU, DEFAULT_PORT, MAX_CANDIDATES, MAX_DATAGRAM, MAX_LANES, MAX_MTU, MAX_PEERS, MIN_MTU};
+pub use meter::{KeyedHash, Meter, network};
 pub use prefix::{BadPrefix, Prefix};
+pub use rate::{Bucket, Rate};
 pub use time::Time;

@@ -2,6 +2,7 @@
 //!
 //! - [`NetworkMap`]: everything one node must know. Built from one complete read at the coordinator, checked by the node
 //!   ([`NetworkMap::check`]) before it replaces the last good one (law 6), kept on disk (law 5).
+//! - [`Relay`]: where sealed packets may go while no direct path works; named by the map, never by a peer.
 //! - [`Delta`]: what changed between two versions; applied to a copy, checked, then taken.
 //! - [`ToCoordinator`], [`ToNode`]: the messages of the control channel, JSON inside Noise inside a WebSocket (protocol.md 8).
 //! - [`JoinToken`]: one line that enrols a node.
@@ -11,9 +12,15 @@
 mod map;
 mod message;
 mod name;
+mod relay;
 mod token;
 
 pub use map::{Delta, Me, NetworkInfo, NetworkMap, Peer, Refusal};
-pub use message::{CONTROL_PATH, Enrol, Hello, Problem, ProblemCode, SCHEMA, ToCoordinator, ToNode, prologue};
+pub use message::{
+    CONTROL_PATH, Enrol, Hello, MAX_TICKET, Problem, ProblemCode, SCHEMA, ToCoordinator, ToNode, prologue,
+};
 pub use name::{BadName, MAX_NAME, check_name, name_from_host};
+pub use relay::{
+    MAX_PEER_RELAYS, MAX_RELAY_ENDPOINTS, MAX_RELAYS, RELAY_PATH, Relay, RelayFault, open_web, settle, settle_web,
+};
 pub use token::{BadToken, JoinToken, TOKEN_PREFIX};

@@ -6,9 +6,10 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
-use taut_base::{MAX_PEERS, NodeId, Prefix, PublicKey};
+use taut_base::{MAX_PEERS, NodeId, Prefix, PublicKey, RelayId};
 
 use crate::name::check_name;
+use crate::relay::{self, MAX_PEER_RELAYS, Relay, RelayFault};
 
 /// Endpoints that are kept per peer; a coordinator that lists more is cut short (fault D10).
 const MAX_ENDPOINTS: usize = 32;
@@ -25,6 +26,9 @@ pub struct NetworkMap {
     /// Everybody else, by id.
     #[serde(with = "by_id")]
     pub peers: BTreeMap<NodeId, Peer>,
+    /// The network's relays, at most [`crate::MAX_RELAYS`]; none where the coordinator knows of none, or is too old to say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub relays: Vec<Relay>,
 }
 
 /// What is common to all members.
@@ -65,6 +69,10 @@ pub struct Peer {
     /// Where it may be reached, best first; candidates until proven.
     #[serde(default)]
     pub endpoints: Vec<SocketAddr>,
+    /// The relays that it is bound to, the one that it measured as nearest first; at most [`MAX_PEER_RELAYS`]. One that is not in the
+    /// map is passed over: the peer has not heard yet that it is gone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub relays: Vec<RelayId>,
     /// Stock WireGuard, no Taut node: nothing but WireGuard is said to it (law 1).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub native: bool,
@@ -86,6 +94,9 @@ pub struct Delta {
     /// Peers that are gone.
     #[serde(default)]
     pub removes: Vec<NodeId>,
+    /// All relays of the network, if any of them changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relays: Option<Vec<Relay>>,
 }
 
 impl NetworkMap {
@@ -108,8 +119,16 @@ impl NetworkMap {
         for peer in &delta.upserts {
             next.peers.insert(peer.id, peer.clone());
         }
+        if let Some(relays) = &delta.relays {
+            next.relays.clone_from(relays);
+        }
         next.check()?;
         Ok(next)
+    }
+
+    /// The relay of that number.
+    pub fn relay(&self, id: RelayId) -> Option<&Relay> {
+        self.relays.iter().find(|relay| relay.id == id)
     }
 
     /// Whether a node may act on this map. What the coordinator says of addresses is held against the network's own prefixes, so that a
@@ -136,10 +155,13 @@ impl NetworkMap {
             if peer.endpoints.len() > MAX_ENDPOINTS {
                 return Err(Refusal::TooManyEndpoints(*id));
             }
+            if peer.relays.len() > MAX_PEER_RELAYS {
+                return Err(Refusal::TooManyRelays(*id));
+            }
             check_name(&peer.name).map_err(|_| Refusal::BadName(*id))?;
             self.check_addresses(*id, &peer.addresses, &mut addresses)?;
         }
-        Ok(())
+        relay::check(&self.relays, &[self.network.ipv4, self.network.ipv6]).map_err(Refusal::Relay)
     }
 
     fn check_addresses(&self, id: NodeId, own: &[IpAddr], taken: &mut BTreeSet<IpAddr>) -> Result<(), Refusal> {
@@ -190,6 +212,10 @@ pub enum Refusal {
     },
     /// More endpoints than a peer can have.
     TooManyEndpoints(NodeId),
+    /// A peer that is bound to more relays than a node ever is.
+    TooManyRelays(NodeId),
+    /// Something is wrong with the list of relays.
+    Relay(RelayFault),
     /// An overlay prefix that would cover foreign addresses.
     BadPrefix(Prefix),
     /// A node without any address.
@@ -215,6 +241,8 @@ impl fmt::Display for Refusal {
             }
             Self::TooManyPeers { peers } => write!(f, "{peers} peers are more than the {MAX_PEERS} that a node takes"),
             Self::TooManyEndpoints(id) => write!(f, "node {id} has more than {MAX_ENDPOINTS} endpoints"),
+            Self::TooManyRelays(id) => write!(f, "node {id} is bound to more than {MAX_PEER_RELAYS} relays"),
+            Self::Relay(fault) => write!(f, "{fault}"),
             Self::BadPrefix(prefix) => {
                 write!(f, "the overlay prefix {prefix} would cover addresses that are not the overlay's")
             }

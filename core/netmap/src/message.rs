@@ -5,9 +5,10 @@
 //!
 //! ```text
 //! node                                   coordinator
-//! Hello{schema, node_key, enrol?, have} ──▶
+//! Hello{schema, node_key, bind_key?, enrol?, have} ──▶
 //!                                        ◀── Map(whole) or Delta(from `have` on), or Refused
-//! Endpoints(…) ──▶                        ◀── Delta(…), Presence(…)      whenever something changed
+//!                                        ◀── Ticket(…)                   again when half of its life is over
+//! Endpoints(…), Relays(…) ──▶             ◀── Delta(…), Presence(…), Twin(…)   whenever something changed
 //! Ping ──▶                                ◀── Pong                       renews the lease
 //! ```
 
@@ -15,12 +16,15 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
-use taut_base::{NodeId, PublicKey};
+use taut_base::{NodeId, PublicKey, RelayId};
 
 use crate::map::{Delta, NetworkMap};
 
 /// Version of these messages. A side that gets a larger one than it knows refuses with [`ProblemCode::Version`].
 pub const SCHEMA: u32 = 1;
+
+/// Longest text of a ticket, in characters: several times what today's have, so that there is room for more in it (fault L5).
+pub const MAX_TICKET: usize = 1024;
 
 /// Where the coordinator takes control channels, below its URL.
 pub const CONTROL_PATH: &str = "/control/v1";
@@ -43,6 +47,16 @@ pub enum ToCoordinator {
         endpoints: Vec<SocketAddr>,
         /// The node's UDP ports, one per lane; the coordinator adds the IP that it saw with each of them.
         ports: Vec<u16>,
+        /// Where the node is seen from outside its NAT: what relays' STUN says of its sockets, and ports that the gateway mapped; the
+        /// mapped ones first. Empty from a node that knows of none.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        observed: Vec<SocketAddr>,
+    },
+    /// The relays that the node is bound to now, the one that it measured as nearest first; replaces what it said before. What is beyond
+    /// [`crate::MAX_PEER_RELAYS`] is passed over.
+    Relays {
+        /// Their numbers in the map.
+        ids: Vec<RelayId>,
     },
     /// Renews the lease of the node's presence; answered by [`ToNode::Pong`].
     Ping,
@@ -60,6 +74,9 @@ pub struct Hello {
     pub schema: u32,
     /// The node's WireGuard key.
     pub node_key: PublicKey,
+    /// The key that the node binds to relays with; tickets are for it alone. Left out by nodes that know of no relays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bind_key: Option<PublicKey>,
     /// Present until the node was accepted once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enrol: Option<Enrol>,
@@ -69,6 +86,14 @@ pub struct Hello {
     /// Version of the program, for the operator's eyes.
     #[serde(default)]
     pub version: String,
+    /// Drawn when the program started, never 0: a host that was cloned shows another one than its copy. Left out by nodes that do not say it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub run: u64,
+}
+
+/// For fields that are left out when they say nothing.
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// What a node shows to become a member.
@@ -103,6 +128,19 @@ pub enum ToNode {
     },
     /// Answer to [`ToCoordinator::Ping`].
     Pong,
+    /// Leave to use the network's relays (protocol.md 6.2): said after the map on every channel, and again when half of its life is over.
+    Ticket {
+        /// The signed ticket, base64url; at most [`MAX_TICKET`] characters. Only relays read it.
+        ticket: String,
+        /// When it ends: seconds since 1970.
+        expires: u64,
+    },
+    /// Whether another host uses this node's keys, which is served no more while this one is: what is told to the user. `None` when it was not seen any
+    /// more for a while.
+    Twin {
+        /// What happened and what to do.
+        problem: Option<Problem>,
+    },
     /// The coordinator does not serve this node; it closes the channel.
     Refused(Problem),
 }
@@ -134,6 +172,8 @@ pub enum ProblemCode {
     NotAMember,
     /// The node key belongs to another machine. Trying again is of no use.
     KeyConflict,
+    /// Another host uses this node's keys, and is served. Tried again, but not soon.
+    Twin,
     /// One side is too old for the other.
     Version,
     /// The message makes no sense.

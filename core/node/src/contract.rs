@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{LaneId, PeerId, SessionId, Time};
+use taut_path::{Choice, Dig, Way};
+use taut_tunnel::cookie::Source;
 use taut_tunnel::{SessionIndices, SessionKeys};
 use taut_wire::control::{Abilities, Control, Suite};
 use taut_wire::wireguard::{cookie_reply, initiation, response};
@@ -55,6 +57,33 @@ impl HandshakeMessage {
     }
 }
 
+/// A datagram that is nobody's packet, as it goes on the wire: a frame between us and a relay, or a STUN message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Datagram(Box<[u8]>);
+
+impl Datagram {
+    /// Bytes at most: no frame of a relay is longer, nor any STUN message that we understand.
+    pub const MAX: usize = 512;
+
+    /// Takes a copy of the bytes; `None` for more than [`Self::MAX`].
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        (bytes.len() <= Self::MAX).then(|| Self(bytes.into()))
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Who a message that came this way is from, for cookies and limits (protocol.md 2.3).
+pub fn source_of(way: Way) -> Source {
+    match way {
+        Way::Direct(endpoint) => endpoint.into(),
+        Way::Relayed { relay, id } => Source::relayed(relay, id),
+    }
+}
+
 /// What the keeper tells a lane. What concerns one lane of a session goes to the lane of ours that serves it ([`LaneId::served_by`]).
 pub enum ToLane {
     /// Routes from now on; replaces the former ones.
@@ -65,6 +94,17 @@ pub enum ToLane {
         peer: PeerId,
         /// Interval of unconditional keepalives, if any.
         persistent_keepalive: Option<Duration>,
+        /// Whether an authentic packet from elsewhere moves it there ([`FromLane::Moved`]), as stock WireGuard does. Otherwise it is where
+        /// [`Self::SetPath`] says, and the lane only tells that it heard from elsewhere ([`FromLane::Arrived`]); before the first of them it is where the
+        /// first authentic packet came from.
+        roams: bool,
+    },
+    /// How packets go to the peer from now on: only a proof moves it (law 3). Nothing that is on the way is overtaken (protocol.md 5.4).
+    SetPath {
+        /// Whose.
+        peer: PeerId,
+        /// The ways, and how far apart they are.
+        choice: Choice,
     },
     /// Where packets for the peer go until it is heard from elsewhere: somebody configured it.
     SetEndpoint {
@@ -95,7 +135,7 @@ pub enum ToLane {
         /// When its handshake ended.
         born: Time,
         /// Where the handshake proved the peer to be; on the answering side the peer's first packet proves it. On further lanes a probe will.
-        proven: Option<SocketAddr>,
+        proven: Option<Way>,
     },
     /// The peer used a session that we had answered for, on another lane than this: it is in use on all.
     Confirm {
@@ -132,10 +172,20 @@ pub enum ToLane {
     /// Send a handshake message from this lane's socket: a NAT mapping belongs to the socket that made it.
     Send {
         /// Where to.
-        destination: SocketAddr,
+        way: Way,
         /// What.
         message: HandshakeMessage,
     },
+    /// Send this from this lane's socket as it is: a frame to a relay, or a question to a STUN server.
+    Datagram {
+        /// Where to.
+        destination: SocketAddr,
+        /// What.
+        bytes: Datagram,
+    },
+    /// From these places, and no others, this lane takes relayed datagrams, and frames and STUN answers ([`FromLane::Datagram`]). Replaces the former
+    /// ones.
+    Relays(Arc<[SocketAddr]>),
     /// Send a control message on the control pair of a lane of a session, if it is still there.
     Control {
         /// Whose.
@@ -145,10 +195,23 @@ pub enum ToLane {
         /// Which lane of it.
         lane: LaneId,
         /// Where to; `None` for where data goes.
-        destination: Option<SocketAddr>,
+        way: Option<Way>,
         /// What.
         message: Control,
     },
+    /// Open many sockets, each with a probe to where the peer is, on the control pair of the first lane of a session; the one where an authentic packet of
+    /// the peer comes from there first stays and carries all that goes there, and the others are closed (protocol.md 5.7). What was dug for the peer
+    /// before is filled.
+    Dig {
+        /// Whose.
+        peer: PeerId,
+        /// Which session.
+        session: SessionId,
+        /// Where to, how many, and for how long.
+        dig: Dig,
+    },
+    /// Close all sockets that were opened for the peer: what goes to where it is goes by this lane's own again.
+    Fill(PeerId),
     /// The peer is ready for data under this suite: seal with it from now on.
     UseSuite {
         /// Whose.
@@ -187,18 +250,25 @@ pub enum Reading {
 }
 
 /// What a lane tells the keeper. Rare things only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromLane {
     /// A handshake message with a mac1 made for us.
     Handshake {
         /// Where from.
-        source: SocketAddr,
+        source: Way,
         /// What.
         message: HandshakeMessage,
     },
+    /// A frame of a relay that carries nobody's packet, or a STUN answer, from a place that [`ToLane::Relays`] named. Nothing of it is checked yet.
+    Datagram {
+        /// Where from.
+        source: SocketAddr,
+        /// What.
+        bytes: Datagram,
+    },
     /// Packets wait for this peer, or its session is getting old.
     WantsHandshake(PeerId),
-    /// The peer used a session that we had answered for.
+    /// The peer used a session that we had answered for, or that of two that crossed which both sides use: packets are sent with it from now on.
     Confirmed {
         /// Whose.
         peer: PeerId,
@@ -210,7 +280,24 @@ pub enum FromLane {
         /// Whose.
         peer: PeerId,
         /// Where to.
-        endpoint: SocketAddr,
+        way: Way,
+    },
+    /// An authentic packet of a peer that does not roam came by another way than packets go to it. At most once per way and second.
+    Arrived {
+        /// Whose.
+        peer: PeerId,
+        /// Which way.
+        way: Way,
+    },
+    /// Data is sent and nothing comes back, neither data nor a receipt (protocol.md 5.3). Data goes on the spare way too, if there is one.
+    Suspect {
+        /// Whom to.
+        peer: PeerId,
+    },
+    /// Data was sent to the peer or came from it. At most once per 5 seconds and peer.
+    Active {
+        /// Which.
+        peer: PeerId,
     },
     /// An authentic control message that is the keeper's to act on: offer, accept or answer. Probes and receipts end in the lane.
     Control {
@@ -221,7 +308,7 @@ pub enum FromLane {
         /// On which lane of it.
         lane: LaneId,
         /// Where it came from.
-        source: SocketAddr,
+        source: Way,
         /// What.
         message: Control,
     },

@@ -142,6 +142,14 @@ impl Further {
         }
     }
 
+    /// The peer's host is elsewhere, or is reached by a relay: nothing is proven any more.
+    pub(crate) fn prove_anew(&mut self, now: Time) {
+        self.open.clear();
+        for side in &mut self.sides {
+            *side = Side { lane: side.lane, ask: Some(Ask::new(now)), sent: VecDeque::new(), proven: None };
+        }
+    }
+
     /// Which lane of ours serves a lane of the session.
     fn owner(&self, lane: LaneId) -> LaneId {
         lane.served_by(self.lanes.map_or(1, |(own, _)| own))

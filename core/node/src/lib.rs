@@ -24,13 +24,15 @@ mod further;
 mod indices;
 mod node;
 mod peer;
+mod relays;
 mod routes;
 mod stamps;
 mod talk;
 pub mod uapi;
 
-pub use contract::{Clocks, FromLane, HandshakeMessage, Reading, ToLane};
+pub use contract::{Clocks, Datagram, FromLane, HandshakeMessage, Reading, ToLane, source_of};
 pub use counts::HandshakeCounts;
 pub use node::{NativePeer, Node};
 pub use peer::PeerView;
+pub use relays::{BridgeWish, RelayView};
 pub use routes::Routes;

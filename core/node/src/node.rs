@@ -3,6 +3,9 @@
 
 mod control;
 mod native;
+mod outlook;
+mod paths;
+mod relayed;
 
 pub use native::NativePeer;
 
@@ -13,6 +16,7 @@ use std::time::Duration;
 
 use taut_base::{Entropy, LaneId, PeerId, Prefix, PresharedKey, PrivateKey, PublicKey, ReceiverIndex, SessionId, Time};
 use taut_netmap::NetworkMap;
+use taut_path::{Budget, Families, Home, Ours, Outlook, Paths, Way};
 use taut_tunnel::cookie::Checker;
 use taut_tunnel::handshake::{Identity, Initiation, Received, Remote};
 use taut_tunnel::{Attempt, Bucket, Due, Limits, Rate, Role, SessionIndices, SessionKeys};
@@ -25,6 +29,7 @@ use crate::counts::HandshakeCounts;
 use crate::further::Further;
 use crate::indices::Indices;
 use crate::peer::{HELD, Made, Peer, PeerView};
+use crate::relays::Relays;
 use crate::routes::Routes;
 use crate::stamps::Stamps;
 
@@ -46,7 +51,8 @@ pub struct Node<E> {
     identity: Identity,
     limits: Limits,
     entropy: E,
-    overlay: Vec<Prefix>,
+    /// The network's own prefixes: never sent to outside.
+    overlay: Arc<[Prefix]>,
     peers: BTreeMap<PeerId, Peer>,
     by_key: BTreeMap<PublicKey, PeerId>,
     /// Which inner addresses belong to whom.
@@ -66,16 +72,33 @@ pub struct Node<E> {
     lanes: Lanes,
     /// Peers whose sessions have lanes beyond the first.
     spread: BTreeSet<PeerId>,
+    /// Where we may be reached.
+    ours: Ours,
+    /// What all probes share.
+    budget: Budget,
+    families: Families,
+    relays: Relays,
+    /// Which relays are ours.
+    home: Home,
+    /// What relays say of where we are.
+    outlook: Outlook,
+    /// Where gateways and relays say that we are, and what of it the coordinator was told.
+    mapped: Vec<SocketAddr>,
+    reflexive: Vec<SocketAddr>,
+    told: Vec<SocketAddr>,
+    /// The latest time that anybody told.
+    now: Time,
 }
 
 impl<E: Entropy> Node<E> {
     /// A node without peers.
-    pub fn new(node_key: PrivateKey, limits: Limits, entropy: E) -> Self {
+    pub fn new(node_key: PrivateKey, limits: Limits, mut entropy: E) -> Self {
+        let ours = Ours::new(&mut entropy);
         Self {
             identity: Identity::new(node_key),
             limits,
             entropy,
-            overlay: Vec::new(),
+            overlay: Arc::default(),
             peers: BTreeMap::new(),
             by_key: BTreeMap::new(),
             allowed: BTreeMap::new(),
@@ -89,6 +112,16 @@ impl<E: Entropy> Node<E> {
             suites: Suites::STOCK,
             lanes: Lanes::ONE,
             spread: BTreeSet::new(),
+            ours,
+            budget: Budget::new(),
+            families: Families::default(),
+            relays: Relays::default(),
+            home: Home::default(),
+            outlook: Outlook::default(),
+            mapped: Vec::new(),
+            reflexive: Vec::new(),
+            told: Vec::new(),
+            now: Time::ZERO,
         }
     }
 
@@ -151,25 +184,31 @@ impl<E: Entropy> Node<E> {
 
     /// When [`Self::handle_timeout`] has something to do; may change with every call.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.peers.values().filter_map(|peer| peer.poll_timeout(&self.limits)).min()
+        let peers = self.peers.values().filter_map(|peer| peer.poll_timeout(&self.limits, self.now));
+        peers.chain(self.relays.poll_timeout()).chain(self.outlook.poll_timeout()).min()
     }
 
     /// Takes a checked map: peers that are new, changed or gone, and the routes. Sessions of peers that stay are not touched (law 5).
     pub fn set_map(&mut self, map: &NetworkMap) {
-        self.overlay = vec![map.network.ipv4, map.network.ipv6];
+        self.overlay = [map.network.ipv4, map.network.ipv6].into();
         let listed: BTreeSet<PublicKey> = map.peers.values().map(|peer| peer.key).collect();
         let gone: Vec<PeerId> =
             self.peers.values().filter(|peer| !listed.contains(&peer.key)).map(|peer| peer.id).collect();
         for id in gone {
             self.remove_peer(id);
         }
+        self.relays.set_map(&map.relays, self.now);
+        self.set_servers(&map.relays);
         for listed in map.peers.values() {
-            self.upsert_peer(listed);
+            if let Some(id) = self.upsert_peer(listed) {
+                self.steer(id);
+            }
         }
         let hosts =
             |peer: &Peer| peer.addresses.iter().map(|address| (Prefix::host(*address), peer.id)).collect::<Vec<_>>();
         self.allowed = self.peers.values().flat_map(hosts).collect();
         self.publish_routes();
+        self.relays_turn();
     }
 
     fn publish_routes(&mut self) {
@@ -178,37 +217,51 @@ impl<E: Entropy> Node<E> {
         self.tell_all(|| ToLane::Routes(Arc::clone(&routes)));
     }
 
-    fn upsert_peer(&mut self, listed: &taut_netmap::Peer) {
+    fn upsert_peer(&mut self, listed: &taut_netmap::Peer) -> Option<PeerId> {
+        let known = self.by_key.get(&listed.key).and_then(|id| self.peers.get(id));
+        // Whether a peer moves by itself is said when it is added.
+        let other = known.filter(|peer| peer.native != listed.native).map(|peer| peer.id);
+        other.into_iter().for_each(|id| self.remove_peer(id));
         let id = match self.by_key.get(&listed.key) {
             Some(id) => *id,
-            None => match Remote::new(&self.identity, listed.key, PresharedKey::NONE) {
-                Ok(remote) => self.add_peer(remote),
-                // A key that no handshake can be made with: the peer stays unreachable, the others are served (fault E10).
-                Err(_) => return,
-            },
+            // A key that no handshake can be made with: the peer stays unreachable, the others are served (fault E10).
+            None => self.add_peer(Remote::new(&self.identity, listed.key, PresharedKey::NONE).ok()?, listed.native),
         };
-        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let peer = self.peers.get_mut(&id)?;
         peer.node = listed.id;
         peer.native = listed.native;
         peer.name.clone_from(&listed.name);
         peer.addresses.clone_from(&listed.addresses);
+        peer.relays.clone_from(&listed.relays);
         peer.candidates.set_listed(&listed.endpoints, &self.overlay);
+        if let Some(paths) = &mut peer.paths {
+            paths.set_overlay(Arc::clone(&self.overlay));
+            paths.set_listed(&listed.endpoints, self.now);
+        }
+        Some(id)
     }
 
-    fn add_peer(&mut self, remote: Remote) -> PeerId {
+    fn add_peer(&mut self, remote: Remote, native: bool) -> PeerId {
         let id = PeerId(self.next_peer);
         self.next_peer += 1;
         self.by_key.insert(remote.public(), id);
-        self.peers.insert(id, Peer::new(id, remote));
-        self.tell_all(|| ToLane::AddPeer { peer: id, persistent_keepalive: None });
+        let paths = (!native).then(|| Paths::new(Arc::clone(&self.overlay)));
+        let mut peer = Peer::new(id, remote);
+        (peer.native, peer.paths) = (native, paths);
+        self.peers.insert(id, peer);
+        self.tell_all(|| ToLane::AddPeer { peer: id, persistent_keepalive: None, roams: native });
         id
     }
 
     fn remove_peer(&mut self, id: PeerId) {
         if let Some(peer) = self.peers.remove(&id) {
             self.by_key.remove(&peer.key);
+            self.relays.release(&peer.key);
             self.indices.release_all(id);
             self.spread.remove(&id);
+            if peer.paths.is_some_and(|paths| paths.has_dug()) {
+                self.tell(LaneId::FIRST, ToLane::Fill(id));
+            }
             self.tell_all(|| ToLane::RemovePeer(id));
         }
     }
@@ -220,15 +273,20 @@ impl<E: Entropy> Node<E> {
 
     /// Takes what a lane says.
     pub fn handle(&mut self, lane: LaneId, said: FromLane, clocks: Clocks) {
+        self.now = clocks.now;
         match said {
             FromLane::Handshake { source, message } => self.handle_handshake(lane, source, &message, clocks),
             FromLane::WantsHandshake(peer) => self.want_handshake(peer, clocks),
             FromLane::Confirmed { peer, id } => self.confirm(peer, id, clocks),
-            FromLane::Moved { peer, endpoint } => {
+            FromLane::Moved { peer, way } => {
                 if let Some(peer) = self.peers.get_mut(&peer) {
-                    peer.candidates.set_proven(endpoint);
+                    peer.is_at(way);
                 }
             }
+            FromLane::Arrived { peer, way } => self.arrived(peer, way),
+            FromLane::Suspect { peer } => self.suspect(peer),
+            FromLane::Active { peer } => self.active(peer),
+            FromLane::Datagram { source, bytes } => self.handle_datagram(source, &bytes),
             FromLane::Control { peer, session, lane, source, message } => {
                 self.handle_control(peer, session, lane, source, message, clocks);
             }
@@ -246,6 +304,7 @@ impl<E: Entropy> Node<E> {
     /// Starts handshakes with these peers, as far as they are listed: those that had a session before this node restarted or moved. They would go on
     /// sending to a session, or a place, that is gone, and notice only after 15 seconds.
     pub fn greet(&mut self, peers: &[PublicKey], clocks: Clocks) {
+        self.now = clocks.now;
         for key in peers {
             if let Some(id) = self.by_key.get(key).copied() {
                 self.want_handshake(id, clocks);
@@ -260,15 +319,22 @@ impl<E: Entropy> Node<E> {
 
     /// Does what is due: tries again, gives up.
     pub fn handle_timeout(&mut self, clocks: Clocks) {
+        self.now = clocks.now;
+        self.relays.handle_timeout(&mut self.entropy, clocks.now);
+        let talking = self.peers.values().any(|peer| peer.since().is_some());
+        self.outlook.set_talking(talking, clocks.now);
+        self.outlook_turn();
+        self.relays_turn();
         let due: Vec<PeerId> = self
             .peers
             .values()
-            .filter(|peer| peer.poll_timeout(&self.limits).is_some_and(|due| clocks.now >= due))
+            .filter(|peer| peer.poll_timeout(&self.limits, clocks.now).is_some_and(|due| clocks.now >= due))
             .map(|peer| peer.id)
             .collect();
         for id in due {
             self.continue_attempt(id, clocks);
             self.continue_talk(id, clocks);
+            self.continue_paths(id);
             let Some(peer) = self.peers.get_mut(&id) else { continue };
             for index in peer.expire_waiting(&self.limits, clocks.now) {
                 self.indices.release(index);
@@ -277,6 +343,7 @@ impl<E: Entropy> Node<E> {
     }
 
     fn want_handshake(&mut self, id: PeerId, clocks: Clocks) {
+        self.want_relays(id);
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let just_made = peer.since().is_some_and(|since| clocks.now < since + JUST_MADE);
         if peer.attempt.is_some() || just_made {
@@ -294,7 +361,7 @@ impl<E: Entropy> Node<E> {
         match attempt.handle_timeout(&self.limits, &mut self.entropy, clocks.now) {
             Due::Later => {}
             Due::Initiation => match peer.repeatable(clocks.now) {
-                Some(message) => self.send_to_candidates(id, message, clocks.now),
+                Some(message) => self.send_to_candidates(id, message),
                 None => self.send_initiation(id, clocks),
             },
             Due::GiveUp => {
@@ -319,20 +386,26 @@ impl<E: Entropy> Node<E> {
         if let Some(oldest) = peer.wait_for(initiation, message, clocks.now) {
             self.indices.release(oldest);
         }
-        self.send_to_candidates(id, message, clocks.now);
+        self.send_to_candidates(id, message);
     }
 
-    /// One byte string to every candidate, each copy with the mac2 of its path (protocol.md 2.1).
-    fn send_to_candidates(&mut self, id: PeerId, message: HandshakeMessage, now: Time) {
+    /// One byte string by relays and to every candidate, each copy with the mac2 of its path (protocol.md 2.1).
+    fn send_to_candidates(&mut self, id: PeerId, message: HandshakeMessage) {
+        let ways = self.peers.get(&id).map(|peer| peer.handshake_ways().collect::<Vec<_>>());
+        self.send_by(id, &ways.unwrap_or_default(), message);
+    }
+
+    /// Copies of one byte string by these ways.
+    fn send_by(&mut self, id: PeerId, ways: &[Way], message: HandshakeMessage) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        for destination in peer.candidates.for_handshake() {
-            let message = peer.copy_for(destination, message, now);
+        for way in ways.iter().copied() {
+            let message = peer.copy_for(way, message, self.now);
             peer.handshake_bytes.1 += message.as_bytes().len() as u64;
-            self.commands.push_back((LaneId::FIRST, ToLane::Send { destination, message }));
+            self.commands.push_back((LaneId::FIRST, ToLane::Send { way, message }));
         }
     }
 
-    fn handle_handshake(&mut self, lane: LaneId, source: SocketAddr, message: &HandshakeMessage, clocks: Clocks) {
+    fn handle_handshake(&mut self, lane: LaneId, source: Way, message: &HandshakeMessage, clocks: Clocks) {
         match classify(message.as_bytes()) {
             Ok(Message::Initiation(initiation)) => self.handle_initiation(lane, source, &initiation, clocks),
             Ok(Message::Response(response)) => self.handle_response(source, &response, clocks),
@@ -342,7 +415,7 @@ impl<E: Entropy> Node<E> {
                     && let Some(message) = peer.take_cookie(source, &reply, clocks.now)
                 {
                     peer.handshake_bytes.1 += message.as_bytes().len() as u64;
-                    self.tell(lane, ToLane::Send { destination: source, message });
+                    self.tell(lane, ToLane::Send { way: source, message });
                 }
             }
             // Data never comes here.
@@ -351,13 +424,7 @@ impl<E: Entropy> Node<E> {
     }
 
     /// The answer leaves from the lane that heard it: that is where its sender looks for us.
-    fn handle_initiation(
-        &mut self,
-        lane: LaneId,
-        source: SocketAddr,
-        message: &wireguard::Initiation<'_>,
-        clocks: Clocks,
-    ) {
+    fn handle_initiation(&mut self, lane: LaneId, source: Way, message: &wireguard::Initiation<'_>, clocks: Clocks) {
         if !self.work.take(&WORK, clocks.now) {
             self.counts.over_limit += 1;
             return;
@@ -370,7 +437,7 @@ impl<E: Entropy> Node<E> {
         if authentic.timestamp() <= peer.heard {
             if let Some(response) = peer.answer.as_mut().and_then(|answer| answer.again(message.mac1, clocks.now)) {
                 let message = peer.copy_for(source, response, clocks.now);
-                self.tell(lane, ToLane::Send { destination: source, message });
+                self.tell(lane, ToLane::Send { way: source, message });
                 self.counts.repeated += 1;
             }
             return;
@@ -391,16 +458,17 @@ impl<E: Entropy> Node<E> {
         peer.heard_from(source, message.bytes.len(), response.len());
         let response = HandshakeMessage::new(&response);
         peer.answer = response.map(|response| Answer::new(*message.mac1, response, clocks.now));
+        self.heard_by_relay(id, source);
         let session = self.add_session(id, keys, None, clocks.now);
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.unconfirmed = Some((session, clocks.now));
             // The session is in all lanes before its response leaves (protocol.md 1.8): commands keep their order.
             let response = response.map(|message| peer.copy_for(source, message, clocks.now));
-            self.commands.extend(response.map(|message| (lane, ToLane::Send { destination: source, message })));
+            self.commands.extend(response.map(|message| (lane, ToLane::Send { way: source, message })));
         }
     }
 
-    fn handle_response(&mut self, source: SocketAddr, message: &wireguard::Response<'_>, clocks: Clocks) {
+    fn handle_response(&mut self, source: Way, message: &wireguard::Response<'_>, clocks: Clocks) {
         let index = ReceiverIndex(message.receiver);
         let Some(peer) = self.indices.owner(index).and_then(|id| self.peers.get_mut(&id)) else { return };
         let Some(waiting) = peer.waiting_for(index) else { return };
@@ -409,17 +477,18 @@ impl<E: Entropy> Node<E> {
             self.indices.release(earlier);
         }
         peer.attempt = None;
-        peer.candidates.set_proven(source);
         peer.heard_from(source, message.bytes.len(), 0);
         let id = peer.id;
+        self.heard_by_relay(id, source);
         let session = self.add_session(id, keys, Some(source), clocks.now);
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.begin(session, clocks.now);
         }
         self.start_talk(id, session, Role::Initiator, clocks);
+        self.begin_paths(id, Some(source));
     }
 
-    fn add_session(&mut self, peer: PeerId, mut keys: SessionKeys, proven: Option<SocketAddr>, now: Time) -> SessionId {
+    fn add_session(&mut self, peer: PeerId, mut keys: SessionKeys, proven: Option<Way>, now: Time) -> SessionId {
         keys.suites = self.suites;
         let native = self.peers.get(&peer).is_none_or(|peer| peer.native);
         // Derived indices cannot be drawn again. Once in 2^28 one is in use already: then the session stays a stock one, until the next.
@@ -461,17 +530,23 @@ impl<E: Entropy> Node<E> {
 
     fn confirm(&mut self, peer: PeerId, id: SessionId, clocks: Clocks) {
         let Some(peer) = self.peers.get_mut(&peer) else { return };
-        if let Some(confirmed) = peer.unconfirmed.take_if(|(unconfirmed, _)| *unconfirmed == id) {
-            peer.begin(confirmed.0, confirmed.1);
+        let role = if let Some((_, since)) = peer.unconfirmed.take_if(|(unconfirmed, _)| *unconfirmed == id) {
+            peer.begin(id, since);
             peer.attempt = None;
             peer.answer = None;
-            let further = peer.made.iter().any(|made| made.session == id && made.lanes > 1);
-            let peer = peer.id;
-            if further {
-                self.tell_all(|| ToLane::Confirm { peer, id });
-            }
-            self.start_talk(peer, id, Role::Responder, clocks);
+            Role::Responder
+        } else if let Some(role) = peer.prefer(id) {
+            role
+        } else {
+            return;
+        };
+        let further = peer.made.iter().any(|made| made.session == id && made.lanes > 1);
+        let peer = peer.id;
+        if further {
+            self.tell_all(|| ToLane::Confirm { peer, id });
         }
+        self.start_talk(peer, id, role, clocks);
+        self.begin_paths(peer, None);
     }
 
     fn retire(&mut self, peer: PeerId, id: SessionId, indices: &SessionIndices) {
@@ -483,13 +558,20 @@ impl<E: Entropy> Node<E> {
         }
         let Some(known) = self.peers.get_mut(&peer) else { return };
         known.end(id);
-        // Without a session nothing is known of the lanes any more: the next one begins with the first.
-        if known.since().is_none() && known.unconfirmed.is_none() {
-            known.further = Further::default();
-            if self.spread.remove(&peer) {
-                self.tell_all(|| ToLane::CloseLanes(peer));
-            }
+        if known.since().is_some() {
+            return;
         }
+        // Another one is about to be used: what is known of ways and lanes holds.
+        if known.unconfirmed.is_some() {
+            known.paths.iter_mut().for_each(Paths::handle_session_ended);
+            return;
+        }
+        // Without a session nothing is known of the lanes any more: the next one begins with the first.
+        known.further = Further::default();
+        if self.spread.remove(&peer) {
+            self.tell_all(|| ToLane::CloseLanes(peer));
+        }
+        self.end_paths(peer);
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use taut_base::{MAX_CANDIDATES, NodeId, PeerId, PublicKey, ReceiverIndex, SessionId, Time};
-use taut_path::Candidates;
+use taut_base::{MAX_CANDIDATES, NodeId, PeerId, PublicKey, ReceiverIndex, RelayId, SessionId, Time};
+use taut_path::{Candidates, Paths, View, Way};
 use taut_tunnel::cookie::{Cookies, mac1};
 use taut_tunnel::handshake::{Initiation, Remote, Timestamp};
 use taut_tunnel::{Attempt, Bucket, Exporter, Limits, Retry, Role};
@@ -13,7 +13,7 @@ use taut_wire::control::Suite;
 use taut_wire::wireguard::CookieReply;
 
 use crate::answer::{Answer, REPEAT};
-use crate::contract::HandshakeMessage;
+use crate::contract::{HandshakeMessage, source_of};
 use crate::further::Further;
 use crate::talk::Talk;
 
@@ -42,15 +42,15 @@ pub(crate) struct Peer {
     /// Cookies that the peer asked us to show.
     cookies: Cookies,
     /// Where the newest initiation went once more, because a cookie came from there.
-    shown: Vec<SocketAddr>,
+    shown: Vec<Way>,
     /// The latest stamp of an initiation of the peer; an earlier or equal one is a replay.
     pub(crate) heard: Timestamp,
     /// The latest stamp of an initiation of ours.
     pub(crate) stamped: Timestamp,
     /// What we last answered to an initiation, until the peer uses that session; for a moment there is no need for one of ours.
     pub(crate) answer: Option<Answer>,
-    /// The sessions that were used and are not retired, oldest first. After crossing handshakes either of the last two may be the one in use.
-    sessions: Vec<(SessionId, Time)>,
+    /// The sessions that were used and are not retired, the one in use last.
+    pub(crate) sessions: Vec<(SessionId, Time)>,
     /// Answered, not yet confirmed.
     pub(crate) unconfirmed: Option<(SessionId, Time)>,
     pub(crate) established: u64,
@@ -66,7 +66,15 @@ pub(crate) struct Peer {
     pub(crate) talk: Option<Talk>,
     /// The suite that both ends of a session use for data, as far as they agreed on one.
     agreed: Vec<(SessionId, Suite)>,
-    /// How long the last answered probe took to it and back.
+    /// How it is reached; a native peer moves by itself.
+    pub(crate) paths: Option<Paths>,
+    /// The way that data takes, as the paths chose it.
+    pub(crate) way: Option<Way>,
+    /// By which relays it is reached, best first.
+    pub(crate) relayed: Vec<Way>,
+    /// The relays that it is bound to, as the map says.
+    pub(crate) relays: Vec<RelayId>,
+    /// How long a packet takes to it and back, on the way in use.
     pub(crate) round_trip: Option<Duration>,
     /// Its lanes beyond the first.
     pub(crate) further: Further,
@@ -113,6 +121,10 @@ impl Peer {
             handshake_bytes: (0, 0),
             talk: None,
             agreed: Vec::new(),
+            paths: None,
+            way: None,
+            relayed: Vec::new(),
+            relays: Vec::new(),
             round_trip: None,
             further: Further::default(),
             made: Vec::new(),
@@ -126,11 +138,19 @@ impl Peer {
 
     /// An authentic handshake message came from `source`, and is answered with `answer` bytes. Stock WireGuard goes by any such message; a Taut
     /// peer moves by a proof of both sides only.
-    pub(crate) fn heard_from(&mut self, source: SocketAddr, message: usize, answer: usize) {
+    pub(crate) fn heard_from(&mut self, source: Way, message: usize, answer: usize) {
         self.handshake_bytes.0 += message as u64;
         self.handshake_bytes.1 += answer as u64;
         if self.native {
-            self.candidates.set_proven(source);
+            self.is_at(source);
+        }
+    }
+
+    /// It was proven to be reached this way.
+    pub(crate) fn is_at(&mut self, way: Way) {
+        // What a relay carries is no candidate.
+        if let Some(endpoint) = way.direct() {
+            self.candidates.set_proven(endpoint);
         }
     }
 
@@ -171,35 +191,25 @@ impl Peer {
     }
 
     /// A copy of a message for one path, with mac2 if the peer asked for it there (protocol.md 2.1, 2.3).
-    pub(crate) fn copy_for(
-        &self,
-        destination: SocketAddr,
-        mut message: HandshakeMessage,
-        now: Time,
-    ) -> HandshakeMessage {
-        self.cookies.write_mac2(destination, message.as_bytes_mut(), now);
+    pub(crate) fn copy_for(&self, way: Way, mut message: HandshakeMessage, now: Time) -> HandshakeMessage {
+        self.cookies.write_mac2(source_of(way), message.as_bytes_mut(), now);
         message
     }
 
     /// The peer is busy and answers the message that it names with a cookie, which the next copy or message to `source` shows. A cookie for anything
     /// but our last initiation or response changes nothing, and none moves an endpoint (fault B8). Returns the copy that goes there at once, if any.
-    pub(crate) fn take_cookie(
-        &mut self,
-        source: SocketAddr,
-        reply: &CookieReply<'_>,
-        now: Time,
-    ) -> Option<HandshakeMessage> {
+    pub(crate) fn take_cookie(&mut self, source: Way, reply: &CookieReply<'_>, now: Time) -> Option<HandshakeMessage> {
         let sent = [self.message.as_ref(), self.answer.as_ref().map(Answer::response)];
         let message = sent.into_iter().flatten().find(|message| message.sender() == Some(reply.receiver))?;
-        let taken = self.cookies.take(&self.remote, mac1(message.as_bytes())?, source, reply, now);
+        let taken = self.cookies.take(&self.remote, mac1(message.as_bytes())?, source_of(source), reply, now);
         if taken { self.copy_at_once(source, reply.receiver, now) } else { None }
     }
 
     /// The initiation `index` with the cookie that just came from `source`, instead of the try that is due later (protocol.md 2.1). Only while it is
     /// asked for, only to where it went before, and only once there: who can read it can make cookies for it, and must not make us send.
-    fn copy_at_once(&mut self, source: SocketAddr, index: u32, now: Time) -> Option<HandshakeMessage> {
+    fn copy_at_once(&mut self, source: Way, index: u32, now: Time) -> Option<HandshakeMessage> {
         let message = self.repeatable(now).filter(|message| message.sender() == Some(index))?;
-        let asked = self.attempt.is_some() && self.candidates.for_handshake().any(|candidate| candidate == source);
+        let asked = self.attempt.is_some() && self.handshake_ways().any(|way| way == source);
         let again = self.shown.contains(&source) || self.shown.len() >= MAX_CANDIDATES;
         // Stock WireGuard keeps the cookie for its next try (paper, section 6.6), and so do we with it (protocol.md 2.2).
         if self.native || !asked || again {
@@ -207,6 +217,11 @@ impl Peer {
         }
         self.shown.push(source);
         Some(self.copy_for(source, message, now))
+    }
+
+    /// Which ways a handshake goes: by relays, which have the peer at once, and to all candidates (protocol.md 2.1).
+    pub(crate) fn handshake_ways(&self) -> impl Iterator<Item = Way> + '_ {
+        self.relayed.iter().copied().chain(self.candidates.for_handshake().map(Way::Direct))
     }
 
     /// The initiation that the peer names `index`.
@@ -237,7 +252,7 @@ impl Peer {
     }
 
     /// When something is due for this peer.
-    pub(crate) fn poll_timeout(&self, limits: &Limits) -> Option<Time> {
+    pub(crate) fn poll_timeout(&self, limits: &Limits, now: Time) -> Option<Time> {
         let handshake = match &self.attempt {
             Some(attempt) => Some(attempt.poll_timeout()),
             None => self.waiting.front().map(|(sent, _)| *sent + limits.retry),
@@ -245,7 +260,8 @@ impl Peer {
         // Further lanes are asked about as long as there is a session to do it in.
         let talk = self.talk.as_ref().and_then(Talk::poll_timeout);
         let further = self.talk.as_ref().and_then(|_| self.further.poll_timeout());
-        [handshake, talk, further].into_iter().flatten().min()
+        let paths = self.paths.as_ref().and_then(|paths| paths.poll_timeout(now));
+        [handshake, talk, further, paths].into_iter().flatten().min()
     }
 
     /// Since when the newest session is there.
@@ -258,6 +274,17 @@ impl Peer {
         self.sessions.push((id, since));
         self.established += 1;
         self.last_handshake = Some(since);
+    }
+
+    /// Of two sessions whose handshakes crossed, the earlier one is in use after all. Returns our part in it; `None` if that is nothing new.
+    pub(crate) fn prefer(&mut self, id: SessionId) -> Option<Role> {
+        let place = self.sessions.iter().position(|(session, _)| *session == id)?;
+        if place + 1 == self.sessions.len() {
+            return None;
+        }
+        let session = self.sessions.remove(place);
+        self.sessions.push(session);
+        self.made.iter().find(|made| made.session == id).map(|made| made.role)
     }
 
     /// What data is sealed with in a session, once both ends know it of each other.
@@ -285,6 +312,11 @@ impl Peer {
         Some(agreed.map_or(Suite::ChaCha20Poly1305, |(_, suite)| *suite))
     }
 
+    /// Where packets go to it, if no relay is between.
+    fn proven(&self) -> Option<SocketAddr> {
+        if self.native { self.candidates.proven() } else { self.way.and_then(|way| way.direct()) }
+    }
+
     pub(crate) fn view(&self) -> PeerView<'_> {
         PeerView {
             id: self.id,
@@ -292,7 +324,8 @@ impl Peer {
             name: &self.name,
             key: self.key,
             addresses: &self.addresses,
-            proven: self.candidates.proven(),
+            proven: self.proven(),
+            path: self.paths.as_ref().map(Paths::view),
             candidates: self.candidates.listed(),
             session: self.since(),
             established: self.established,
@@ -317,8 +350,10 @@ pub struct PeerView<'a> {
     pub key: PublicKey,
     /// Its overlay addresses.
     pub addresses: &'a [IpAddr],
-    /// Where packets go to it.
+    /// Where packets go to it, if no relay is between.
     pub proven: Option<SocketAddr>,
+    /// How it is reached; a native peer is where it was heard from last.
+    pub path: Option<View>,
     /// Where the map says it may be reached.
     pub candidates: &'a [SocketAddr],
     /// When the session in use was made.
@@ -327,7 +362,7 @@ pub struct PeerView<'a> {
     pub established: u64,
     /// Whether a handshake is being tried.
     pub trying: bool,
-    /// How long the last probe took to it and back; never known of a native peer.
+    /// How long a packet takes to it and back; never known of a native peer.
     pub round_trip: Option<Duration>,
     /// What data to it is sealed with in the session in use.
     pub suite: Option<Suite>,

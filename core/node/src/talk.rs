@@ -1,8 +1,8 @@
-//! What a node asks a peer on the control pair of their newest session, until it is answered: how far away are you (a probe), and may we use more
-//! than the stock pair (an offer; the session's initiator asks).
+//! What a node asks a peer on the control pair of their newest session, until it is answered: do you have this session (a probe), and may we use more
+//! than the stock pair (an offer; the session's initiator asks). By which way the peer is reached, others ask ([`taut_path::Paths`]).
 //!
 //! ```text
-//! session in use ──▶ probe ─────▶ … ◀───── answer ──▶ round trip
+//! session in use ──▶ probe ─────▶ … ◀───── answer ──▶ both have it; round trip
 //!                └─▶ offer ─────▶ … ◀───── accept ──▶ both seal with the better suite
 //! ```
 //! Both are asked again while nothing comes back, ever more rarely. Data flows meanwhile: whoever suppresses these messages delays what they are for

@@ -50,6 +50,7 @@ impl Asking {
             key: public_key(&key(2)),
             addresses: vec![IpAddr::from([100, 64, 0, 2])],
             endpoints: PLACES.to_vec(),
+            relays: Vec::new(),
             native: false,
         };
         let prefix = |address: IpAddr, length| Prefix::new(address, length).unwrap();
@@ -60,7 +61,9 @@ impl Asking {
         };
         let addresses = vec![IpAddr::from([100, 64, 0, 1])];
         let me = Me { id: NodeId(1), name: String::from("me"), key: public_key(&key(1)), addresses };
-        Self::with(|node| node.set_map(&NetworkMap { version: 1, network, me, peers: [(peer.id, peer)].into() }))
+        Self::with(|node| {
+            node.set_map(&NetworkMap { version: 1, network, me, peers: [(peer.id, peer)].into(), relays: Vec::new() });
+        })
     }
 
     fn native() -> Self {
@@ -86,7 +89,7 @@ impl Asking {
     fn sent(&mut self) -> Sent {
         let commands = std::iter::from_fn(|| self.node.poll_command());
         let sent = commands.filter_map(|command| match command {
-            ToLane::Send { destination, message } => Some((destination, message)),
+            ToLane::Send { way, message } => Some((way.first_hop(), message)),
             _ => None,
         });
         sent.collect()
@@ -100,7 +103,7 @@ impl Asking {
 
     fn hear(&mut self, source: SocketAddr, message: &[u8], clocks: Clocks) -> Sent {
         let message = HandshakeMessage::new(message).unwrap();
-        self.node.handle_lane(FromLane::Handshake { source, message }, clocks);
+        self.node.handle_lane(FromLane::Handshake { source: source.into(), message }, clocks);
         self.sent()
     }
 

@@ -198,7 +198,7 @@ impl Net {
         let host = &mut self.hosts[who];
         match happening {
             Happening::Handshake(source, message) => {
-                self.queue(0, who, Happening::Said(FromLane::Handshake { source, message }));
+                self.queue(0, who, Happening::Said(FromLane::Handshake { source: source.into(), message }));
             }
             Happening::Said(said) => host.node.handle_lane(said, clocks),
             Happening::Command(ToLane::AddSession { id, keys, born, .. }) => {
@@ -213,8 +213,8 @@ impl Net {
                     self.send(who, waits);
                 }
             }
-            Happening::Command(ToLane::Send { destination, message }) => {
-                if destination == endpoint(u8::try_from(1 - who).unwrap()) {
+            Happening::Command(ToLane::Send { way, message }) => {
+                if way.first_hop() == endpoint(u8::try_from(1 - who).unwrap()) {
                     let source = endpoint(u8::try_from(who).unwrap());
                     self.carry(who, || Happening::Handshake(source, message));
                 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::cell::Cell;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -65,7 +66,7 @@ fn hears(node: &mut Node<Noise>, message: &[u8]) -> Vec<ToLane> {
     let time = Duration::from_secs(1_000);
     let clocks = Clocks { now: Time::from_duration(time), wall: time };
     let message = HandshakeMessage::new(message).unwrap();
-    node.handle_lane(FromLane::Handshake { source: "192.0.2.1:1".parse().unwrap(), message }, clocks);
+    node.handle_lane(FromLane::Handshake { source: SocketAddr::from(([192, 0, 2, 1], 1)).into(), message }, clocks);
     std::iter::from_fn(|| node.poll_command()).collect()
 }
 

@@ -79,7 +79,7 @@ impl Candidates {
 }
 
 /// IPv4 as IPv4, so that one endpoint has one spelling.
-fn canonical(endpoint: SocketAddr) -> SocketAddr {
+pub(crate) fn canonical(endpoint: SocketAddr) -> SocketAddr {
     match endpoint.ip().to_canonical() {
         IpAddr::V4(v4) => SocketAddr::V4(SocketAddrV4::new(v4, endpoint.port())),
         // With its scope: a link-local address means nothing without.

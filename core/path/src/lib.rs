@@ -1,11 +1,45 @@
-//! Where a peer may be reached.
+//! Where a peer may be reached, and the way data takes to it.
 //!
-//! A *candidate* is an endpoint not yet proven: the coordinator listed it, or a packet once came from it. [`Candidates`] keeps them for one
-//! peer, says which to try for a handshake and in which order, and refuses what may never be one ([`acceptable`]).
+//! A *candidate* is an endpoint not yet proven: the map lists it, the peer says it, or its packets came from there. A way carries data after a proof on it
+//! (law 3), or because a relay says that it has the peer. Pure and deterministic: time, entropy and what happened are arguments.
 //!
-//! What proves a path and moves traffic is decided elsewhere: a finished handshake round trip on it, and after that authenticated packets,
-//! as stock WireGuard does. Probing, choice between proven paths, failover and path MTU will live here.
+//! ```text
+//! for each Taut peer    Paths      its candidates, their probes, the choice between them; says why (Report)
+//!                                  (looking for ports that nobody knows: `search`)
+//! for the node          Budget     what probes may go where
+//!                       Ours       where we may be reached, as we tell peers
+//!                       Outlook    where relays see us, how our NAT maps and filters, how far the relays are
+//!                       Home       which relays are ours
+//! for each lane, peer   Watch      has what was sent been heard of?
+//! for native peers      Candidates what to try for a handshake; they roam as stock WireGuard does
+//! ```
+//! [`acceptable`] says what may never be sent to, whoever lists it.
 
+mod budget;
 mod candidates;
+mod choice;
+mod home;
+mod nat;
+mod ours;
+mod outlook;
+mod paths;
+mod probes;
+mod report;
+mod search;
+mod track;
+mod watch;
+mod way;
 
+pub use budget::Budget;
 pub use candidates::{Candidates, acceptable};
+pub use choice::Choice;
+pub use home::Home;
+pub use nat::Nat;
+pub use ours::Ours;
+pub use outlook::{Ask, Distance, Filtering, Foretold, Mapping, Outlook, OutlookView, Server};
+pub use paths::{Dig, Families, Paths, Probe, Round, View};
+pub use report::{Meaning, Report, Verdict, WayReport};
+pub use search::{Guessed, SOCKETS};
+pub use track::{Cause, Origins};
+pub use watch::{SILENCE, Watch};
+pub use way::Way;

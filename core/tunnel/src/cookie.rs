@@ -37,6 +37,33 @@ pub(crate) fn cookie_key(public: &PublicKey) -> [u8; 32] {
     hash(&[LABEL_COOKIE, public.as_bytes()])
 }
 
+/// Who sent a handshake message, as far as it is known before it is read (protocol.md 2.3): who is at an address and port, or who a relay says it is.
+/// Whoever shares an address or a relay with others shares no cookie with them (fault B5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source([u8; 23]);
+
+impl Source {
+    /// A client of the relay there, by the number that the relay gave us for it.
+    pub fn relayed(relay: SocketAddr, id: u32) -> Self {
+        let mut source = Self::from(relay);
+        source.0[18] = 1;
+        source.0[19..].copy_from_slice(&id.to_be_bytes());
+        source
+    }
+}
+
+impl From<SocketAddr> for Source {
+    fn from(place: SocketAddr) -> Self {
+        let mut source = [0; 23];
+        match place.ip().to_canonical() {
+            IpAddr::V4(v4) => source[..4].copy_from_slice(&v4.octets()),
+            IpAddr::V6(v6) => source[..16].copy_from_slice(&v6.octets()),
+        }
+        source[16..18].copy_from_slice(&place.port().to_be_bytes());
+        Self(source)
+    }
+}
+
 /// Judges handshake messages to this node by their MACs, and gives out cookies. Without state beyond its keys: a cookie is computed anew to check it.
 pub struct Checker {
     mac1_key: [u8; 32],
@@ -69,24 +96,24 @@ impl Checker {
     }
 
     /// Whether the sender of an initiation or a response has shown, within the last two minutes, that it receives what is sent to `source`.
-    pub fn proves_address(&mut self, message: &[u8], source: SocketAddr, now: Time) -> bool {
+    pub fn proves_address(&mut self, message: &[u8], source: impl Into<Source>, now: Time) -> bool {
         let Some((_, _, mac2)) = cut(message) else { return false };
         // The common case, and one that no cookie leads to but once in 2^128.
         if *mac2 == [0; MAC] {
             return false;
         }
-        let cookie = self.cookie(source, now);
+        let cookie = self.cookie(&source.into(), now);
         let covered = &message[..message.len() - MAC];
         keyed_mac(&*cookie, covered).ct_eq(mac2).into()
     }
 
     /// The answer that gives `source` its cookie. `message` is an initiation or a response; anything else has no answer.
-    pub fn reply(&mut self, message: &[u8], source: SocketAddr, now: Time) -> Option<[u8; cookie_reply::LEN]> {
+    pub fn reply(&mut self, message: &[u8], source: impl Into<Source>, now: Time) -> Option<[u8; cookie_reply::LEN]> {
         let (_, mac1, _) = cut(message)?;
         let sender = message.get(4..8)?.try_into().ok().map(u32::from_le_bytes)?;
         let mut sealed = [0; 32];
         let (cookie, tag) = sealed.split_at_mut(MAC);
-        cookie.copy_from_slice(&*self.cookie(source, now));
+        cookie.copy_from_slice(&*self.cookie(&source.into(), now));
         let nonce = self.next_nonce();
         tag.copy_from_slice(&xseal(&self.cookie_key, &nonce, mac1, cookie));
         let mut reply = [0; cookie_reply::LEN];
@@ -102,20 +129,13 @@ impl Checker {
         key
     }
 
-    fn cookie(&mut self, source: SocketAddr, now: Time) -> Zeroizing<[u8; MAC]> {
+    fn cookie(&mut self, source: &Source, now: Time) -> Zeroizing<[u8; MAC]> {
         let period = now.0 / u64::try_from(LIFETIME.as_nanos()).unwrap_or(u64::MAX);
         if self.period != Some(period) {
             self.secret = hmac(&self.seed, &[b"secret", &period.to_le_bytes()]);
             self.period = Some(period);
         }
-        // Address and port: who shares an address with others shares no cookie with them (fault B5).
-        let mut place = [0; 18];
-        match source.ip().to_canonical() {
-            IpAddr::V4(v4) => place[..4].copy_from_slice(&v4.octets()),
-            IpAddr::V6(v6) => place[..16].copy_from_slice(&v6.octets()),
-        }
-        place[16..].copy_from_slice(&source.port().to_be_bytes());
-        Zeroizing::new(keyed_mac(&*self.secret, &place))
+        Zeroizing::new(keyed_mac(&*self.secret, &source.0))
     }
 
     /// The seed is secret and each number comes once, so this is as good as drawn at random.
@@ -144,7 +164,7 @@ pub fn mac1(message: &[u8]) -> Option<&[u8; MAC]> {
 #[derive(Default)]
 pub struct Cookies {
     /// Oldest first.
-    kept: Vec<(SocketAddr, Time, Zeroizing<[u8; MAC]>)>,
+    kept: Vec<(Source, Time, Zeroizing<[u8; MAC]>)>,
 }
 
 impl Cookies {
@@ -154,10 +174,11 @@ impl Cookies {
         &mut self,
         remote: &Remote,
         mac1: &[u8; MAC],
-        source: SocketAddr,
+        source: impl Into<Source>,
         reply: &CookieReply<'_>,
         now: Time,
     ) -> bool {
+        let source = source.into();
         let mut sealed = *reply.sealed_cookie;
         let opened = xopen(remote.cookie_key(), reply.nonce, mac1, &mut sealed);
         let Some(cookie) = opened.and_then(|cookie| <[u8; MAC]>::try_from(&*cookie).ok()) else { return false };
@@ -171,7 +192,8 @@ impl Cookies {
     }
 
     /// Puts mac2 into a copy of an initiation or a response that goes to `destination`, if there is a young enough cookie from there.
-    pub fn write_mac2(&self, destination: SocketAddr, message: &mut [u8], now: Time) {
+    pub fn write_mac2(&self, destination: impl Into<Source>, message: &mut [u8], now: Time) {
+        let destination = destination.into();
         let kept = self.kept.iter().find(|(from, at, _)| *from == destination && now < *at + LIFETIME);
         let Some((_, _, cookie)) = kept else { return };
         let Some((covered, place)) = message.split_last_chunk_mut::<MAC>() else { return };

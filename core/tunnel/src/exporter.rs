@@ -58,6 +58,11 @@ impl Exporter {
         Self { secret, role, indices }
     }
 
+    /// What both ends call the session, on all its lanes.
+    pub(crate) fn name(&self) -> (ReceiverIndex, ReceiverIndex) {
+        ordered(self.indices)
+    }
+
     /// The control pair of a lane.
     pub fn control(&self, lane: LaneId) -> PairKeys {
         self.pair(Purpose::Control, Purpose::ControlIndex, Suite::ChaCha20Poly1305, lane)
@@ -94,6 +99,11 @@ impl Exporter {
         let what = [purpose as u8, suite.number(), lane.0, direction];
         hmac(&self.secret, &[&what, &initiator, &responder, &[1]])
     }
+}
+
+/// Two indices, whichever end they are told by.
+pub(crate) fn ordered((one, other): (ReceiverIndex, ReceiverIndex)) -> (ReceiverIndex, ReceiverIndex) {
+    (one.min(other), one.max(other))
 }
 
 #[cfg(test)]

@@ -1,17 +1,19 @@
 //! The sessions of one peer on one lane, and the timers of its data (paper, sections 6.1 to 6.5).
 //!
 //! A keyring holds at most three sessions: *current* seals; *next* is one that we answered for and that the peer has not used yet;
-//! *previous* still opens what is on its way. It never makes a handshake; it wishes for one.
+//! *previous* still opens what is on its way, and *former* does while two newer ones are there at once. It never makes a handshake; it wishes for one.
 //!
 //! ```text
 //! we started, response came:   previous ◀─ next or current      current ◀─ new
-//! we answered:                 previous ◀─ nothing              next ◀─ new
+//! we answered:                 previous ◀─ nothing              next ◀─ new      (former ◀─ previous, if it crossed with current: the peer may use either)
 //! a packet opens with next:    previous ◀─ current              current ◀─ next
-//! handshakes crossed (one ours, one theirs, within 5 s), and a packet opens with previous: the two change places, if previous has the smaller name
+//! handshakes crossed (one ours, one theirs, within 5 s), and a packet opens with previous or former: that and current change places, if it has the smaller name
+//! response came, next is there: former ◀─ current, until there is another session; likewise previous, if it crossed with the new one
 //! ```
 //!
 //! On a lane other than the first the timers of the first are not repeated: nothing is kept alive there, and whoever hears nothing looks for another
-//! lane rather than for another session ([`Keyring::further`]). What a session is confirmed by on one lane counts for all ([`Keyring::confirm`]).
+//! lane rather than for another session ([`Keyring::further`]). What a session is confirmed by on one lane counts for all, and so does which one of two that
+//! crossed is used ([`Keyring::confirm`]): on a lane whose packets go one way, the other end would never hear.
 //!
 //! And there *previous* goes on sealing until the peer has said in *current* which lanes it has. A peer that was started again may have others at the
 //! same ports: data that found its way there would be overtaken when the lanes close.
@@ -45,9 +47,8 @@ pub struct Keyring {
     previous: Option<Session>,
     current: Option<Session>,
     next: Option<Session>,
-    /// Of `previous` and `current` we started one, and answered for the other at about the same time: the handshakes crossed, and each side would go
-    /// on with its own session.
-    crossed: bool,
+    /// What the peer may yet seal with, though two newer ones are there: while handshakes cross, `current` before them, or what we answered for.
+    former: Option<Box<Session>>,
     retired: Vec<(SessionId, SessionIndices)>,
     wished: Option<Time>,
     /// Data was sent and nothing came back since: at this time it has been too long.
@@ -62,6 +63,8 @@ pub struct Keyring {
     persistent: Option<Duration>,
     /// When the next packet is due whatever happens.
     persistent_due: Option<Time>,
+    /// Something may be due sooner than was said.
+    sooner: bool,
 }
 
 /// What a keyring wants done at a time.
@@ -104,24 +107,37 @@ impl Keyring {
     pub fn set_persistent(&mut self, interval: Option<Duration>, now: Time) {
         self.persistent = interval;
         self.persistent_due = interval.map(|_| now);
+        self.sooner = true;
     }
 
     /// Takes a new session. What it pushes out shows in [`Self::take_retired`].
     pub fn add(&mut self, session: Session) {
+        self.sooner = true;
+        let pushed_out = self.former.take();
+        self.retire(pushed_out.map(|session| *session));
         match session.role {
             Role::Initiator => {
                 self.wished = None;
-                let older = self.next.take().or_else(|| self.current.take());
-                self.crossed = older.as_ref().is_some_and(|older| crosses(older, &session));
-                let pushed_out = std::mem::replace(&mut self.previous, older);
-                self.retire(pushed_out);
-                let pushed_out = self.current.replace(session);
+                let may_be_used = self.previous.as_ref().is_some_and(|previous| crosses(previous, &session));
+                let (before, used) = (self.previous.take(), self.current.replace(session));
+                let (previous, former, pushed_out) = match self.next.take() {
+                    Some(answered) => (Some(answered), used, before),
+                    None if may_be_used => (used, before, None),
+                    None => (used, None, before),
+                };
+                (self.previous, self.former) = (previous, former.map(Box::new));
                 self.retire(pushed_out);
             }
             Role::Responder => {
-                self.crossed = false;
-                let pushed_out = self.previous.take();
-                self.retire(pushed_out);
+                // Who was sent nothing by us since two crossed does not know which of them we use.
+                let may_be_used =
+                    self.previous.as_ref().zip(self.current.as_ref()).is_some_and(|(one, other)| crosses(one, other));
+                let previous = self.previous.take();
+                if may_be_used {
+                    self.former = previous.map(Box::new);
+                } else {
+                    self.retire(previous);
+                }
                 let pushed_out = self.next.replace(session);
                 self.retire(pushed_out);
             }
@@ -130,18 +146,12 @@ impl Keyring {
 
     /// Forgets a session.
     pub fn remove(&mut self, id: SessionId) {
-        for slot in [&mut self.previous, &mut self.current, &mut self.next] {
-            if let Some(session) = slot.take_if(|session| session.id == id) {
-                self.retired.push((session.id, session.indices()));
-            }
-        }
+        self.retire_if(|session| session.id == id);
     }
 
     /// Forgets all sessions and timers.
     pub fn clear(&mut self) {
-        for slot in [self.previous.take(), self.current.take(), self.next.take()] {
-            self.retire(slot);
-        }
+        self.retire_if(|_| true);
         (self.wished, self.no_answer, self.keepalive, self.persistent_due) = (None, None, None, None);
         self.receipt = None;
     }
@@ -156,16 +166,16 @@ impl Keyring {
     /// # Errors
     /// [`NoSession`] when there is none, it is too old or has sealed all it may.
     pub fn sending(&mut self, limits: &Limits, now: Time) -> Result<&mut Session, NoSession> {
-        let slot = if self.former_seals(limits, now) { &mut self.previous } else { &mut self.current };
+        let slot = if self.previous_seals(limits, now) { &mut self.previous } else { &mut self.current };
         slot.as_mut().filter(|session| usable(session, limits, now)).ok_or(NoSession)
     }
 
     /// Whether *previous* seals yet, see the module.
-    fn former_seals(&self, limits: &Limits, now: Time) -> bool {
+    fn previous_seals(&self, limits: &Limits, now: Time) -> bool {
         let agreed = |session: &&Session| session.is_agreed() && usable(session, limits, now);
         self.further
             && self.current.as_ref().filter(agreed).is_none()
-            && self.previous.as_ref().is_some_and(|former| agreed(&former))
+            && self.previous.as_ref().is_some_and(|previous| agreed(&previous))
     }
 
     /// The session in use, whether or not it may still seal.
@@ -175,62 +185,74 @@ impl Keyring {
 
     /// The data pair that the peer names `index`, with its session, if it may still open.
     pub fn receiving(&mut self, index: ReceiverIndex, limits: &Limits, now: Time) -> Option<(SessionId, &mut Pair)> {
-        [&mut self.current, &mut self.next, &mut self.previous]
-            .into_iter()
-            .flatten()
+        self.all()
             .filter(|session| usable(session, limits, now))
             .find_map(|session| Some((session.id, session.data_pair(index)?)))
     }
 
     /// The control pair that the peer names `index`, with its session, if it may still open.
     pub fn control(&mut self, index: ReceiverIndex, limits: &Limits, now: Time) -> Option<(SessionId, &mut Pair)> {
-        [&mut self.current, &mut self.next, &mut self.previous]
-            .into_iter()
-            .flatten()
-            .filter(|session| usable(session, limits, now))
-            .find_map(|session| {
-                let id = session.id;
-                session.control_pair().filter(|pair| pair.local() == index).map(|pair| (id, pair))
-            })
+        self.all().filter(|session| usable(session, limits, now)).find_map(|session| {
+            let id = session.id;
+            session.control_pair().filter(|pair| pair.local() == index).map(|pair| (id, pair))
+        })
     }
 
     /// The session of that name.
     pub fn session(&mut self, id: SessionId) -> Option<&mut Session> {
-        [&mut self.current, &mut self.next, &mut self.previous].into_iter().flatten().find(|session| session.id == id)
+        self.all().find(|session| session.id == id)
     }
 
-    /// A packet was opened with a data pair of the session `id`; `data` tells it from a keepalive. Returns whether this confirmed a session that we had
-    /// answered for, so that packets may be sent with it from now on.
+    /// All sessions, the likeliest first.
+    fn all(&mut self) -> impl Iterator<Item = &mut Session> {
+        let slots = [self.current.as_mut(), self.next.as_mut(), self.previous.as_mut(), self.former.as_deref_mut()];
+        slots.into_iter().flatten()
+    }
+
+    /// A packet was opened with a data pair of the session `id`; `data` tells it from a keepalive. Returns whether packets are sent with that session from
+    /// now on: one that we had answered for and that is confirmed by this, or the one of two that crossed that both sides use.
     pub fn received(&mut self, id: SessionId, data: bool, limits: &Limits, now: Time) -> bool {
-        self.no_answer = None;
-        self.persistent_due = self.persistent.map(|interval| now + interval);
+        let changed = self.confirm(id);
+        if self.no_answer.is_some() && self.is_heard_in(id, limits, now) {
+            self.no_answer = None;
+        }
+        self.put_off_persistent(now);
         if data {
-            if !self.further {
-                self.keepalive.get_or_insert(now + limits.keepalive);
+            if !self.further && self.keepalive.is_none() {
+                self.keepalive = Some(now + limits.keepalive);
+                self.sooner = true;
             }
             self.arm_receipt(id, now);
         }
-        self.uncross(id);
-        self.confirm(id)
+        changed
     }
 
     /// A control message was opened in the session `id`. Its sender holds that session, and does not necessarily seal data with it: that our own data is
     /// heard, only one in the session that seals says. Returns the same as [`Self::received`].
     pub fn received_control(&mut self, id: SessionId, limits: &Limits, now: Time) -> bool {
-        self.persistent_due = self.persistent.map(|interval| now + interval);
-        let confirmed = self.confirm(id);
+        self.put_off_persistent(now);
+        let confirmed = self.use_next(id);
         if self.sending(limits, now).is_ok_and(|session| session.id == id) {
             self.no_answer = None;
         }
         confirmed
     }
 
-    /// The peer used the session `id`, on whichever lane: packets may be sent with it from now on, if we had answered for it. Returns whether that is so.
+    /// Whether a packet in the session `id` says that the peer has the one that seals. A Taut peer acknowledges data where it came, so what it seals with
+    /// another session says nothing: handshakes that crossed may have left it without ours. Of stock WireGuard any packet has to do (paper, section 6.5).
+    fn is_heard_in(&mut self, id: SessionId, limits: &Limits, now: Time) -> bool {
+        self.sending(limits, now).is_ok_and(|session| session.id == id || !session.has_receipts())
+    }
+
+    /// The peer used the session `id`, on whichever lane. Returns whether packets are sent with it from now on, as [`Self::received`] does.
     pub fn confirm(&mut self, id: SessionId) -> bool {
+        self.use_next(id) || self.uncross(id)
+    }
+
+    fn use_next(&mut self, id: SessionId) -> bool {
         if self.next.as_ref().is_none_or(|session| session.id != id) {
             return false;
         }
-        self.crossed = self.current.iter().zip(&self.next).any(|(current, next)| crosses(current, next));
         self.wished = None;
         let confirmed = self.next.take();
         let older = std::mem::replace(&mut self.current, confirmed);
@@ -242,6 +264,7 @@ impl Keyring {
     fn arm_receipt(&mut self, id: SessionId, now: Time) {
         if self.receipt.is_none() && self.session(id).is_some_and(|session| session.control_pair().is_some()) {
             self.receipt = Some(now + RECEIPT_AFTER.max(self.round_trip / 2));
+            self.sooner = true;
         }
     }
 
@@ -252,28 +275,36 @@ impl Keyring {
 
     /// What acknowledges the data that came last, with the control pair to seal it with.
     pub fn receipt(&mut self) -> Option<(Control, &mut Pair)> {
-        let sessions = [&mut self.current, &mut self.next, &mut self.previous].into_iter().flatten();
-        sessions.into_iter().find_map(|session| Some((session.take_receipt()?, session.control_pair()?)))
+        self.all().find_map(|session| Some((session.take_receipt()?, session.control_pair()?)))
     }
 
     /// Of two sessions whose handshakes crossed, both sides use the one with the smaller name. Otherwise both stay initiators, their renewals cross
-    /// again, and each time the packets that are on their way under the pushed out sessions are lost.
-    fn uncross(&mut self, id: SessionId) {
-        let (Some(current), Some(previous)) = (&self.current, &self.previous) else { return };
-        if self.crossed && previous.id == id && previous.name() < current.name() {
-            std::mem::swap(&mut self.current, &mut self.previous);
-            self.crossed = false;
-        }
+    /// again, and each time the packets that are on their way under the pushed out sessions are lost. Returns whether that is the session `id` from now on.
+    fn uncross(&mut self, id: SessionId) -> bool {
+        let Some(current) = &mut self.current else { return false };
+        let others = [self.previous.as_mut(), self.former.as_deref_mut()].into_iter().flatten();
+        let common = |other: &&mut Session| other.id == id && crosses(other, current) && other.name() < current.name();
+        let Some(other) = others.into_iter().find(common) else { return false };
+        std::mem::swap(current, other);
+        true
     }
 
     /// A packet was sealed and sent; `data` tells it from a keepalive.
     pub fn sent(&mut self, data: bool, limits: &Limits, now: Time) {
         self.keepalive = None;
-        self.persistent_due = self.persistent.map(|interval| now + interval);
+        self.put_off_persistent(now);
         if data && self.no_answer.is_none() {
             let wait = if self.further { SILENCE + 2 * self.round_trip } else { limits.no_answer() };
             self.no_answer = Some(now + wait);
+            self.sooner = true;
         }
+    }
+
+    /// A packet came or went: the next unconditional one is due an interval later.
+    fn put_off_persistent(&mut self, now: Time) {
+        let due = self.persistent.map(|interval| now + interval);
+        self.sooner |= due.is_some() && self.persistent_due.is_none();
+        self.persistent_due = due;
     }
 
     /// Nothing is waited for any more.
@@ -313,11 +344,7 @@ impl Keyring {
 
     /// Does what is due. Sessions that are too old are retired; what the caller has to do goes to `wish`.
     pub fn handle_timeout(&mut self, limits: &Limits, now: Time, mut wish: impl FnMut(Wish)) {
-        for slot in [&mut self.previous, &mut self.current, &mut self.next] {
-            if let Some(session) = slot.take_if(|session| now >= session.born + limits.reject_after) {
-                self.retired.push((session.id, session.indices()));
-            }
-        }
+        self.retire_if(|session| now >= session.born + limits.reject_after);
         if self.no_answer.take_if(|due| now >= *due).is_some() {
             if self.further {
                 wish(Wish::GiveUp);
@@ -332,18 +359,31 @@ impl Keyring {
             wish(Wish::Receipt);
         }
         if self.persistent_due.take_if(|due| now >= *due).is_some() {
-            self.persistent_due = self.persistent.map(|interval| now + interval);
+            self.put_off_persistent(now);
             wish(Wish::Keepalive);
         }
     }
 
     /// When [`Self::handle_timeout`] has something to do.
     pub fn poll_timeout(&self, limits: &Limits) -> Option<Time> {
-        let rejects = [&self.previous, &self.current, &self.next]
-            .into_iter()
-            .flatten()
-            .map(|session| session.born + limits.reject_after);
+        let sessions = [self.previous.as_ref(), self.current.as_ref(), self.next.as_ref(), self.former.as_deref()];
+        let rejects = sessions.into_iter().flatten().map(|session| session.born + limits.reject_after);
         [self.no_answer, self.keepalive, self.receipt, self.persistent_due].into_iter().flatten().chain(rejects).min()
+    }
+
+    /// The same, if that may be sooner than was said last: `None` while deadlines have only moved away. Most packets arm nothing.
+    #[inline]
+    pub fn poll_sooner(&mut self, limits: &Limits) -> Option<Time> {
+        if std::mem::take(&mut self.sooner) { self.poll_timeout(limits) } else { None }
+    }
+
+    fn retire_if(&mut self, mut is_over: impl FnMut(&Session) -> bool) {
+        for slot in [&mut self.previous, &mut self.current, &mut self.next] {
+            self.retired
+                .extend(slot.take_if(|session| is_over(session)).map(|session| (session.id, session.indices())));
+        }
+        let former = self.former.take_if(|session| is_over(session));
+        self.retired.extend(former.map(|session| (session.id, session.indices())));
     }
 
     fn retire(&mut self, session: Option<Session>) {

@@ -22,7 +22,6 @@ pub mod handshake;
 mod keyring;
 mod limits;
 mod pair;
-mod rate;
 mod session;
 mod window;
 
@@ -31,6 +30,7 @@ pub use exporter::Exporter;
 pub use keyring::{Keyring, NoSession, Wish};
 pub use limits::{Limits, REJECT_AFTER_BLOCKS, REJECT_AFTER_MESSAGES, REKEY_AFTER_BLOCKS, REKEY_AFTER_MESSAGES};
 pub use pair::{Exhausted, OpenError, Pair, PairKeys};
-pub use rate::{Bucket, Rate};
 pub use session::{Role, Session, SessionIndices, SessionKeys};
+// A rate is no matter of WireGuard; whoever has a limit on what it tunnels finds it here, too.
+pub use taut_base::{Bucket, Rate};
 pub use window::Window;

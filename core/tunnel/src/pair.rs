@@ -73,11 +73,6 @@ impl Pair {
         self.local
     }
 
-    /// By which we name it to the peer.
-    pub(crate) fn remote(&self) -> ReceiverIndex {
-        self.remote
-    }
-
     /// How many messages it has sealed: the next one's counter.
     pub fn sent(&self) -> u64 {
         self.sent

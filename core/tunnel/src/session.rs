@@ -9,7 +9,7 @@ use taut_wire::control::{Abilities, Control, Suite, Suites};
 use taut_wire::wireguard::{DATA_OVERHEAD, padded_len};
 use zeroize::Zeroizing;
 
-use crate::exporter::Exporter;
+use crate::exporter::{Exporter, ordered};
 use crate::pair::{Exhausted, Pair, PairKeys};
 
 /// Which side of the handshake we were; only the initiator starts the next one by age.
@@ -74,6 +74,10 @@ impl SessionKeys {
         }
     }
 
+    fn name(&self) -> (ReceiverIndex, ReceiverIndex) {
+        self.extension.as_ref().map_or_else(|| ordered((self.stock.local, self.stock.remote)), Exporter::name)
+    }
+
     fn control(&self) -> Option<PairKeys> {
         self.extension.as_ref().map(|exporter| exporter.control(self.lane))
     }
@@ -121,6 +125,7 @@ pub struct Session {
     pub role: Role,
     /// When the handshake ended.
     pub born: Time,
+    name: (ReceiverIndex, ReceiverIndex),
     stock: Pair,
     control: Option<Box<Pair>>,
     fast: Option<Box<Pair>>,
@@ -143,6 +148,7 @@ impl Session {
             id,
             role: keys.role,
             born,
+            name: keys.name(),
             control: keys.control().map(|keys| Box::new(Pair::new(keys))),
             fast: keys.fast().map(|keys| Box::new(Pair::new(keys))),
             stock: Pair::new(keys.stock),
@@ -204,6 +210,17 @@ impl Session {
         self.sending_mut().seal(datagram, packet)
     }
 
+    /// What was sealed last, if anything was: of which pair, and under which counter. A receipt that names it, or a later one, covers all before.
+    pub fn newest(&self) -> Option<(Suite, u64)> {
+        let pair = self.sending();
+        Some((pair.suite(), pair.sent().checked_sub(1)?))
+    }
+
+    /// Whether the peer acknowledges data in it: it is a Taut node.
+    pub fn has_receipts(&self) -> bool {
+        self.control.is_some()
+    }
+
     /// The data pair that the peer names `index`.
     pub fn data_pair(&mut self, index: ReceiverIndex) -> Option<&mut Pair> {
         if self.stock.local() == index {
@@ -244,10 +261,9 @@ impl Session {
         self.acknowledged
     }
 
-    /// A name of the session on this lane that is the same on both sides: its two indices, the smaller one first.
+    /// What the session is called on both sides and on all its lanes: the two indices of WireGuard's own pair, the smaller one first.
     pub fn name(&self) -> (ReceiverIndex, ReceiverIndex) {
-        let (local, remote) = (self.stock.local(), self.stock.remote());
-        (local.min(remote), local.max(remote))
+        self.name
     }
 
     /// Whether so much was sealed that there should be a new session.

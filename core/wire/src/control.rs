@@ -7,18 +7,26 @@
 //! offer    1  lanes  suites  abilities  ports        16 bytes, or as many more as the ports need
 //! accept   2  lanes  suite   abilities  ports        16, or more
 //! probe    3  0 × 7  id (8)  0 × 16                  32: as long as its answer, so that nobody is sent more than was asked for
-//! answer   4  0  port (2)  0 × 4  id (8)  address    32: where the probe came from; IPv4 as ::ffff:a.b.c.d
+//! answer   4  0  port (2)  0 × 4  id (8)  address    32: where the probe came from; IPv4 as ::ffff:a.b.c.d, and 0.0.0.0 if by a relay
 //! receipt  5  suite  0 × 6  counter (8)              16
+//! endpoints 6                                        16 to 160, see [`Endpoints`]
+//! search   7  step  port (2)  ports (2)  sockets (2)  0 × 8  address                32, see [`Search`]
 //! ```
 //! Ports are those of the sender's second lane and of all that follow, two bytes each: with one lane there are none.
+
+mod endpoints;
+mod search;
 
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+pub use endpoints::{Endpoints, MAX_ENDPOINTS};
+pub use search::Search;
+
 use crate::bytes::array;
 
-/// Bytes of the longest control message: an offer of 16 lanes.
-pub const MAX: usize = 48;
+/// Bytes of the longest control message: eight endpoints.
+pub const MAX: usize = 160;
 
 /// Lanes of one session: the receiver index has 4 bits for them (protocol.md 1.5).
 const MAX_LANES: usize = 16;
@@ -31,6 +39,8 @@ const ACCEPT: u8 = 2;
 const PROBE: u8 = 3;
 const ANSWER: u8 = 4;
 const RECEIPT: u8 = 5;
+const ENDPOINTS: u8 = 6;
+const SEARCH: u8 = 7;
 
 /// The shorter messages; both lengths are multiples of 16, as everything sealed is.
 const SHORT: usize = 16;
@@ -204,7 +214,7 @@ pub enum Control {
     Answer {
         /// The probe's.
         id: u64,
-        /// Where the probe came from, as its receiver saw it.
+        /// Where the probe came from, as its receiver saw it; unspecified if it came by a relay.
         seen: SocketAddr,
     },
     /// Data arrived.
@@ -214,6 +224,10 @@ pub enum Control {
         /// The highest counter that was authentic.
         counter: u64,
     },
+    /// Where the sender may be reached.
+    Endpoints(Endpoints),
+    /// Which ports the sender may be behind.
+    Search(Search),
 }
 
 impl Control {
@@ -235,14 +249,9 @@ impl Control {
                 LONG
             }
             Self::Answer { id, seen } => {
-                let address = match seen.ip() {
-                    IpAddr::V4(address) => address.to_ipv6_mapped(),
-                    IpAddr::V6(address) => address,
-                };
                 out[0] = ANSWER;
-                out[2..4].copy_from_slice(&seen.port().to_le_bytes());
                 out[8..16].copy_from_slice(&id.to_le_bytes());
-                out[16..32].copy_from_slice(&address.octets());
+                write_place(seen, out);
                 LONG
             }
             Self::Receipt { suite, counter } => {
@@ -250,6 +259,8 @@ impl Control {
                 out[8..16].copy_from_slice(&counter.to_le_bytes());
                 SHORT
             }
+            Self::Endpoints(endpoints) => endpoints.write(out),
+            Self::Search(search) => search.write(out),
         }
     }
 
@@ -267,15 +278,31 @@ impl Control {
             ACCEPT => Ok(Self::Accept { lanes: Lanes::parse(first, bytes)?, suite: suite(second)?, abilities }),
             PROBE if bytes.len() >= LONG => Ok(Self::Probe { id: number(bytes)? }),
             ANSWER => {
-                let address = Ipv6Addr::from(*array::<16>(bytes, 16).ok_or(BadControl)?);
-                let port = u16::from_le_bytes(*array(bytes, 2).ok_or(BadControl)?);
-                let seen = SocketAddr::new(address.to_canonical(), port);
+                let seen = place(bytes)?;
                 Ok(Self::Answer { id: number(bytes)?, seen })
             }
             RECEIPT => Ok(Self::Receipt { suite: suite(first)?, counter: number(bytes)? }),
+            ENDPOINTS => Endpoints::parse(bytes).map(Self::Endpoints),
+            SEARCH => Search::parse(bytes).map(Self::Search),
             _ => Err(BadControl),
         }
     }
+}
+
+/// Where something is: the port at offset 2, the address at 16.
+fn write_place(place: SocketAddr, out: &mut [u8; MAX]) {
+    let address = match place.ip() {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    };
+    out[2..4].copy_from_slice(&place.port().to_le_bytes());
+    out[16..32].copy_from_slice(&address.octets());
+}
+
+fn place(bytes: &[u8]) -> Result<SocketAddr, BadControl> {
+    let address = Ipv6Addr::from(*array::<16>(bytes, 16).ok_or(BadControl)?);
+    let port = u16::from_le_bytes(*array(bytes, 2).ok_or(BadControl)?);
+    Ok(SocketAddr::new(address.to_canonical(), port))
 }
 
 /// The 64-bit field at offset 8.
@@ -308,7 +335,7 @@ mod tests {
         Lanes::with_ports(&(1..count).map(|lane| 0x2060 + lane).collect::<Vec<_>>())
     }
 
-    fn all() -> [Control; 8] {
+    fn all() -> [Control; 10] {
         let suite = Suite::Aes256Gcm;
         [
             Control::Offer { lanes: Lanes::ONE, suites: Suites::STOCK.with(suite), abilities: Abilities(0xa4) },
@@ -319,6 +346,8 @@ mod tests {
             Control::Answer { id: 1, seen: SocketAddr::from(([192, 0, 2, 1], 8288)) },
             Control::Answer { id: 1 << 63, seen: SocketAddr::from(([0xfd00, 0, 0, 0, 0, 0, 0, 1], 65535)) },
             Control::Receipt { suite: Suite::ChaCha20Poly1305, counter: u64::MAX - 8192 },
+            Control::Endpoints(Endpoints::new(1, 2, 3, [SocketAddr::from(([192, 0, 2, 1], 8288))])),
+            Control::Search(Search { from: SocketAddr::from(([192, 0, 2, 1], 65535)), step: 2, ports: 64, sockets: 0 }),
         ]
     }
 
@@ -343,7 +372,7 @@ mod tests {
                 assert_eq!(Control::parse(&bytes[..cut]), Err(BadControl), "{message:?} cut to {cut}");
             }
         }
-        for kind in (0..=255).filter(|kind| !(1..=5).contains(kind)) {
+        for kind in (0..=255).filter(|kind| !(1..=7).contains(kind)) {
             let mut bytes = [0; 64];
             bytes[0] = kind;
             assert_eq!(Control::parse(&bytes), Err(BadControl));

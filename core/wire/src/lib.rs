@@ -6,8 +6,10 @@
 //! - [`checksum`]: the Internet checksum, written so that the compiler vectorises it.
 //! - [`vnet`]: the ten bytes in front of every packet of a TUN with offloads.
 //! - [`ecn`]: congestion marks through the tunnel.
+//! - [`stun`]: where are we, as a server sees it.
 //! - [`split`]: a superpacket from the TUN, segment by segment, straight into a send buffer.
 //! - [`vouch`]: the mark of packets whose checksum was never computed.
+//! - [`relay`]: what stands in front of a datagram that goes by a relay.
 //! - [`merge`]: received packets back into superpackets, as slices for one `writev`.
 //!
 //! It promises: no panic on any input, no allocation, no `unsafe`, no IO, no clock. Lengths in headers are
@@ -22,7 +24,9 @@ pub mod ecn;
 pub mod icmp;
 pub mod ip;
 pub mod merge;
+pub mod relay;
 pub mod split;
+pub mod stun;
 pub mod tcp;
 #[cfg(test)]
 mod testkit;

@@ -4,11 +4,12 @@ use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use serde::Deserialize;
 use taut_base::{NodeId, PrivateKey, PublicKey};
-use taut_netmap::{CONTROL_PATH, ToCoordinator, ToNode};
+use taut_netmap::{CONTROL_PATH, Problem, ToCoordinator, ToNode};
 use taut_noise::ik::Initiator;
 use taut_noise::{MAX_MESSAGE, Transport};
 use tungstenite::handshake::HandshakeError;
@@ -112,6 +113,16 @@ impl Channel {
         self.socket.get_ref().received()
     }
 
+    /// The address that the coordinator is reached at; that of a proxy where one is in front of it.
+    pub(crate) fn peer(&self) -> Option<IpAddr> {
+        self.socket.get_ref().socket().peer_addr().ok().map(|address| address.ip().to_canonical())
+    }
+
+    /// Whether the host has moved since it was opened: nothing that is sent on it will be answered.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.socket.get_ref().is_stale()
+    }
+
     /// Ends it politely, as far as that is possible without waiting.
     pub(crate) fn close(&mut self) {
         let _ = self.socket.close(None);
@@ -167,12 +178,26 @@ pub(crate) fn read_message(bytes: &[u8]) -> Result<Received, Broken> {
         whole: bool,
         nodes: Vec<(NodeId, bool)>,
     }
+    #[derive(Deserialize)]
+    struct Ticket {
+        ticket: String,
+        expires: u64,
+    }
+    #[derive(Deserialize)]
+    struct Twin {
+        problem: Option<Problem>,
+    }
     let kind: Kind<'_> = content(bytes)?;
     let message = match kind.kind.as_ref() {
         "map" => ToNode::Map(content(bytes)?),
         "delta" => ToNode::Delta(content(bytes)?),
         "refused" => ToNode::Refused(content(bytes)?),
         "pong" => ToNode::Pong,
+        "ticket" => {
+            let Ticket { ticket, expires } = content(bytes)?;
+            ToNode::Ticket { ticket, expires }
+        }
+        "twin" => ToNode::Twin { problem: content::<Twin>(bytes)?.problem },
         "presence" => {
             let Presence { whole, nodes } = content(bytes)?;
             ToNode::Presence { whole, nodes }

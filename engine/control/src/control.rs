@@ -33,7 +33,7 @@ pub struct Control {
 
 impl Control {
     /// Locks and reads the state directory, then starts the thread. `waker` is woken whenever [`Self::try_event`] has something. The
-    /// first events tell what the directory held; a node that was up when it stopped connects at once.
+    /// first events tell what the directory held, and are there when this returns; a node that was up when it stopped connects at once.
     ///
     /// # Errors
     /// When the state directory is in use, unusable or damaged. Nothing was changed then.
@@ -42,8 +42,9 @@ impl Control {
         let (order_sender, orders) = mpsc::channel();
         let (event_sender, events) = mpsc::sync_channel(EVENTS);
         let wake = Waker::new().map_err(StartError::System)?;
-        let worker = Worker::new(state, found, options.version, orders, event_sender, wake.clone(), waker)
+        let mut worker = Worker::new(state, found, options.version, orders, event_sender, wake.clone(), waker)
             .map_err(StartError::System)?;
+        worker.introduce();
         let thread = thread::Builder::new()
             .name(String::from("taut-control"))
             .spawn(move || worker.run())

@@ -1,4 +1,4 @@
-//! One attempt to open a channel, on a thread of its own: resolvers and distant hosts may take their time.
+//! One attempt to open a channel, on a thread of its own: resolvers and distant hosts may take their time. Bridges connect by [`connect`], too.
 
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
@@ -18,7 +18,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long one step of the handshakes may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Addresses of a name that are tried; `localhost`-like names have two, large sites a handful.
-const MAX_ADDRESSES: usize = 8;
+pub(crate) const MAX_ADDRESSES: usize = 8;
 
 /// An attempt under way. Dropping it cancels it.
 pub(crate) struct Dial {
@@ -28,14 +28,14 @@ pub(crate) struct Dial {
 
 /// Where the attempt stands, for the one who cancels it.
 #[derive(Default)]
-struct Cancel(Mutex<Stage>);
+pub(crate) struct Cancel(Mutex<Stage>);
 
 #[derive(Default)]
-enum Stage {
+pub(crate) enum Stage {
     /// Nothing to shut down: resolving, connecting, or done.
     #[default]
     Elsewhere,
-    /// Shaking hands on this socket.
+    /// Shaking hands on this socket, or using it.
     Connected(TcpStream),
     /// Nobody waits for the outcome any more.
     Cancelled,
@@ -69,11 +69,7 @@ impl Dial {
 
 impl Drop for Dial {
     fn drop(&mut self) {
-        let stage = std::mem::replace(&mut *self.cancel.lock(), Stage::Cancelled);
-        if let Stage::Connected(socket) = stage {
-            // Ends whatever the thread waits for.
-            let _ = socket.shutdown(Shutdown::Both);
-        }
+        self.cancel.cancel();
     }
 }
 
@@ -82,8 +78,22 @@ impl Cancel {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Nobody waits for the outcome any more.
+    pub(crate) fn cancel(&self) {
+        let stage = std::mem::replace(&mut *self.lock(), Stage::Cancelled);
+        if let Stage::Connected(socket) = stage {
+            // Ends whatever the thread waits for.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Whether that happened.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        matches!(*self.lock(), Stage::Cancelled)
+    }
+
     /// Moves on, unless somebody cancelled meanwhile.
-    fn advance(&self, next: Stage) -> Result<(), Broken> {
+    pub(crate) fn advance(&self, next: Stage) -> Result<(), Broken> {
         let mut stage = self.lock();
         if matches!(*stage, Stage::Cancelled) {
             return Err(Broken(String::from("cancelled")));
@@ -119,6 +129,11 @@ fn attempt(url: &str, parties: &Parties, cancel: &Cancel) -> Result<Channel, Bro
 }
 
 fn attempt_address(address: SocketAddr, url: &Url, parties: &Parties, cancel: &Cancel) -> Result<Channel, Broken> {
+    Channel::open(connect(address, url, cancel)?, url, parties)
+}
+
+/// Connects to one address of the URL's host. The stream blocks, with a timeout.
+pub(crate) fn connect(address: SocketAddr, url: &Url, cancel: &Cancel) -> Result<Stream, Broken> {
     let named = url.host.parse::<IpAddr>().is_err();
     let words = |error: io::Error| Broken(if named { format!("{address}: {error}") } else { error.to_string() });
     let socket = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).map_err(words)?;
@@ -126,6 +141,5 @@ fn attempt_address(address: SocketAddr, url: &Url, parties: &Parties, cancel: &C
     socket.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(words)?;
     socket.set_write_timeout(Some(ANSWER_TIMEOUT)).map_err(words)?;
     cancel.advance(Stage::Connected(socket.try_clone().map_err(words)?))?;
-    let stream = Stream::new(socket, url).map_err(words)?;
-    Channel::open(stream, url, parties)
+    Stream::new(socket, url).map_err(words)
 }

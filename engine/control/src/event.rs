@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use taut_base::{NodeId, PrivateKey, PublicKey};
+use taut_base::{NodeId, PrivateKey, PublicKey, RelayId};
 use taut_netmap::{JoinToken, NetworkMap, Problem};
 
 /// What the user or the keeper wants.
@@ -22,13 +22,20 @@ pub enum Command {
     Up,
     /// Says goodbye, disconnects, and remembers to stay so after a restart.
     Down,
+    /// The host's addresses, routes or links changed, or it slept: a channel from an address that is not the one to use any more begins anew, and whoever
+    /// waits for the next attempt tries now.
+    Look,
     /// Where this node may be reached now; said to the coordinator on this and on every later channel.
     Endpoints {
         /// Interface addresses with the node's UDP ports, best first.
         endpoints: Vec<SocketAddr>,
         /// The node's UDP ports, one per lane.
         ports: Vec<u16>,
+        /// Where the node is seen from outside its NAT: mapped ports, then what relays' STUN says.
+        observed: Vec<SocketAddr>,
     },
+    /// The relays that this node is bound to, the nearest first; said to the coordinator on this and on every later channel.
+    Relays(Vec<RelayId>),
     /// The UDP port to use again after a restart.
     RememberPort(u16),
     /// The peers that have a session now: after a restart they are to be told that it is gone.
@@ -49,7 +56,16 @@ pub enum Event {
     Recent(Vec<PublicKey>),
     /// What [`Command::RememberStamps`] said last in an earlier run; comes once, before the first map.
     Stamps(Duration),
-    /// The map to act upon: the last good one from disk at the start, then each new one that was checked.
+    /// Leave to use the network's relays: the last one from disk at the start, before the first map, then each new one. It is for
+    /// [`Identity::bind_key`] alone, and counts no more when another network's [`Event::Identity`] comes.
+    Ticket {
+        /// What a relay is shown.
+        ticket: Vec<u8>,
+        /// When it ends: seconds since 1970, by the coordinator's clock. This host's may be wrong; relays say no when it did end.
+        expires: u64,
+    },
+    /// The map to act upon: the last good one from disk at the start, then each new one that was checked. Where the coordinator left open
+    /// by which address its own relay is reached, that by which this node reaches the coordinator stands there.
     Map(Arc<NetworkMap>),
     /// Who is connected to the coordinator; for the eyes of users.
     Presence {
@@ -70,6 +86,9 @@ pub enum Event {
         /// How long until the next attempt.
         retry_in: Duration,
     },
+    /// Whether another host uses this node's keys, as the coordinator saw: what to tell the user, or `None` when it is over. Each new channel says it
+    /// anew, and says nothing while there is none.
+    Twin(Option<Problem>),
     /// Somebody said no. When the problem [is final](taut_netmap::ProblemCode::is_final), the coordinator said it, the channel is closed,
     /// and nothing more is tried until the next [`Command::Join`] or [`Command::Up`]. Otherwise the channel's state is told by other
     /// events: [`Event::Disconnected`] follows when the coordinator said it; nothing follows, and an open channel stays open, when this
@@ -84,6 +103,8 @@ pub enum Event {
 pub struct Identity {
     /// The WireGuard key.
     pub node_key: PrivateKey,
+    /// The key that this node binds to relays with.
+    pub bind_key: PrivateKey,
     /// The network.
     pub network: [u8; 16],
     /// The coordinator's first URL.

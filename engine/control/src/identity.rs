@@ -5,7 +5,7 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use taut_base::{PrivateKey, PublicKey, decode_base64url, encode_base64url};
 use taut_netmap::{Enrol, JoinToken};
-use taut_noise::public_key;
+use taut_noise::{hmac, public_key};
 use zeroize::Zeroizing;
 
 use crate::event::Identity;
@@ -90,10 +90,17 @@ impl Membership {
         public_key(&self.node_key)
     }
 
+    /// The key that this node binds to relays with. It follows from the machine key, so that there is one file less to lose, and from the
+    /// network, so that a relay of two networks does not see that one machine is in both; it tells nothing of the machine key.
+    pub(crate) fn bind_key(&self) -> PrivateKey {
+        PrivateKey::from_bytes(*hmac(self.machine_key.expose(), &[b"taut bind v1", &self.network]))
+    }
+
     /// What the keeper needs to know of it.
     pub(crate) fn announce(&self) -> Identity {
         Identity {
             node_key: self.node_key.clone(),
+            bind_key: self.bind_key(),
             network: self.network,
             url: self.urls.first().cloned().unwrap_or_default(),
             port: self.port,
@@ -161,5 +168,27 @@ pub(crate) mod network_id {
             true => Ok(network),
             false => Err(serde::de::Error::custom("a network id has 32 lower-case hex digits")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_for_relays_stays_with_machine_and_network() {
+        let token = |network| JoinToken {
+            network: [network; 16],
+            coordinator: PublicKey([2; 32]),
+            urls: vec![String::from("http://10.0.0.1:8288")],
+            secret: [3; 32],
+        };
+        let first = Membership::new(&token(1), String::from("a"), None).unwrap();
+        let again: Membership = serde_json::from_slice(&serde_json::to_vec(&first).unwrap()).unwrap();
+        assert!(first.bind_key() == again.bind_key() && first.bind_key() == first.announce().bind_key);
+        let elsewhere = first.with_token(&token(2), String::from("a"));
+        let other = Membership::new(&token(1), String::from("a"), None).unwrap();
+        assert!(first.bind_key() != elsewhere.bind_key() && first.bind_key() != other.bind_key());
+        assert!(first.bind_key() != first.machine_key && first.bind_key() != first.node_key);
     }
 }

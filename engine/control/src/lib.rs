@@ -1,4 +1,4 @@
-//! The control channel to the coordinator, and the node's state files.
+//! The control channel to the coordinator, the node's state files, and bridges to relays by WebSocket.
 //!
 //! One thread owns both, so that the keeper never waits for a disk or a distant host (ARCHITECTURE.md). The keeper starts it with
 //! [`Control::start`], tells it what the user wants ([`Command`]) and is woken when something happened ([`Event`]).
@@ -10,12 +10,15 @@
 //! - **Disk**: `identity.json` (keys, membership) and `map.json` (last good map), each with a checksum and a previous copy, replaced
 //!   only as a whole. A lock keeps a second daemon out. A damaged identity is an error, never a new identity.
 //!
+//! A [`Bridge`] has a thread of its own, which shares nothing with that one but the code that speaks TLS and WebSocket.
+//!
 //! It promises: only a map that was checked reaches the keeper; the last good one comes first, before the network is asked; private keys
 //! are made here, from the operating system's randomness, and never leave the host.
 //!
 //! It refuses: proxies, certificate checks, more than one network per state directory.
 
 mod backoff;
+mod bridge;
 mod channel;
 mod control;
 mod dial;
@@ -30,6 +33,8 @@ mod stream;
 mod url;
 mod worker;
 
+pub use bridge::{Bridge, BridgeOptions, BridgeReport};
 pub use control::{Control, Options};
 pub use error::StartError;
 pub use event::{Command, Event, Identity};
+pub use state::saved_relays;

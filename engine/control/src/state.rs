@@ -1,7 +1,8 @@
-//! The state directory: who may use it, and the three files in it.
+//! The state directory: who may use it, and the four files in it.
 //!
 //! `identity.json` is precious: without a whole copy of it nothing starts. `map.json` is convenient: without it the node waits for the
-//! coordinator. `stamps.json` is convenient, too: without it a node whose clock went back is not heard for a while. They may hold secrets or names of hosts, so the directory is 0700 and the files 0600.
+//! coordinator. `stamps.json` is convenient, too: without it a node whose clock went back is not heard for a while.
+//! So is `ticket.json`: without it relays are of no use until the coordinator was asked. They may hold secrets or names of hosts, so the directory is 0700 and the files 0600.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -11,8 +12,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use taut_base::PublicKey;
-use taut_netmap::NetworkMap;
+use taut_base::{PublicKey, decode_base64url};
+use taut_netmap::{MAX_TICKET, NetworkMap, Relay};
+use taut_noise::public_key;
 use zeroize::Zeroizing;
 
 use crate::disk::{StateFile, beside};
@@ -22,6 +24,7 @@ use crate::identity::{Membership, network_id};
 const IDENTITY: &str = "identity.json";
 const MAP: &str = "map.json";
 const STAMPS: &str = "stamps.json";
+const TICKET: &str = "ticket.json";
 const LOCK: &str = "lock";
 
 /// An open, locked state directory.
@@ -30,16 +33,22 @@ pub(crate) struct StateDir {
     identity: StateFile,
     map: StateFile,
     stamps: StateFile,
+    ticket: StateFile,
     /// Locked for as long as it is open.
     _lock: File,
 }
 
 /// What a state directory held.
+#[derive(Default)]
 pub(crate) struct Found {
     pub(crate) membership: Option<Membership>,
     pub(crate) map: Option<NetworkMap>,
     /// The peers that had a session when the map was saved.
     pub(crate) recent: Vec<PublicKey>,
+    /// The map's relays as the coordinator named them.
+    pub(crate) named: Vec<Relay>,
+    /// Leave to use the relays.
+    pub(crate) ticket: Option<Ticket>,
     /// Where the stamps of initiations begin.
     pub(crate) ceiling: Option<Duration>,
     /// What the user should know: copies that were damaged.
@@ -51,6 +60,7 @@ struct MapToSave<'a> {
     #[serde(with = "network_id")]
     network: [u8; 16],
     recent: &'a [PublicKey],
+    named: &'a [Relay],
     map: &'a NetworkMap,
 }
 
@@ -60,13 +70,47 @@ pub(crate) struct SavedMap {
     network: [u8; 16],
     #[serde(default)]
     recent: Vec<PublicKey>,
+    #[serde(default)]
+    named: Vec<Relay>,
     pub(crate) map: NetworkMap,
+}
+
+/// Leave to use the relays of a network, for one key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ticket {
+    #[serde(with = "network_id")]
+    pub(crate) network: [u8; 16],
+    /// Whose it is: the key that it binds with.
+    pub(crate) bind_key: PublicKey,
+    /// As the coordinator said it, base64url.
+    pub(crate) ticket: String,
+    /// When it ends, seconds since 1970.
+    pub(crate) expires: u64,
+}
+
+impl Ticket {
+    /// What a relay is shown; `None` for a text that is no ticket.
+    pub(crate) fn bytes(&self) -> Option<Vec<u8>> {
+        if self.ticket.len() > MAX_TICKET {
+            return None;
+        }
+        decode_base64url(&self.ticket).ok()
+    }
 }
 
 #[derive(Serialize, Deserialize)]
 struct SavedStamps {
     /// Seconds since the Unix epoch.
     ceiling: u64,
+}
+
+/// The relays of the last map in the directory `path`, whoever has it open; none where there is no map that we may read and that is whole.
+///
+/// For those who look at the network without being a daemon. Nothing is locked or written.
+pub fn saved_relays(path: &Path) -> Vec<Relay> {
+    let loaded = StateFile::new(path.join(MAP)).load().ok().flatten();
+    let saved: Option<SavedMap> = loaded.and_then(|loaded| serde_json::from_slice(&loaded.body).ok());
+    saved.map(|saved| saved.map).filter(|map| map.check().is_ok()).map_or_else(Vec::new, |map| map.relays)
 }
 
 impl StateDir {
@@ -81,6 +125,7 @@ impl StateDir {
             identity: StateFile::new(path.join(IDENTITY)),
             map: StateFile::new(path.join(MAP)),
             stamps: StateFile::new(path.join(STAMPS)),
+            ticket: StateFile::new(path.join(TICKET)),
             _lock: lock,
         };
         let found = state.load()?;
@@ -95,18 +140,22 @@ impl StateDir {
             false => damaged(unusable.to_string()),
         })?;
         let Some(loaded) = loaded else {
-            // Both are saved by members only: who lost the identity was somebody (fault K2).
-            if let Some(trace) = [MAP, STAMPS].into_iter().find(|name| self.has(name)) {
+            // These are saved by members only: who lost the identity was somebody (fault K2).
+            if let Some(trace) = [MAP, STAMPS, TICKET].into_iter().find(|name| self.has(name)) {
                 return Err(damaged(format!("{trace} is there, but {IDENTITY} is not")));
             }
-            return Ok(Found { membership: None, map: None, recent: Vec::new(), ceiling: None, notes });
+            return Ok(Found { notes, ..Found::default() });
         };
         notes.extend(loaded.notes);
         let membership: Membership = serde_json::from_slice(&loaded.body)
             .map_err(|error| damaged(format!("{IDENTITY} does not hold an identity ({error})")))?;
-        let (map, recent) = self.load_map(membership.network, &mut notes).unzip();
-        let ceiling = self.load_ceiling(&mut notes);
-        Ok(Found { membership: Some(membership), map, recent: recent.unwrap_or_default(), ceiling, notes })
+        let mut found = Found::default();
+        if let Some(saved) = self.load_map(membership.network, &mut notes) {
+            (found.map, found.recent, found.named) = (Some(saved.map), saved.recent, saved.named);
+        }
+        found.ceiling = self.load_ceiling(&mut notes);
+        found.ticket = self.load_ticket(&membership, &mut notes);
+        Ok(Found { membership: Some(membership), notes, ..found })
     }
 
     fn has(&self, name: &str) -> bool {
@@ -115,7 +164,7 @@ impl StateDir {
     }
 
     /// The last good map, if it is whole, of this network, and one that would be taken today (fault K7).
-    fn load_map(&mut self, network: [u8; 16], notes: &mut Vec<String>) -> Option<(NetworkMap, Vec<PublicKey>)> {
+    fn load_map(&mut self, network: [u8; 16], notes: &mut Vec<String>) -> Option<SavedMap> {
         let loaded = match self.map.load() {
             Ok(loaded) => loaded?,
             Err(unusable) => {
@@ -135,7 +184,7 @@ impl StateDir {
             return None;
         }
         match saved.map.check() {
-            Ok(()) => Some((saved.map, saved.recent)),
+            Ok(()) => Some(saved),
             Err(refusal) => {
                 notes.push(format!("{MAP}: {refusal}"));
                 None
@@ -159,6 +208,33 @@ impl StateDir {
         None
     }
 
+    /// The last ticket, if it is whole and this membership's.
+    fn load_ticket(&mut self, membership: &Membership, notes: &mut Vec<String>) -> Option<Ticket> {
+        let ask = "relays are used once the coordinator has given a new one";
+        let loaded = match self.ticket.load() {
+            Ok(loaded) => loaded?,
+            Err(unusable) => {
+                notes.push(format!("{unusable}; {ask}"));
+                return None;
+            }
+        };
+        notes.extend(loaded.notes);
+        let saved: Ticket = match serde_json::from_slice(&loaded.body) {
+            Ok(saved) => saved,
+            Err(error) => {
+                notes.push(format!("{TICKET} does not hold a ticket ({error}); {ask}"));
+                return None;
+            }
+        };
+        let is_ours = saved.network == membership.network && saved.bind_key == public_key(&membership.bind_key());
+        (is_ours && saved.bytes().is_some()).then_some(saved)
+    }
+
+    /// Saves the ticket.
+    pub(crate) fn save_ticket(&mut self, ticket: &Ticket) -> io::Result<()> {
+        self.ticket.save(&serde_json::to_vec(ticket)?)
+    }
+
     /// Saves where the next run's stamps begin, rounded up to a second.
     pub(crate) fn save_ceiling(&mut self, ceiling: Duration) -> io::Result<()> {
         let saved = SavedStamps { ceiling: ceiling.as_secs().saturating_add(1) };
@@ -171,9 +247,15 @@ impl StateDir {
         self.identity.save(&body)
     }
 
-    /// Saves the last good map and who has a session; returns its bytes on disk.
-    pub(crate) fn save_map(&mut self, network: [u8; 16], map: &NetworkMap, recent: &[PublicKey]) -> io::Result<usize> {
-        let body = serde_json::to_vec(&MapToSave { network, recent, map })?;
+    /// Saves the last good map, its relays as the coordinator named them, and who has a session; returns its bytes on disk.
+    pub(crate) fn save_map(
+        &mut self,
+        network: [u8; 16],
+        map: &NetworkMap,
+        named: &[Relay],
+        recent: &[PublicKey],
+    ) -> io::Result<usize> {
+        let body = serde_json::to_vec(&MapToSave { network, recent, named, map })?;
         self.map.save(&body)?;
         Ok(body.len())
     }
@@ -215,7 +297,7 @@ fn close_to_others(path: &Path) -> io::Result<()> {
 fn is_ours(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     // `lost+found` stands in the root of a file system made for us alone.
-    [IDENTITY, MAP, STAMPS, LOCK, "daemon.log", "lost+found"].iter().any(|ours| name.starts_with(ours))
+    [IDENTITY, MAP, STAMPS, TICKET, LOCK, "daemon.log", "lost+found"].iter().any(|ours| name.starts_with(ours))
 }
 
 fn lock(directory: &Path) -> Result<File, StartError> {

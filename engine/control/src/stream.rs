@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -44,6 +44,21 @@ impl Stream {
             Kind::Plain(socket) => socket,
             Kind::Secure(stream) => stream.get_ref(),
         }
+    }
+
+    /// Whether a new connection would come from another address than this one, or could not be made: the host has moved. Connecting a UDP socket sends
+    /// nothing.
+    pub(crate) fn is_stale(&self) -> bool {
+        let tcp = self.socket();
+        let moved = || {
+            let peer = tcp.peer_addr()?;
+            let any: SocketAddr =
+                if peer.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
+            let socket = UdpSocket::bind(any)?;
+            socket.connect(peer)?;
+            Ok::<_, io::Error>(socket.local_addr()?.ip() != tcp.local_addr()?.ip())
+        };
+        moved().unwrap_or(true)
     }
 
     /// Bytes received so far, TLS taken off.

@@ -10,13 +10,14 @@ mod store;
 mod talk;
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
 use std::thread;
 use std::time::Duration;
 
-use taut_base::Time;
+use taut_base::{Entropy, Time};
 use taut_event::{Events, Interest, Poller, Waker, boot_time};
 use taut_netmap::{JoinToken, NetworkMap, Problem, ProblemCode, ToCoordinator};
 
@@ -43,6 +44,8 @@ const SOCKET: u64 = 1;
 /// The thread's whole state.
 pub(crate) struct Worker {
     version: String,
+    /// Drawn at the start: what tells this host from one with the same keys.
+    run: u64,
     store: Store,
     membership: Option<Membership>,
     map: Option<Arc<NetworkMap>>,
@@ -50,6 +53,10 @@ pub(crate) struct Worker {
     resume: bool,
     /// The last word about where this node may be reached.
     endpoints: Option<ToCoordinator>,
+    /// The last word about which relays it is bound to.
+    relays: Option<ToCoordinator>,
+    /// The address by which the coordinator was reached last.
+    at: Option<IpAddr>,
     /// Port to remember once there is a membership.
     port: Option<u16>,
     link: Link,
@@ -67,7 +74,7 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn new(
         state: StateDir,
-        found: Found,
+        mut found: Found,
         version: String,
         orders: Receiver<Order>,
         events: SyncSender<Event>,
@@ -76,18 +83,22 @@ impl Worker {
     ) -> io::Result<Self> {
         let poller = Poller::new()?;
         poller.add(wake.as_fd(), ORDERS, Interest::READ)?;
+        let mut jitter = Jitter::new();
         Ok(Self {
             version,
-            store: Store::new(state, found.notes, found.recent, found.ceiling),
+            run: run(&mut jitter),
+            store: Store::new(state, &mut found),
             port: found.membership.as_ref().and_then(|membership| membership.port),
             membership: found.membership,
             map: found.map.map(Arc::new),
             resume: true,
             endpoints: None,
+            relays: None,
+            at: None,
             link: Link::Idle,
             backoff: Backoff::default(),
             turn: 0,
-            jitter: Jitter::new(),
+            jitter,
             poller,
             wake,
             orders,
@@ -98,7 +109,9 @@ impl Worker {
 
     /// Runs until it is told to stop or nobody listens any more.
     pub(crate) fn run(mut self) {
-        self.introduce();
+        if self.membership.as_ref().is_some_and(|membership| membership.wanted) {
+            self.dial(now());
+        }
         let mut ready = Events::with_capacity(4);
         loop {
             let now = now();
@@ -122,8 +135,8 @@ impl Worker {
         self.report_disk(last_words);
     }
 
-    /// Tells the keeper what the disk held, and connects when that is wanted.
-    fn introduce(&mut self) {
+    /// Tells the keeper what the disk held. Comes before the thread, so that nobody who asks the keeper is told less; the queue has room for all of it.
+    pub(crate) fn introduce(&mut self) {
         for note in self.store.take_notes() {
             self.emit(Event::DiskProblem(note));
         }
@@ -131,18 +144,22 @@ impl Worker {
             self.emit(Event::NeedsJoin);
             return;
         };
-        let wanted = membership.wanted;
         let identity = Box::new(membership.announce());
         self.emit(Event::Identity(identity));
         self.emit(Event::Recent(self.store.recent().to_vec()));
         if let Some(ceiling) = self.store.ceiling() {
             self.emit(Event::Stamps(ceiling));
         }
+        self.announce_ticket();
         if let Some(map) = &self.map {
             self.emit(Event::Map(Arc::clone(map)));
         }
-        if wanted {
-            self.dial(now());
+    }
+
+    pub(super) fn announce_ticket(&self) {
+        let known = self.store.ticket().and_then(|known| Some((known.bytes()?, known.expires)));
+        if let Some((ticket, expires)) = known {
+            self.emit(Event::Ticket { ticket, expires });
         }
     }
 
@@ -162,10 +179,18 @@ impl Worker {
             Command::Join { token, name } => self.join(&token, name),
             Command::Up => self.up(),
             Command::Down => self.down(),
-            Command::Endpoints { endpoints, ports } => {
-                let message = ToCoordinator::Endpoints { endpoints, ports };
+            Command::Look => self.look(now()),
+            Command::Endpoints { endpoints, ports, observed } => {
+                let message = ToCoordinator::Endpoints { endpoints, ports, observed };
                 self.say(&message, now());
                 self.endpoints = Some(message);
+            }
+            Command::Relays(ids) => {
+                let message = Some(ToCoordinator::Relays { ids });
+                if let Some(message) = message.as_ref().filter(|_| message != self.relays) {
+                    self.say(message, now());
+                }
+                self.relays = message;
             }
             Command::RememberPort(port) => {
                 self.port = Some(port);
@@ -202,6 +227,9 @@ impl Worker {
         };
         if self.membership.as_ref().is_some_and(|present| present.network != joined.network) {
             self.map = None;
+            self.at = None;
+            self.store.set_named(Vec::new());
+            self.store.ticket_changed(None, now());
         }
         let identity = Box::new(joined.announce());
         self.membership = Some(joined);
@@ -260,6 +288,12 @@ impl Worker {
     fn next_deadline(&self) -> Option<Time> {
         [self.link.deadline(), self.store.deadline()].into_iter().flatten().min()
     }
+}
+
+/// A number for this run of the program, never 0.
+fn run(entropy: &mut impl Entropy) -> u64 {
+    let (high, low) = (u64::from(entropy.next_u32()), u64::from(entropy.next_u32()));
+    ((high << 32) | low).max(1)
 }
 
 /// Time since boot, sleep included: a channel that slept through an hour has been silent for an hour.

@@ -3,12 +3,24 @@
 //! Everything here carries [`SCHEMA`]. Whoever may open the socket may read; only root and the daemon's own user may change
 //! (the kernel says who asks, `SO_PEERCRED`). `taut … --json` prints these very objects.
 
+mod nat;
+mod path;
+mod peer;
+mod relay;
+mod why;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 use taut_base::PublicKey;
+
+pub use nat::{Filtering, Mapping, NatKind, NatStatus};
+pub use path::{PathKind, PathStatus};
+pub use peer::{Bytes, PeerStatus, SessionStatus, Traffic};
+pub use relay::{PortMapStatus, RelayState, RelayStatus, RelayVia, WebSocketStatus};
+pub use why::{WayStatus, Why};
 
 /// Version of these objects.
 pub const SCHEMA: u32 = 1;
@@ -22,6 +34,13 @@ pub const MAX_REQUEST: usize = 16 * 1024;
 pub enum Request {
     /// Reads everything; answered by [`Response::Status`].
     Status,
+    /// Asks why packets to a peer go the way they go; answered by [`Response::Why`].
+    Why {
+        /// The peer's name, or one of its overlay addresses.
+        peer: String,
+    },
+    /// Reads the figures as Prometheus does; answered by [`Response::Metrics`].
+    Metrics,
     /// Connects: with a token joins the network first. Answered at once; the state in [`Status`] tells how it goes.
     Up {
         /// The join token's text.
@@ -38,7 +57,7 @@ pub enum Request {
 impl Request {
     /// Whether it changes something, and so needs a privileged user.
     pub fn changes(&self) -> bool {
-        !matches!(self, Self::Status)
+        matches!(self, Self::Up { .. } | Self::Down)
     }
 }
 
@@ -48,6 +67,13 @@ impl Request {
 pub enum Response {
     /// To [`Request::Status`].
     Status(Box<Status>),
+    /// To [`Request::Why`].
+    Why(Box<Why>),
+    /// To [`Request::Metrics`].
+    Metrics {
+        /// Prometheus' text format.
+        text: String,
+    },
     /// It was done, or is under way.
     Done,
     /// It was not done.
@@ -96,6 +122,15 @@ pub struct Status {
     /// What became of the handshakes that others began, since the device came up.
     #[serde(default)]
     pub handshakes: Handshakes,
+    /// What is between this node and the internet, as far as relays told; while the network is up.
+    #[serde(default)]
+    pub nat: Option<NatStatus>,
+    /// The network's relays.
+    #[serde(default)]
+    pub relays: Vec<RelayStatus>,
+    /// What the gateway was asked to do for us; `null` where it is switched off, or the network is down.
+    #[serde(default)]
+    pub port_mapping: Option<PortMapStatus>,
 }
 
 /// What became of the handshakes that others began.
@@ -197,80 +232,4 @@ pub struct CoordinatorStatus {
     pub last_error: Option<String>,
     /// Version of the map in force.
     pub map_version: u64,
-}
-
-/// Another node, seen from this one.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PeerStatus {
-    /// Its name.
-    pub name: String,
-    /// Its number.
-    pub id: u64,
-    /// Its overlay addresses, IPv4 first.
-    pub addresses: Vec<IpAddr>,
-    /// Its WireGuard key.
-    pub node_key: PublicKey,
-    /// Whether it was connected to the coordinator when last heard; `null` while the coordinator is away.
-    pub online: Option<bool>,
-    /// By which way packets go to it.
-    pub path: PathStatus,
-    /// The session in use.
-    pub session: Option<SessionStatus>,
-    /// Bytes of IP packets received from it.
-    pub rx_bytes: u64,
-    /// Bytes of IP packets sent to it.
-    pub tx_bytes: u64,
-    /// Seconds since the last finished handshake.
-    pub last_handshake_s: Option<f64>,
-    /// Milliseconds to it and back, as measured when the session began.
-    #[serde(default)]
-    pub round_trip_ms: Option<f64>,
-    /// Where it says that it may be reached.
-    pub candidates: Vec<SocketAddr>,
-}
-
-/// By which way packets go.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PathStatus {
-    /// `direct`, or `none` before the first handshake.
-    pub kind: PathKind,
-    /// The peer's endpoint, on a direct path.
-    pub endpoint: Option<SocketAddr>,
-}
-
-/// Kinds of path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PathKind {
-    /// No path is proven yet.
-    None,
-    /// Straight to one of the peer's endpoints.
-    Direct,
-}
-
-impl fmt::Display for PathStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.kind, self.endpoint) {
-            (PathKind::Direct, Some(endpoint)) => write!(f, "direct via {endpoint}"),
-            (PathKind::Direct, None) => f.write_str("direct"),
-            (PathKind::None, _) => f.write_str("no path yet"),
-        }
-    }
-}
-
-/// A session.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SessionStatus {
-    /// Seconds since its handshake.
-    pub age_s: f64,
-    /// Its AEAD: `ChaCha20Poly1305` or `AES256GCM`.
-    pub suite: String,
-    /// Its lanes that carry data.
-    #[serde(default)]
-    pub lanes_in_use: u8,
-    /// Its lanes: as many as that of the two nodes has that has more.
-    #[serde(default)]
-    pub lanes: u8,
-    /// Sessions finished with this peer since the daemon started, this one included.
-    pub established: u64,
 }

@@ -1,7 +1,11 @@
 //! What a daemon is told at its start.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// Sockets of one search, where nobody says otherwise: see [`Config::search_sockets`].
+pub const SEARCH_SOCKETS: u16 = taut_path::SOCKETS;
 
 /// How a daemon runs.
 #[derive(Clone, Debug)]
@@ -30,6 +34,12 @@ pub struct Config {
     pub low_latency: bool,
     /// Kill switch of AES-256-GCM between nodes that both have it in hardware.
     pub aes: bool,
+    /// Kill switch of port mapping: nothing is asked of the router in front of this host.
+    pub portmap: bool,
+    /// Sockets that are opened at most, for some seconds, to find a peer that no other way leads to; 0 for none.
+    pub search_sockets: u16,
+    /// Where a Prometheus may read the figures, if anywhere.
+    pub metrics: Option<SocketAddr>,
     /// End the daemon when a user says `down`: for a daemon that a user's `up` started.
     pub exit_when_down: bool,
     /// Tests only: shortens the life of sessions.

@@ -1,13 +1,18 @@
 //! The daemon: one loop over signals, the local API, the control thread, the lane and the kernel's news.
 //!
 //! - this file: the loop, and the overlay's life;
+//! - `mapped`: the router in front of this host, and which ports it opened;
 //! - `news`: what the control thread says;
+//! - `sleep`: whether the host slept;
 //! - `users`: what local users ask.
 
+mod mapped;
 mod news;
+mod sleep;
 mod users;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,20 +24,27 @@ use taut_event::{Events, Interest, Poller, Signal, Signals, Waker, boot_time, wa
 use taut_netlink::Monitor;
 use taut_netmap::NetworkMap;
 use taut_node::Clocks;
+use taut_relay::{Credentials, Ticket};
 
 use crate::api::Failure;
 use crate::config::Config;
 use crate::error::{RunError, failure};
+use crate::metrics::http::{self, Responder};
 use crate::overlay::Overlay;
 use crate::server::{FIRST_CONNECTION, Server};
+use mapped::Mapped;
+use sleep::{Sleep, awake};
 
 const TOKEN_SIGNALS: u64 = 0;
 const TOKEN_WAKER: u64 = 1;
 const TOKEN_MONITOR: u64 = 2;
 const TOKEN_SERVER: u64 = 3;
 
-/// Addresses come and go in bursts (an interface comes up, DHCP answers); one reading follows the burst.
-const SETTLE: Duration = Duration::from_millis(100);
+/// Addresses come and go in bursts (an interface comes up, DHCP answers). One that goes, one that comes and a route take a few milliseconds, and whoever
+/// moved cannot be answered until its peers know; so soon the first reading follows the first change.
+const SETTLE: Duration = Duration::from_millis(10);
+/// Further ones are so far apart; the last follows the burst.
+const READINGS_APART: Duration = Duration::from_millis(100);
 /// How soon a network that could not come up, or broke, is tried again.
 const RETRY_OVERLAY: Duration = Duration::from_secs(2);
 /// Peers that are told at once of a restart or a move. The others notice by themselves within 15 s (paper, section 6.5).
@@ -59,6 +71,8 @@ struct Daemon {
     poller: Rc<Poller>,
     waker: Waker,
     server: Option<Server>,
+    /// Hands out the figures, where the user wants that.
+    metrics: Option<Responder>,
     monitor: Option<Monitor>,
     control: Option<Control>,
     identity: Option<Identity>,
@@ -69,16 +83,28 @@ struct Daemon {
     last_error: Option<String>,
     presence: Option<BTreeMap<NodeId, bool>>,
     problem: Option<Failure>,
+    /// Another daemon runs with this node's state, as the coordinator says.
+    twin: Option<Failure>,
     /// What the state directory's trouble is, and when it was last said.
     disk: Option<(Failure, Time)>,
     /// Peers that have, or before a restart had, a session with this node.
     recent: Vec<PublicKey>,
     /// No initiation was stamped later than this, since the Unix epoch.
     stamps: Duration,
+    /// Leave to use the network's relays, if the coordinator gave it.
+    ticket: Option<Ticket>,
+    /// Where this node is reached from outside its NAT, as gateways and relays say.
+    observed: Vec<SocketAddr>,
+    /// Asks the router for ports, while the network is up and nobody switched it off.
+    mapped: Mapped,
+    /// Notices that the host slept.
+    sleep: Sleep,
     /// When to bring the network up again after it could not, or broke.
     retry_overlay: Option<Time>,
     /// When to read the host's addresses again.
     settle: Option<Time>,
+    /// When they were last read because something changed.
+    settled: Time,
     /// When to look for local users again after there was no descriptor for one.
     retry_accept: Option<Time>,
     ending: bool,
@@ -98,6 +124,9 @@ impl Daemon {
         add(signals.as_fd(), TOKEN_SIGNALS)?;
         add(waker.as_fd(), TOKEN_WAKER)?;
         server.register(&poller, TOKEN_SERVER).map_err(system("wait for events"))?;
+        let metrics = config
+            .metrics
+            .map(|address| Responder::listen(address, &poller).map_err(|error| RunError::Metrics(address, error)));
         if let Some(monitor) = &monitor {
             add(monitor.as_fd(), TOKEN_MONITOR)?;
         }
@@ -106,6 +135,7 @@ impl Daemon {
             poller: Rc::new(poller),
             waker,
             server: Some(server),
+            metrics: metrics.transpose()?,
             monitor,
             control: Some(control),
             identity: None,
@@ -116,11 +146,17 @@ impl Daemon {
             last_error: None,
             presence: None,
             problem: None,
+            twin: None,
             disk: None,
             recent: Vec::new(),
             stamps: Duration::ZERO,
+            ticket: None,
+            observed: Vec::new(),
+            mapped: Mapped::default(),
+            sleep: Sleep::default(),
             retry_overlay: None,
             settle: None,
+            settled: Time::ZERO,
             retry_accept: None,
             ending: false,
         })
@@ -128,6 +164,8 @@ impl Daemon {
 
     fn run(&mut self, signals: &Signals) -> Result<(), RunError> {
         let mut events = Events::with_capacity(32);
+        // Who this node is, before the first user is answered.
+        self.turn();
         while !self.ending {
             let now = clocks().now;
             let timeout = self.poll_timeout(now).map(|due| due.since(now));
@@ -138,6 +176,7 @@ impl Daemon {
                     TOKEN_WAKER => self.waker.drain(),
                     TOKEN_MONITOR => self.handle_news(),
                     TOKEN_SERVER => self.accept(),
+                    token if token >= http::FIRST_TOKEN => self.serve_metrics(token),
                     token if token >= FIRST_CONNECTION => self.serve(token),
                     _ => {}
                 }
@@ -145,6 +184,7 @@ impl Daemon {
             self.turn();
         }
         self.stop_overlay();
+        self.mapped.end();
         if let Some(control) = self.control.take() {
             control.stop();
         }
@@ -157,12 +197,25 @@ impl Daemon {
             self.handle_control(event);
         }
         let clocks = clocks();
+        if self.sleep.has_slept(clocks.now, awake()) && self.overlay.is_some() {
+            // Addresses and links may be others now, and nobody has said so yet.
+            self.settle = Some(clocks.now);
+        }
+        if self.mapped.turn()
+            && let Some(overlay) = &mut self.overlay
+        {
+            overlay.set_mapped(&self.mapped.of(overlay.port), clocks);
+        }
         self.turn_overlay(clocks);
         if self.settle.take_if(|due| clocks.now >= *due).is_some() {
+            self.settled = clocks.now;
             self.refresh_endpoints();
         }
         if self.retry_accept.take_if(|due| clocks.now >= *due).is_some() {
             self.accept();
+        }
+        if let Some(metrics) = &mut self.metrics {
+            metrics.handle_timeout(&self.poller, clocks.now);
         }
         if self.retry_overlay.take_if(|due| clocks.now >= *due).is_some() {
             self.apply_map();
@@ -174,7 +227,7 @@ impl Daemon {
         overlay.turn(clocks);
         let connected: Vec<PublicKey> = overlay.node().connected().take(MAX_RECENT).collect();
         let failed = overlay.has_failed();
-        let ceiling = overlay.poll_ceiling();
+        let (ceiling, homes, observed) = (overlay.poll_ceiling(), overlay.poll_home(), overlay.poll_observed());
         if connected != self.recent && !connected.is_empty() {
             self.recent.clone_from(&connected);
             self.tell(Command::RememberPeers(connected));
@@ -182,6 +235,13 @@ impl Daemon {
         if let Some(ceiling) = ceiling {
             self.stamps = ceiling;
             self.tell(Command::RememberStamps(ceiling));
+        }
+        if let Some(observed) = observed {
+            self.observed = observed;
+            self.tell_endpoints();
+        }
+        if let Some(homes) = homes {
+            self.tell(Command::Relays(homes));
         }
         if failed {
             self.stop_overlay();
@@ -192,7 +252,8 @@ impl Daemon {
 
     fn poll_timeout(&self, now: Time) -> Option<Time> {
         let overlay = self.overlay.as_ref().and_then(|overlay| overlay.poll_timeout(now));
-        [overlay, self.settle, self.retry_overlay, self.retry_accept].into_iter().flatten().min()
+        let metrics = self.metrics.as_ref().and_then(Responder::poll_timeout);
+        [overlay, metrics, self.settle, self.retry_overlay, self.retry_accept].into_iter().flatten().min()
     }
 
     fn handle_signals(&mut self, signals: &Signals) {
@@ -207,7 +268,7 @@ impl Daemon {
         // A lost message counts as a change; an error would come again with the next one.
         let changed = monitor.drain().is_ok_and(|changes| changes.any());
         if changed && self.overlay.is_some() && self.settle.is_none() {
-            self.settle = Some(clocks().now + SETTLE);
+            self.settle = Some((clocks().now + SETTLE).max(self.settled + READINGS_APART));
         }
     }
 
@@ -225,8 +286,14 @@ impl Daemon {
         match Overlay::start(&self.config, &identity.node_key, identity.port, &map, &self.waker) {
             Ok(mut overlay) => {
                 overlay.resume_stamps(self.stamps);
-                overlay.greet(&self.recent, clocks());
                 self.tell(Command::RememberPort(overlay.port));
+                if let Some(credentials) = self.credentials() {
+                    overlay.set_ticket(credentials, clocks());
+                }
+                overlay.greet(&self.recent, clocks());
+                if self.config.portmap {
+                    self.mapped.start(overlay.ports(), overlay.prefixes(), &self.waker);
+                }
                 self.overlay = Some(overlay);
                 self.problem = None;
                 self.refresh_endpoints();
@@ -245,19 +312,36 @@ impl Daemon {
     }
 
     fn refresh_endpoints(&mut self) {
+        self.tell(Command::Look);
         let Some(overlay) = &mut self.overlay else { return };
-        overlay.check_ways();
-        if overlay.refresh_endpoints() {
+        let changed = overlay.refresh_endpoints(clocks());
+        overlay.look_around(clocks());
+        self.mapped.look();
+        if changed {
             overlay.greet(&self.recent, clocks());
-            let (endpoints, ports) = (overlay.endpoints.clone(), vec![overlay.port]);
-            self.tell(Command::Endpoints { endpoints, ports });
+            self.tell_endpoints();
         }
+    }
+
+    /// Where this node may be reached is said to the coordinator; peers hear of it inside sessions, from the node.
+    fn tell_endpoints(&self) {
+        let Some(overlay) = &self.overlay else { return };
+        let (endpoints, ports) = (overlay.endpoints.clone(), vec![overlay.port]);
+        self.tell(Command::Endpoints { endpoints, ports, observed: self.observed.clone() });
+    }
+
+    /// What relays know this node by, once it has a ticket.
+    fn credentials(&self) -> Option<Credentials> {
+        let (identity, ticket) = (self.identity.as_ref()?, self.ticket.as_ref()?);
+        Some(Credentials { bind: identity.bind_key.clone(), ticket: ticket.clone() })
     }
 
     fn stop_overlay(&mut self) {
         if let Some(overlay) = self.overlay.take() {
             overlay.stop();
         }
+        self.mapped.pause();
+        self.observed.clear();
         (self.retry_overlay, self.settle) = (None, None);
     }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::api::Failure;
@@ -13,6 +14,8 @@ pub enum RunError {
     AlreadyRunning(PathBuf),
     /// The socket cannot be made.
     Socket(PathBuf, io::Error),
+    /// The figures cannot be handed out there.
+    Metrics(SocketAddr, io::Error),
     /// The state directory cannot be used.
     State(taut_control::StartError),
     /// The kernel refuses something that every daemon needs.
@@ -32,6 +35,12 @@ impl fmt::Display for RunError {
                     f,
                     "the local API socket {} cannot be made: {error}; run as root, or choose another --socket",
                     path.display()
+                )
+            }
+            Self::Metrics(address, error) => {
+                write!(
+                    f,
+                    "the figures cannot be handed out at {address}: {error}; choose another address with --metrics"
                 )
             }
             Self::State(error) => error.fmt(f),

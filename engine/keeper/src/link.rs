@@ -178,6 +178,12 @@ impl Link {
         all.fold((0, 0), |(received, sent), (here, there)| (received + here, sent + there))
     }
 
+    /// Of these, those that a relay carried.
+    pub(crate) fn relayed_of(&self, peer: PeerId) -> (u64, u64) {
+        let all = self.all_shared().map(|shared| shared.traffic.relayed_of(peer));
+        all.fold((0, 0), |(received, sent), (here, there)| (received + here, sent + there))
+    }
+
     /// Bytes of the data messages around them.
     pub(crate) fn outer_of(&self, peer: PeerId) -> (u64, u64) {
         let all = self.all_shared().map(|shared| shared.traffic.outer_of(peer));

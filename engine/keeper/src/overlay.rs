@@ -4,17 +4,20 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use taut_base::{DEFAULT_PORT, Prefix, PrivateKey, PublicKey, Time};
-use taut_event::Waker;
+use taut_base::{DEFAULT_PORT, Prefix, PrivateKey, PublicKey, RelayId, Time};
+use taut_event::{Waker, open_files};
 use taut_netlink::Netlink;
 use taut_netmap::NetworkMap;
 use taut_node::{Clocks, Node};
+use taut_path::Families;
+use taut_relay::Credentials;
 use taut_tun::{Offload, Tun};
 use taut_tunnel::Limits;
 use taut_udp::{BindError, Config as UdpConfig, UdpSocket};
 use taut_wire::control::{Lanes, Suite, Suites};
 
 use crate::api::{Failure, TunStatus, UdpStatus};
+use crate::bridges::Bridges;
 use crate::config::Config;
 use crate::entropy::OsEntropy;
 use crate::error::failure;
@@ -47,6 +50,8 @@ pub(crate) struct Overlay {
     pub(crate) udp: UdpStatus,
     /// Other handles of the lanes' sockets, to read their counters.
     sockets: Vec<UdpSocket>,
+    /// To relays that UDP does not reach.
+    bridges: Bridges,
 }
 
 impl Overlay {
@@ -73,6 +78,7 @@ impl Overlay {
         let limits = config.rekey_after.map_or(Limits::WIREGUARD, Limits::with_rekey_after);
         let mut node = Node::new(node_key.clone(), limits, OsEntropy::new());
         node.set_suites(suites(config.aes));
+        node.set_search_sockets(search_sockets(config.search_sockets, open_files()));
         let ports: Vec<u16> = further.iter().map(UdpSocket::port).collect();
         node.set_lanes(Lanes::with_ports(&ports));
         let (port, tun_status, udp_status) = (udp.port(), describe_tun(&tun, config.mtu), describe_udp(&udp));
@@ -95,6 +101,7 @@ impl Overlay {
             tun: tun_status,
             udp: udp_status,
             sockets,
+            bridges: Bridges::new(port, waker.clone()),
         };
         overlay.set_map(map)?;
         Ok(overlay)
@@ -117,22 +124,65 @@ impl Overlay {
     }
 
     /// Reads the host's addresses again; true when they changed.
-    pub(crate) fn refresh_endpoints(&mut self) -> bool {
+    pub(crate) fn refresh_endpoints(&mut self, clocks: Clocks) -> bool {
         // On an error the last known ones stay: an error is not an empty answer (law 6).
         let Ok(endpoints) = self.host.endpoints(self.port, &self.prefixes) else { return false };
         let changed = endpoints != self.endpoints;
         self.endpoints = endpoints;
+        self.node.set_interfaces(&self.endpoints, clocks);
+        self.link.carry_out(&mut self.node);
         changed
     }
 
-    /// The host's routes or addresses changed.
-    pub(crate) fn check_ways(&mut self) {
+    /// The host's routes, addresses or links changed, or it slept: lanes choose their addresses anew, and every path is proven anew.
+    pub(crate) fn look_around(&mut self, clocks: Clocks) {
         self.link.check_ways(self.host.netlink(), 0);
+        let v4 = self.endpoints.iter().any(SocketAddr::is_ipv4);
+        let v6 = self.endpoints.iter().any(SocketAddr::is_ipv6);
+        // A host without any global address may still have a route; what cannot be sent is only lost.
+        self.bridges.look();
+        let families = if v4 || v6 { Families { v4, v6 } } else { Families::default() };
+        self.node.handle_look_around(families, clocks);
+        self.link.carry_out(&mut self.node);
+    }
+
+    /// What the router in front of this host forwards to the first lane's port, as it says.
+    pub(crate) fn set_mapped(&mut self, endpoints: &[SocketAddr], clocks: Clocks) {
+        self.node.set_mapped(endpoints, clocks);
+        self.link.carry_out(&mut self.node);
+    }
+
+    /// UDP ports of all lanes.
+    pub(crate) fn ports(&self) -> Vec<u16> {
+        std::iter::once(self.port).chain(self.ports.iter().copied()).collect()
+    }
+
+    /// The overlay's own addresses.
+    pub(crate) fn prefixes(&self) -> &[Prefix] {
+        &self.prefixes
+    }
+
+    /// Leave to use the network's relays.
+    pub(crate) fn set_ticket(&mut self, credentials: Credentials, clocks: Clocks) {
+        self.node.set_ticket(credentials, clocks);
+        self.link.carry_out(&mut self.node);
+    }
+
+    /// Where this node is reached from outside its NAT, if that is news for the coordinator.
+    pub(crate) fn poll_observed(&mut self) -> Option<Vec<SocketAddr>> {
+        self.node.poll_endpoints()
+    }
+
+    /// The relays that this node is bound to, if the coordinator was told of others.
+    pub(crate) fn poll_home(&mut self) -> Option<Vec<RelayId>> {
+        self.node.poll_home()
     }
 
     /// Takes what the lane said, does what is due, hands the resulting commands to the lane.
     pub(crate) fn turn(&mut self, clocks: Clocks) {
         self.link.turn(&mut self.node, clocks);
+        self.bridges.turn(&mut self.node, &self.prefixes, clocks);
+        self.link.carry_out(&mut self.node);
     }
 
     /// Starts handshakes with these peers: they may still send to a session, or a place, that is gone.
@@ -166,6 +216,10 @@ impl Overlay {
     pub(crate) fn dropped_by_kernel(&mut self) -> [(&'static str, u64); 2] {
         let sockets = self.sockets.iter().filter_map(UdpSocket::dropped).map(u64::from).sum();
         [("out-tun-full", self.host.dropped_before_tun()), ("in-socket-full", sockets)]
+    }
+
+    pub(crate) fn bridges(&self) -> &Bridges {
+        &self.bridges
     }
 
     pub(crate) fn node(&self) -> &Node<OsEntropy> {
@@ -212,6 +266,12 @@ fn open_queues(tun: &Tun, config: &Config) -> Result<(Steering, Vec<Tun>), Failu
     let handle = by_kernel.then(|| tun.try_clone()).transpose();
     let handle = handle.map_err(|error| failure(error, "raise the limit of file descriptors"))?;
     Ok((Steering::new(handle, lanes), queues))
+}
+
+/// A quarter of the descriptors at most: the rest is for the control channel, the local API and whoever else opens files here.
+fn search_sockets(wanted: u16, open_files: Option<u64>) -> u16 {
+    let quarter = open_files.map_or(u64::MAX, |limit| limit / 4);
+    wanted.min(u16::try_from(quarter).unwrap_or(u16::MAX))
 }
 
 /// A socket for each lane behind the first: on the ports that follow the first one's, or any.

@@ -1,14 +1,21 @@
 //! What a user sees.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
 
-use taut_base::{NodeId, Time};
+use taut_base::{NodeId, RelayId, Time};
 use taut_lane::{Drop, Shared};
 use taut_netmap::NetworkMap;
-use taut_node::{HandshakeCounts, PeerView};
+use taut_node::{HandshakeCounts, PeerView, RelayView};
+use taut_path::{Nat, OutlookView, Way};
+use taut_relay::Standing;
 use taut_wire::control::Suite;
 
-use crate::api::{Handshakes, LanesStatus, PathKind, PathStatus, PeerStatus, SelfStatus, SessionStatus};
+use crate::api::{
+    Bytes, Filtering, Handshakes, LanesStatus, Mapping, NatStatus, PathStatus, PeerStatus, RelayState, RelayStatus,
+    RelayVia, SelfStatus, SessionStatus, Traffic, WebSocketStatus,
+};
 use crate::overlay::Overlay;
 
 /// This node, as its map and its overlay say.
@@ -49,8 +56,7 @@ pub(crate) fn peers(
     let online = |id: NodeId| presence.map(|presence| presence.get(&id).copied().unwrap_or(false));
     let mut peers: Vec<PeerStatus> = match overlay {
         Some(overlay) => {
-            let link = overlay.link();
-            let shown = |peer: PeerView<'_>| connected(&peer, link.traffic_of(peer.id), online(peer.node), now);
+            let shown = |peer: PeerView<'_>| connected(&peer, overlay, online(peer.node), now);
             overlay.node().peers().map(shown).collect()
         }
         None => map.peers.values().map(|peer| listed(peer, online(peer.id))).collect(),
@@ -63,9 +69,10 @@ pub(crate) fn peers(
 pub(crate) fn drops(overlay: Option<&mut Overlay>) -> BTreeMap<String, u64> {
     let Some(overlay) = overlay else { return BTreeMap::new() };
     let by_kernel = overlay.dropped_by_kernel();
+    let by_bridges = overlay.bridges().dropped();
     let by_lanes = overlay.link().all_shared().flat_map(|shared| shared.drops.iter());
     let mut drops = BTreeMap::new();
-    for (name, count) in by_lanes.chain(by_kernel) {
+    for (name, count) in by_lanes.chain(by_kernel).chain(by_bridges) {
         if count > 0 {
             *drops.entry(String::from(name)).or_default() += count;
         }
@@ -82,8 +89,112 @@ pub(crate) fn handshakes(overlay: Option<&Overlay>) -> Handshakes {
     Handshakes { computed, answered, repeated, over_limit, cookies }
 }
 
-fn connected(peer: &PeerView<'_>, (received, sent): (u64, u64), online: Option<bool>, now: Time) -> PeerStatus {
-    let kind = if peer.session.is_some() && peer.proven.is_some() { PathKind::Direct } else { PathKind::None };
+/// By which way packets go to a peer. Without a session none do, whatever was proven before.
+fn path(peer: &PeerView<'_>, overlay: &Overlay, now: Time) -> PathStatus {
+    if peer.session.is_none() {
+        return PathStatus::default();
+    }
+    let view = peer.path.as_ref();
+    match view.and_then(|view| view.way).or(peer.proven.map(Way::Direct)) {
+        None => PathStatus::default(),
+        Some(way) => PathStatus {
+            since_s: view.map(|view| seconds(now.since(view.since))),
+            loss: view.and_then(|view| view.loss).map(share),
+            ..match way {
+                Way::Direct(endpoint) => PathStatus::direct(Some(endpoint)),
+                Way::Relayed { relay, .. } => PathStatus::relayed(relay_name(overlay, relay)),
+            }
+        },
+    }
+}
+
+/// What the network calls the relay at this place.
+fn relay_name(overlay: &Overlay, place: SocketAddr) -> String {
+    let named = overlay.node().relays().find(|relay| relay.place == Some(place));
+    named.map_or_else(|| place.to_string(), |relay| String::from(relay.name))
+}
+
+/// The network's relays: as the overlay knows them, or as the map does while it is down.
+pub(crate) fn relays(map: &NetworkMap, overlay: Option<&Overlay>) -> Vec<RelayStatus> {
+    let known = |id| overlay.and_then(|overlay| overlay.node().relays().find(|relay| relay.id == id));
+    let distances = overlay.map_or_else(Vec::new, |overlay| overlay.node().outlook().relays);
+    let far = |id| distances.iter().find(|one| one.relay == id).map(|one| one.round_trip);
+    let shown = |relay: &taut_netmap::Relay| {
+        let view = known(relay.id);
+        let standing = view.as_ref().and_then(|view| view.standing);
+        RelayStatus {
+            name: relay.name.clone(),
+            endpoints: relay.endpoints.clone(),
+            state: match standing {
+                None => RelayState::Idle,
+                Some(Standing::Binding) => RelayState::Binding,
+                Some(Standing::Ready | Standing::Suspected) => RelayState::Bound,
+                Some(Standing::Lost) => RelayState::Unreachable,
+            },
+            home: view.as_ref().is_some_and(|view| view.home.is_some()),
+            latency_ms: view
+                .as_ref()
+                .and_then(|view| view.round_trip)
+                .or(far(relay.id))
+                .map(|time| seconds(time) * 1e3),
+            via: view.as_ref().and_then(via),
+            websocket: overlay.and_then(|overlay| websocket(overlay, relay.id)),
+            problem: match standing {
+                Some(Standing::Suspected) => Some(String::from("does not answer at this moment")),
+                Some(Standing::Lost) => Some(String::from("does not answer, or refuses this node")),
+                None | Some(Standing::Binding | Standing::Ready) => None,
+            },
+        }
+    };
+    map.relays.iter().map(shown).collect()
+}
+
+/// By what a relay is reached, if it is.
+fn via(relay: &RelayView<'_>) -> Option<RelayVia> {
+    relay.place.map(|_| if relay.is_bridged { RelayVia::Websocket } else { RelayVia::Udp })
+}
+
+fn websocket(overlay: &Overlay, relay: RelayId) -> Option<WebSocketStatus> {
+    let (url, report) = overlay.bridges().report(relay)?;
+    let local = overlay.bridges().place(relay);
+    Some(WebSocketStatus { url: String::from(url), open: report.is_open, local, problem: report.problem })
+}
+
+/// What relays say of the NAT in front of this node. Where an answer of a relay's other port came in, the filter is no stricter than by address.
+pub(crate) fn nat(view: &OutlookView) -> NatStatus {
+    if view.nat == Nat::Blocked {
+        return NatStatus::blocked();
+    }
+    let mapping = match view.mapping {
+        taut_path::Mapping::Unknown => Mapping::Unknown,
+        taut_path::Mapping::None => Mapping::NotTranslated,
+        taut_path::Mapping::EndpointIndependent => Mapping::EndpointIndependent,
+        taut_path::Mapping::AddressDependent => Mapping::AddressDependent,
+        taut_path::Mapping::AddressAndPortDependent => Mapping::AddressAndPortDependent,
+    };
+    let filtering = match view.filtering {
+        taut_path::Filtering::Unknown => Filtering::Unknown,
+        taut_path::Filtering::AtMostAddressDependent => Filtering::NotByPort,
+        taut_path::Filtering::AddressAndPortDependent => Filtering::AddressAndPortDependent,
+    };
+    NatStatus::new(mapping, filtering, None, view.seen.clone())
+}
+
+/// A time as the API has it.
+pub(crate) fn seconds(time: Duration) -> f64 {
+    time.as_secs_f64()
+}
+
+/// Per cent as a share.
+pub(crate) fn share(per_cent: u32) -> f64 {
+    f64::from(per_cent) / 100.0
+}
+
+fn connected(peer: &PeerView<'_>, overlay: &Overlay, online: Option<bool>, now: Time) -> PeerStatus {
+    let ((received, sent), (by_relay, to_relay)) =
+        (overlay.link().traffic_of(peer.id), overlay.link().relayed_of(peer.id));
+    let relayed = Bytes { received: by_relay, sent: to_relay };
+    let direct = Bytes { received: received.saturating_sub(by_relay), sent: sent.saturating_sub(to_relay) };
     let age = peer.session.map(|since| now.since(since).as_secs_f64());
     PeerStatus {
         name: String::from(peer.name),
@@ -91,7 +202,7 @@ fn connected(peer: &PeerView<'_>, (received, sent): (u64, u64), online: Option<b
         addresses: peer.addresses.to_vec(),
         node_key: peer.key,
         online,
-        path: PathStatus { kind, endpoint: peer.proven.filter(|_| kind == PathKind::Direct) },
+        path: path(peer, overlay, now),
         session: age.map(|age_s| SessionStatus {
             age_s,
             suite: String::from(peer.suite.map_or("", Suite::name)),
@@ -101,6 +212,7 @@ fn connected(peer: &PeerView<'_>, (received, sent): (u64, u64), online: Option<b
         }),
         rx_bytes: received,
         tx_bytes: sent,
+        traffic: Traffic { direct, relayed },
         last_handshake_s: age,
         round_trip_ms: peer.round_trip.map(|time| time.as_secs_f64() * 1e3),
         candidates: peer.candidates.to_vec(),
@@ -114,10 +226,11 @@ fn listed(peer: &taut_netmap::Peer, online: Option<bool>) -> PeerStatus {
         addresses: peer.addresses.clone(),
         node_key: peer.key,
         online,
-        path: PathStatus { kind: PathKind::None, endpoint: None },
+        path: PathStatus::default(),
         session: None,
         rx_bytes: 0,
         tx_bytes: 0,
+        traffic: Traffic::default(),
         last_handshake_s: None,
         round_trip_ms: None,
         candidates: peer.endpoints.clone(),

@@ -1,13 +1,13 @@
 //! What is about to be sent: sealed datagrams in one buffer, as runs that one GSO message each can carry.
 
-use std::net::SocketAddr;
-
+use taut_path::Way;
 use taut_udp::{MAX_GSO_BYTES, MAX_MESSAGES, MAX_SEGMENTS, Transmit};
 use taut_wire::ecn::Ecn;
+use taut_wire::relay;
 
 /// Most bytes that one superpacket turns into when sealed. The smallest segments that a kernel makes carry 48 bytes of TCP payload
-/// (`tcp_min_snd_mss`): 1,366 of them, each with 40 bytes of IPv6 and 20 of TCP header, padded to 112 and sealed to 144.
-pub const SEALED_SUPERPACKET_MAX: usize = 192 * 1024;
+/// (`tcp_min_snd_mss`): 1,366 of them, each with 40 bytes of IPv6 and 20 of TCP header, padded to 112, sealed to 144, and 152 by a relay.
+pub const SEALED_SUPERPACKET_MAX: usize = 204 * 1024;
 
 /// One full GSO message that is carried over, one superpacket on top, and some handshakes and keepalives.
 const CAPACITY: usize = 64 * 1024 + SEALED_SUPERPACKET_MAX + 8 * 1024;
@@ -29,22 +29,24 @@ pub struct SendBatch {
     runs: Vec<Run>,
     /// Runs that were sent, and bytes of the next one that were.
     sent: usize,
+    /// Runs behind them that were there, and were not sent, when it was tried last.
+    left: usize,
     partial: usize,
 }
 
 /// Where a datagram goes, and what it carries on its IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Destination {
-    /// Where to.
-    pub place: SocketAddr,
+    /// Which way.
+    pub way: Way,
     /// The congestion marks of what is inside.
     pub ecn: Ecn,
 }
 
 /// What carries nobody's packet has no marks: no flow would answer to them.
-impl From<SocketAddr> for Destination {
-    fn from(place: SocketAddr) -> Self {
-        Self { place, ecn: Ecn::NotEct }
+impl From<Way> for Destination {
+    fn from(way: Way) -> Self {
+        Self { way, ecn: Ecn::NotEct }
     }
 }
 
@@ -70,7 +72,7 @@ impl SendBatch {
     /// An empty batch.
     pub fn new() -> Self {
         // Zeroed memory comes from the kernel untouched: pages count only once they are written.
-        Self { bytes: vec![0; CAPACITY], used: 0, runs: Vec::with_capacity(MAX_RUNS), sent: 0, partial: 0 }
+        Self { bytes: vec![0; CAPACITY], used: 0, runs: Vec::with_capacity(MAX_RUNS), sent: 0, left: 0, partial: 0 }
     }
 
     /// Whether nothing waits to be sent.
@@ -83,7 +85,7 @@ impl SendBatch {
         CAPACITY - self.used >= SEALED_SUPERPACKET_MAX && self.runs.len() < MAX_RUNS / 2
     }
 
-    /// Appends a datagram of `length` bytes that `write` fills. When `write` yields an error, nothing is appended.
+    /// Appends a datagram of `length` bytes that `write` fills, behind a relay's header if it goes by one. When `write` yields an error, nothing is appended.
     /// `None` when there is no room: a caller that asked [`Self::has_room`] before never sees it.
     pub fn append<E>(
         &mut self,
@@ -93,23 +95,70 @@ impl SendBatch {
     ) -> Option<Result<(), E>> {
         let destination = destination.into();
         let start = self.used;
-        let end = start + length;
-        let room = self.bytes.get_mut(start..end)?;
+        let length = header_len(destination.way) + length;
+        let room = self.bytes.get_mut(start..start + length)?;
         if self.runs.len() == MAX_RUNS {
             return None;
         }
-        if let Err(error) = write(room) {
+        if let Err(error) = write(behind_header(destination.way, room)?) {
             return Some(Err(error));
         }
-        self.used = end;
+        self.add(destination, length);
+        Some(Ok(()))
+    }
+
+    /// The `length` bytes behind those that are used are a datagram.
+    fn add(&mut self, destination: Destination, length: usize) {
+        let start = self.used;
+        self.used += length;
         match self.runs.last_mut() {
             Some(run) if run.takes(destination, length) => {
-                run.end = end;
+                run.end = self.used;
                 run.segments += 1;
             }
-            _ => self.runs.push(Run { destination, start, end, segment_size: length, segments: 1 }),
+            _ => self.runs.push(Run { destination, start, end: self.used, segment_size: length, segments: 1 }),
         }
-        Some(Ok(()))
+    }
+
+    /// Where the next datagram will begin, for [`Self::repeat`].
+    pub(crate) fn position(&self) -> usize {
+        self.used
+    }
+
+    /// Appends copies of what was appended since `start`: datagrams that all went by the way `from`, `size` bytes each without a relay's header and the
+    /// last one perhaps shorter. It stops where there is no room, or `may` says so; returns how many bytes the copies have.
+    pub(crate) fn repeat(
+        &mut self,
+        start: usize,
+        size: usize,
+        from: Way,
+        to: Destination,
+        mut may: impl FnMut() -> bool,
+    ) -> usize {
+        let former = header_len(from);
+        let end = self.used;
+        let mut copied = 0;
+        for place in (start..end).step_by((former + size).max(1)) {
+            let datagram = place + former..end.min(place + former + size);
+            let length = header_len(to.way) + datagram.len();
+            let (done, room) = self.bytes.split_at_mut(self.used);
+            let Some(room) = room.get_mut(..length).filter(|_| self.runs.len() < MAX_RUNS) else { break };
+            let (Some(original), Some(copy)) = (done.get(datagram), behind_header(to.way, room)) else { break };
+            if !may() {
+                break;
+            }
+            copy.copy_from_slice(original);
+            self.add(to, length);
+            copied += length;
+        }
+        copied
+    }
+
+    /// Whether something waits to be sent that way that the socket had no room for. What was appended since it was tried is no reason to wait: receipts
+    /// are, many times a second.
+    pub(crate) fn waits_for(&self, way: Way) -> bool {
+        let left = self.runs.get(self.sent..self.sent + self.left).unwrap_or_default();
+        left.iter().any(|run| run.destination.way == way)
     }
 
     /// The runs that wait, at most as many as `transmits` has places; returns how many there are.
@@ -122,7 +171,8 @@ impl SendBatch {
         let mut count = 0;
         for ((run, skip), place) in waiting.iter().zip(skip).zip(transmits) {
             let contents = self.bytes.get(run.start + skip..run.end).unwrap_or_default();
-            let Destination { place: destination, ecn } = run.destination;
+            let Destination { way, ecn } = run.destination;
+            let destination = way.first_hop();
             *place = Transmit { destination, contents, segment_size: run.segment_size, ecn: ecn.bits() };
             count += 1;
         }
@@ -139,6 +189,7 @@ impl SendBatch {
         } else if !self.has_room() {
             self.move_to_front();
         }
+        self.left = self.runs.len() - self.sent;
     }
 
     /// Whether so much waits that it should be sent before more is read.
@@ -159,6 +210,19 @@ impl SendBatch {
             run.end -= by;
         }
     }
+}
+
+/// Bytes in front of each datagram that goes this way.
+fn header_len(way: Way) -> usize {
+    if way.is_relayed() { relay::HEADER } else { 0 }
+}
+
+/// Where a datagram is written; what stands in front of it is written here. `None` when there is no room for that.
+fn behind_header(way: Way, room: &mut [u8]) -> Option<&mut [u8]> {
+    let Way::Relayed { id, .. } = way else { return Some(room) };
+    let (header, datagram) = room.split_first_chunk_mut()?;
+    *header = relay::header(id);
+    Some(datagram)
 }
 
 impl Default for SendBatch {
@@ -189,6 +253,8 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
 
     fn to(number: u8) -> SocketAddr {
@@ -196,7 +262,7 @@ mod tests {
     }
 
     fn append(batch: &mut SendBatch, number: u8, length: usize) {
-        let written = batch.append(to(number), length, |room| {
+        let written = batch.append(Way::from(to(number)), length, |room| {
             room.fill(number);
             Ok::<(), ()>(())
         });
@@ -247,6 +313,22 @@ mod tests {
         batch.consume(1, 0);
         assert!(batch.is_empty());
         assert!(shape(&batch).is_empty());
+    }
+
+    #[test]
+    fn only_what_the_socket_refused_waits() {
+        let mut batch = SendBatch::new();
+        let waits = |batch: &SendBatch| [1, 2].map(|host| batch.waits_for(to(host).into()));
+        append(&mut batch, 1, 100);
+        assert_eq!(waits(&batch), [false, false]);
+        batch.consume(0, 0);
+        append(&mut batch, 2, 100);
+        assert_eq!(waits(&batch), [true, false]);
+        batch.consume(1, 0);
+        assert_eq!(waits(&batch), [false, true]);
+        batch.consume(1, 0);
+        append(&mut batch, 2, 100);
+        assert_eq!(waits(&batch), [false, false]);
     }
 
     #[test]
@@ -304,7 +386,7 @@ mod tests {
     #[test]
     fn a_failed_write_leaves_no_trace() {
         let mut batch = SendBatch::new();
-        assert_eq!(batch.append(to(1), 100, |_| Err("no")), Some(Err("no")));
+        assert_eq!(batch.append(Way::from(to(1)), 100, |_| Err("no")), Some(Err("no")));
         assert!(batch.is_empty());
         append(&mut batch, 1, 50);
         assert_eq!(shape(&batch), [(to(1), 50, 50)]);

@@ -1,10 +1,11 @@
 //! Control messages on the lane: opened and sealed here, because counters and windows live here (protocol.md 1.7). A probe is answered and a receipt
 //! noted on the spot; the rest goes up to the keeper.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use taut_base::{LaneId, PeerId, ReceiverIndex, SessionId, Time};
 use taut_node::FromLane;
+use taut_path::Way;
 use taut_tunnel::{OpenError, Pair, Rate};
 use taut_wire::control::{self, Control};
 use taut_wire::wireguard::{DATA_HEADER, DATA_OVERHEAD};
@@ -22,7 +23,7 @@ impl Heart {
     #[expect(clippy::too_many_arguments, reason = "one message with where it came from and what its header says")]
     pub(crate) fn control(
         &mut self,
-        source: SocketAddr,
+        source: Way,
         id: PeerId,
         sealed: &mut [u8],
         index: ReceiverIndex,
@@ -39,20 +40,16 @@ impl Heart {
         let size = DATA_HEADER + sealed.len();
         let message = match pair.open(counter, sealed) {
             Ok(plain) => Control::parse(plain),
-            Err(OpenError::Replayed) => return self.refuse(Drop::Replayed),
+            Err(OpenError::Replayed) => return self.refuse_again(id, lane, source, now),
             Err(OpenError::NotAuthentic | OpenError::CounterAtLimit) => return self.refuse(Drop::NotAuthentic),
         };
 
-        // Its sender has the session (protocol.md 1.8). It moves no endpoint: data does, or later a probe.
+        // Its sender has the session (protocol.md 1.8). It moves nobody: data does, or the keeper.
         let confirmed = side.keyring.received_control(session, &self.limits, now);
-        let first_word = side.endpoint.is_none();
-        if first_word {
-            side.endpoint = Some(source);
-        }
+        let elsewhere = side.way != Some(source) && (side.way.is_none() || !peer.path.roams);
         peer.traffic.add_outer_received(size);
-        if first_word && lane == LaneId::FIRST {
-            self.ingress.peer_moved(id, None, Some(source));
-            self.say(FromLane::Moved { peer: id, endpoint: source });
+        if elsewhere {
+            self.hears_elsewhere(id, lane, source, now);
         }
         if confirmed {
             self.confirmed(id, session, out, now);
@@ -60,14 +57,18 @@ impl Heart {
 
         match message {
             Ok(Control::Probe { id: probe }) => {
-                let answer = Control::Answer { id: probe, seen: source };
+                let answer = Control::Answer { id: probe, seen: seen(source) };
                 self.send_control(id, session, lane, Some(source), answer, out);
             }
             Ok(Control::Receipt { suite, counter }) => {
                 let side = self.peers.get_mut(&id).and_then(|peer| peer.side(lane));
-                let session = side.and_then(|side| side.keyring.session(session));
-                if !session.is_some_and(|session| session.acknowledge(suite, counter)) {
+                let known = side.and_then(|side| side.keyring.session(session));
+                if !known.is_some_and(|known| known.acknowledge(suite, counter)) {
                     self.drops.add(Drop::BadControl, 1);
+                } else if lane == LaneId::FIRST
+                    && let Some(peer) = self.peers.get_mut(&id)
+                {
+                    peer.path.receipted(session, suite, counter, now);
                 }
             }
             Ok(message) => self.pass_up(id, session, lane, source, message, now),
@@ -76,15 +77,7 @@ impl Heart {
         Some(id)
     }
 
-    fn pass_up(
-        &mut self,
-        id: PeerId,
-        session: SessionId,
-        lane: LaneId,
-        source: SocketAddr,
-        message: Control,
-        now: Time,
-    ) {
+    fn pass_up(&mut self, id: PeerId, session: SessionId, lane: LaneId, source: Way, message: Control, now: Time) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if peer.control.take(&CONTROL, now) {
             self.say(FromLane::Control { peer: id, session, lane, source, message });
@@ -93,22 +86,27 @@ impl Heart {
         }
     }
 
-    /// Seals a message on the session's control pair; to where data goes if no destination is named. Nothing happens without session or place.
+    /// Seals a message on the session's control pair; to where data goes if no destination is named, and while that is in doubt by the second way as well.
+    /// Nothing happens without session or place.
     pub(crate) fn send_control(
         &mut self,
         id: PeerId,
         session: SessionId,
         lane: LaneId,
-        destination: Option<SocketAddr>,
+        way: Option<Way>,
         message: Control,
         out: &mut SendBatch,
     ) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
+        // A probe asks about one way, or about what goes before it there.
+        let told = way.is_none() && lane == LaneId::FIRST && !matches!(message, Control::Probe { .. });
+        let copies = peer.first.way.filter(|_| told).and_then(|way| peer.path.copies(way));
         let Some(side) = peer.side(lane) else { return };
-        let Some(destination) = destination.or(side.endpoint) else { return };
+        let Some(way) = way.or(side.way) else { return };
         let Some(pair) = side.keyring.session(session).and_then(|session| session.control_pair()) else { return };
-        let size = append(pair, destination, message, out);
-        peer.traffic.add_sent(0, size);
+        let (size, copied) = append_twice(pair, way, copies, message, out);
+        peer.traffic.add_overhead(size);
+        peer.traffic.add_copied(copied);
     }
 
     /// What came before this mark is to be passed by the probe of this id: it goes the same way behind it. Nothing happens while some of it waits for a
@@ -134,26 +132,49 @@ impl Heart {
         self.peers.get(&id).and_then(|peer| peer.first.keyring.current()).is_some_and(taut_tunnel::Session::may_mark)
     }
 
-    /// Acknowledges the data that came, on each lane.
+    /// Acknowledges the data that came, on each lane: by the way that our own data goes, which the peer takes to be alive as long as it hears us there, and
+    /// by both while that is in doubt. The way that the data came is no better: it may work in that direction only.
     pub(crate) fn send_receipts(&mut self, id: PeerId, out: &mut SendBatch) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        let mut size = 0;
+        let copies = peer.first.way.and_then(|way| peer.path.copies(way));
+        let (mut size, mut copied) = (0, 0);
         for side in peer.sides() {
-            let Some(destination) = side.endpoint else { continue };
+            let Some(way) = side.way else { continue };
             if let Some((receipt, pair)) = side.keyring.receipt() {
-                size += append(pair, destination, receipt, out);
+                let second = copies.filter(|_| side.lane == LaneId::FIRST);
+                let (once, again) = append_twice(pair, way, second, receipt, out);
+                (size, copied) = (size + once, copied + again);
             }
         }
-        peer.traffic.add_sent(0, size);
+        peer.traffic.add_overhead(size);
+        peer.traffic.add_copied(copied);
     }
 }
 
+/// What a probe's sender is told of where it came from: nothing, if a relay was between.
+fn seen(source: Way) -> SocketAddr {
+    source.direct().unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))
+}
+
+/// Appends one sealed message, and a copy of it for a second way; returns the size of each.
+fn append_twice(
+    pair: &mut Pair,
+    way: Way,
+    second: Option<Way>,
+    message: Control,
+    out: &mut SendBatch,
+) -> (usize, usize) {
+    let start = out.position();
+    let size = append(pair, way, message, out);
+    (size, second.map_or(0, |second| out.repeat(start, size, way, second.into(), || true)))
+}
+
 /// Appends one sealed message and returns its size; 0 when there was no room for it or the key is used up. It is asked or said again, then.
-fn append(pair: &mut Pair, destination: SocketAddr, message: Control, out: &mut SendBatch) -> usize {
+fn append(pair: &mut Pair, way: Way, message: Control, out: &mut SendBatch) -> usize {
     let mut plain = [0; control::MAX];
     let length = message.write(&mut plain);
     let size = DATA_OVERHEAD + length;
-    let sealed = out.append(destination, size, |datagram| {
+    let sealed = out.append(way, size, |datagram| {
         datagram[DATA_HEADER..DATA_HEADER + length].copy_from_slice(&plain[..length]);
         pair.seal(datagram, length)
     });

@@ -17,6 +17,8 @@ pub enum Drop {
     SendFailed,
     /// In: no WireGuard message.
     NotWireGuard,
+    /// In: more frames of one relay than anybody needs.
+    RelayRate,
     /// In: a handshake message whose first MAC was not made for us.
     BadMac1,
     /// In: a handshake message from a source that sends too many and has not shown a cookie; it was told one.
@@ -29,6 +31,8 @@ pub enum Drop {
     UnknownIndex,
     /// In: seen before, or older than the replay window.
     Replayed,
+    /// In: the copy of a packet that came by another way already: its sender had doubts about one of them.
+    Duplicate,
     /// In: not sealed by the peer whose session it names.
     NotAuthentic,
     /// In: an authentic control message that this version does not know, or that cannot be true.
@@ -46,19 +50,21 @@ pub enum Drop {
 }
 
 impl Drop {
-    const ALL: [(Self, &'static str); 19] = [
+    const ALL: [(Self, &'static str); 21] = [
         (Self::BadInner, "out-bad-packet"),
         (Self::NoRoute, "out-no-route"),
         (Self::NoHandshake, "out-no-handshake"),
         (Self::StagedOverflow, "out-waiting-overflow"),
         (Self::SendFailed, "out-send-failed"),
         (Self::NotWireGuard, "in-not-wireguard"),
+        (Self::RelayRate, "in-relay-rate"),
         (Self::BadMac1, "in-bad-mac1"),
         (Self::CookieAsked, "in-cookie-asked"),
         (Self::HandshakeRate, "in-handshake-rate"),
         (Self::KeeperBusy, "in-keeper-busy"),
         (Self::UnknownIndex, "in-unknown-index"),
         (Self::Replayed, "in-replayed"),
+        (Self::Duplicate, "in-duplicate"),
         (Self::NotAuthentic, "in-not-authentic"),
         (Self::BadControl, "in-bad-control"),
         (Self::ControlRate, "in-control-rate"),

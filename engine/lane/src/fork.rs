@@ -5,7 +5,7 @@
 //!           OpenLanes                 marks, Passed, flow after flow            nothing left
 //! Closed ─────────────▶ Parting ───────────────────────────────────▶ … ─────────────────────▶ Open
 //!    ▲                                                                                          │
-//!    └───────────────────────────── CloseLanes, silence ────────────────────────────────────────┘
+//!    └──────────── HOLD ─────────── Closing ◀────────── CloseLanes, silence ────────────────────┘
 //! ```
 //! **No flow is ever reordered by this.** The kernel puts all packets of a flow on one queue ([`taut_tun::Tun::steer`]), so all are read here. Until lanes
 //! are open each goes to the first lane's owner, in order. Then a mark follows them there, and the owner sends a probe behind the last of them: the same
@@ -16,7 +16,8 @@
 //! the answer is there the next packet is held, and nothing is read. On a wire that loses or reorders by itself, a flow may be reordered once more here:
 //! in the moment of its change.
 //!
-//! Lanes close at once: what was on a silent one is lost, and on a dead one there is nothing to be overtaken.
+//! Lanes that close go the other way round. What is on a dead one is lost and cannot be overtaken; but one that only looked dead has packets on it yet, so
+//! everything is held for [`HOLD`] before it goes by the first lane.
 
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use taut_base::{LaneId, Time};
 
 /// A way this short or shorter is waited for, by not reading what would overtake.
 const SHORT_ROUND_TRIP: Duration = Duration::from_millis(25);
-/// For so long at most (protocol.md 5.4).
+/// For so long at most (protocol.md 5.4), and for as long when lanes close.
 const HOLD: Duration = Duration::from_millis(50);
 /// An answer that is not there by then does not come.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -35,7 +36,7 @@ const BUCKETS: usize = 256;
 
 /// Where a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Course {
     /// Sealed here for this lane.
     Lane(LaneId),
     /// By the first lane.
@@ -61,6 +62,10 @@ enum State {
     Closed,
     Parting(Box<Parting>),
     Open,
+    Closing {
+        /// Until when everything is held.
+        until: Time,
+    },
 }
 
 /// Some flows go by the first lane yet.
@@ -90,6 +95,11 @@ impl Fork {
         matches!(self.state, State::Closed)
     }
 
+    /// Whether something may go by further lanes.
+    pub(crate) fn are_open(&self) -> bool {
+        matches!(self.state, State::Open | State::Parting(_))
+    }
+
     /// These lanes lead to the peer; the ids behind `barrier` are those of the probes that tell when they may be used.
     pub(crate) fn open(&mut self, lanes: Vec<LaneId>, barrier: u64) {
         (self.lanes, self.barrier) = (lanes, barrier);
@@ -102,8 +112,10 @@ impl Fork {
     }
 
     /// Everything goes by the first lane again.
-    pub(crate) fn close(&mut self) {
-        self.state = State::Closed;
+    pub(crate) fn close(&mut self, now: Time) {
+        if self.are_open() {
+            self.state = State::Closing { until: now + HOLD };
+        }
     }
 
     /// The barrier's probe was answered.
@@ -119,7 +131,7 @@ impl Fork {
 
     /// A packet goes by the first lane though others are open: all flows wait for a barrier again.
     pub(crate) fn again(&mut self, now: Time) {
-        if !self.are_closed() {
+        if self.are_open() {
             self.part(Some(now + AGAIN));
         }
     }
@@ -130,10 +142,15 @@ impl Fork {
     }
 
     /// Where the next packet of a flow goes. `mark` is called with the barrier's id when a mark is to follow what was handed over, the packet in hand
-    /// included if its way is [`Way::First`].
-    pub(crate) fn choose(&mut self, flow: usize, now: Time, mark: impl FnOnce(u64)) -> Way {
+    /// included if its way is [`Course::First`].
+    pub(crate) fn choose(&mut self, flow: usize, now: Time, mark: impl FnOnce(u64)) -> Course {
         let parting = match &mut self.state {
-            State::Closed => return Way::First,
+            State::Closed => return Course::First,
+            State::Closing { until } if now < *until => return Course::Hold,
+            State::Closing { .. } => {
+                self.state = State::Closed;
+                return Course::First;
+            }
             State::Open => return own(&self.lanes, flow),
             State::Parting(parting) => parting,
         };
@@ -144,13 +161,13 @@ impl Fork {
             None if parting.next.is_none_or(|next| now >= next) => {
                 self.barrier = self.barrier.wrapping_add(1);
                 let hold = self.round_trip.is_some_and(|round_trip| round_trip <= SHORT_ROUND_TRIP);
-                let way = if hold { Way::Hold } else { parting.hand_over(flow) };
+                let way = if hold { Course::Hold } else { parting.hand_over(flow) };
                 parting.asking = Some(Asking { since: now, behind: parting.handed, hold });
                 mark(self.barrier);
                 return way;
             }
             None => {}
-            Some(asking) if asking.hold && now < asking.since + HOLD => return Way::Hold,
+            Some(asking) if asking.hold && now < asking.since + HOLD => return Course::Hold,
             Some(asking) => {
                 asking.hold = false;
                 parting.asking.take_if(|asking| now >= asking.since + PATIENCE);
@@ -166,18 +183,18 @@ impl Parting {
         self.arrived.is_some_and(|arrived| self.last.get(flow % BUCKETS).is_some_and(|last| *last <= arrived))
     }
 
-    fn hand_over(&mut self, flow: usize) -> Way {
+    fn hand_over(&mut self, flow: usize) -> Course {
         self.handed += 1;
         if let Some(last) = self.last.get_mut(flow % BUCKETS) {
             *last = self.handed;
         }
-        Way::First
+        Course::First
     }
 }
 
 /// The lane of a flow, of those that are served here.
-fn own(lanes: &[LaneId], flow: usize) -> Way {
-    lanes.get(flow % lanes.len().max(1)).map_or(Way::First, |lane| Way::Lane(*lane))
+fn own(lanes: &[LaneId], flow: usize) -> Course {
+    lanes.get(flow % lanes.len().max(1)).map_or(Course::First, |lane| Course::Lane(*lane))
 }
 
 #[cfg(test)]
@@ -198,52 +215,67 @@ mod tests {
     }
 
     /// Way of a flow's packet at this time, and the mark that followed.
-    fn choose_for(fork: &mut Fork, flow: usize, milliseconds: u64) -> (Way, Option<u64>) {
+    fn choose_for(fork: &mut Fork, flow: usize, milliseconds: u64) -> (Course, Option<u64>) {
         let mut marked = None;
         let way = fork.choose(flow, at(milliseconds), |barrier| marked = Some(barrier));
         (way, marked)
     }
 
-    fn choose(fork: &mut Fork, milliseconds: u64) -> (Way, Option<u64>) {
+    fn choose(fork: &mut Fork, milliseconds: u64) -> (Course, Option<u64>) {
         choose_for(fork, 5, milliseconds)
     }
 
     #[test]
     fn a_short_way_is_waited_for() {
         let mut fork = proven(Some(25));
-        assert_eq!(choose(&mut fork, 0), (Way::Hold, Some(78)));
-        assert_eq!(choose(&mut fork, 1), (Way::Hold, None));
+        assert_eq!(choose(&mut fork, 0), (Course::Hold, Some(78)));
+        assert_eq!(choose(&mut fork, 1), (Course::Hold, None));
         fork.passed(77, at(2));
-        assert_eq!(choose(&mut fork, 2), (Way::Hold, None), "another barrier's answer");
+        assert_eq!(choose(&mut fork, 2), (Course::Hold, None), "another barrier's answer");
         fork.passed(78, at(3));
-        assert_eq!(choose(&mut fork, 3), (Way::Lane(LaneId(3)), None));
-        assert_eq!(choose_for(&mut fork, 4, 3).0, Way::Lane(LaneId(1)), "flows are spread");
+        assert_eq!(choose(&mut fork, 3), (Course::Lane(LaneId(3)), None));
+        assert_eq!(choose_for(&mut fork, 4, 3).0, Course::Lane(LaneId(1)), "flows are spread");
         assert!(matches!(fork.state, State::Open), "there is nothing left to be counted");
-        fork.close();
-        assert_eq!(choose(&mut fork, 4), (Way::First, None));
+        fork.close(at(4));
         fork.passed(78, at(5));
-        assert!(fork.are_closed(), "an answer opens nothing that was closed");
+        fork.again(at(5));
+        assert!(!fork.are_open(), "an answer opens nothing that was closed");
+    }
+
+    #[test]
+    fn what_goes_by_closing_lanes_is_not_overtaken() {
+        let mut fork = proven(Some(1));
+        assert_eq!(choose(&mut fork, 0), (Course::Hold, Some(78)));
+        fork.passed(78, at(1));
+        assert_eq!(choose(&mut fork, 2), (Course::Lane(LaneId(3)), None));
+        fork.close(at(10));
+        assert_eq!(choose(&mut fork, 11), (Course::Hold, None));
+        fork.close(at(50));
+        assert_eq!(choose_for(&mut fork, 7, 59), (Course::Hold, None));
+        assert!(!fork.are_closed(), "flows are looked at yet");
+        assert_eq!(choose(&mut fork, 60), (Course::First, None), "closed twice, held once");
+        assert!(fork.are_closed());
     }
 
     #[test]
     fn nothing_is_held_for_longer_than_it_may_be() {
         let mut fork = proven(Some(1));
-        assert_eq!(choose(&mut fork, 0), (Way::Hold, Some(78)));
-        assert_eq!(choose(&mut fork, 49), (Way::Hold, None));
-        assert_eq!(choose(&mut fork, 50), (Way::First, None), "the answer is late");
+        assert_eq!(choose(&mut fork, 0), (Course::Hold, Some(78)));
+        assert_eq!(choose(&mut fork, 49), (Course::Hold, None));
+        assert_eq!(choose(&mut fork, 50), (Course::First, None), "the answer is late");
         fork.passed(78, at(51));
-        assert_eq!(choose(&mut fork, 52), (Way::First, None), "and too late for this flow: something passed it");
-        assert_eq!(choose_for(&mut fork, 6, 52), (Way::Lane(LaneId(1)), None), "another one may go");
-        assert_eq!(choose(&mut fork, 1_050), (Way::First, None));
-        assert_eq!(choose(&mut fork, 1_051), (Way::Hold, Some(79)), "once more");
+        assert_eq!(choose(&mut fork, 52), (Course::First, None), "and too late for this flow: something passed it");
+        assert_eq!(choose_for(&mut fork, 6, 52), (Course::Lane(LaneId(1)), None), "another one may go");
+        assert_eq!(choose(&mut fork, 1_050), (Course::First, None));
+        assert_eq!(choose(&mut fork, 1_051), (Course::Hold, Some(79)), "once more");
         fork.passed(78, at(1_052));
         assert_eq!(
             choose(&mut fork, 1_053),
-            (Way::Hold, None),
+            (Course::Hold, None),
             "the first try's answer says nothing of what went since"
         );
         fork.passed(79, at(1_053));
-        assert_eq!(choose(&mut fork, 1_054), (Way::Lane(LaneId(3)), None));
+        assert_eq!(choose(&mut fork, 1_054), (Course::Lane(LaneId(3)), None));
         assert!(matches!(fork.state, State::Open));
     }
 
@@ -251,21 +283,21 @@ mod tests {
     fn over_a_long_way_new_flows_go_at_once_and_running_ones_in_a_gap() {
         for round_trip in [None, Some(26)] {
             let mut fork = proven(round_trip);
-            assert_eq!(choose(&mut fork, 0), (Way::First, Some(78)), "the packet goes, and a mark behind it");
-            assert_eq!(choose_for(&mut fork, 6, 10), (Way::First, None), "nothing has arrived yet");
-            assert_eq!(choose(&mut fork, 30), (Way::First, None));
+            assert_eq!(choose(&mut fork, 0), (Course::First, Some(78)), "the packet goes, and a mark behind it");
+            assert_eq!(choose_for(&mut fork, 6, 10), (Course::First, None), "nothing has arrived yet");
+            assert_eq!(choose(&mut fork, 30), (Course::First, None));
             fork.passed(78, at(60));
-            assert_eq!(choose(&mut fork, 70), (Way::First, None), "one of its packets is behind the mark");
-            assert_eq!(choose_for(&mut fork, 6, 70), (Way::First, None), "of this one, too");
-            assert_eq!(choose_for(&mut fork, 7, 71), (Way::Lane(LaneId(3)), None), "of a new one, none is");
-            assert_eq!(choose(&mut fork, 1_060), (Way::First, Some(79)));
-            assert_eq!(choose_for(&mut fork, 6, 1_070), (Way::First, None));
+            assert_eq!(choose(&mut fork, 70), (Course::First, None), "one of its packets is behind the mark");
+            assert_eq!(choose_for(&mut fork, 6, 70), (Course::First, None), "of this one, too");
+            assert_eq!(choose_for(&mut fork, 7, 71), (Course::Lane(LaneId(3)), None), "of a new one, none is");
+            assert_eq!(choose(&mut fork, 1_060), (Course::First, Some(79)));
+            assert_eq!(choose_for(&mut fork, 6, 1_070), (Course::First, None));
             fork.passed(79, at(1_120));
-            assert_eq!(choose(&mut fork, 1_130), (Way::Lane(LaneId(3)), None), "a gap, this time");
-            assert_eq!(choose_for(&mut fork, 6, 1_130), (Way::First, None), "but not for this one");
-            assert_eq!(choose_for(&mut fork, 7, 1_130), (Way::Lane(LaneId(3)), None), "whoever went stays");
-            assert_eq!(choose(&mut fork, 3_000), (Way::Lane(LaneId(3)), None), "and asks for no more marks");
-            assert_eq!(choose_for(&mut fork, 6, 3_000), (Way::First, Some(80)));
+            assert_eq!(choose(&mut fork, 1_130), (Course::Lane(LaneId(3)), None), "a gap, this time");
+            assert_eq!(choose_for(&mut fork, 6, 1_130), (Course::First, None), "but not for this one");
+            assert_eq!(choose_for(&mut fork, 7, 1_130), (Course::Lane(LaneId(3)), None), "whoever went stays");
+            assert_eq!(choose(&mut fork, 3_000), (Course::Lane(LaneId(3)), None), "and asks for no more marks");
+            assert_eq!(choose_for(&mut fork, 6, 3_000), (Course::First, Some(80)));
             fork.passed(80, at(3_060));
             assert!(matches!(fork.state, State::Open));
         }
@@ -274,22 +306,22 @@ mod tests {
     #[test]
     fn a_packet_that_went_by_the_first_lane_has_all_flows_wait_again() {
         let mut fork = proven(Some(1));
-        assert_eq!(choose(&mut fork, 0), (Way::Hold, Some(78)));
+        assert_eq!(choose(&mut fork, 0), (Course::Hold, Some(78)));
         fork.passed(78, at(1));
         fork.again(at(2));
-        assert_eq!(choose(&mut fork, 3), (Way::First, None));
-        assert_eq!(choose(&mut fork, 1_002), (Way::Hold, Some(79)));
-        fork.close();
+        assert_eq!(choose(&mut fork, 3), (Course::First, None));
+        assert_eq!(choose(&mut fork, 1_002), (Course::Hold, Some(79)));
+        fork.close(at(1_002));
         fork.again(at(1_003));
-        assert!(fork.are_closed());
+        assert!(!fork.are_open());
     }
 
     #[test]
     fn an_answer_that_never_comes_is_asked_for_again() {
         let mut fork = proven(None);
-        assert_eq!(choose(&mut fork, 0), (Way::First, Some(78)));
-        assert_eq!(choose(&mut fork, 4_999), (Way::First, None));
-        assert_eq!(choose(&mut fork, 5_000), (Way::First, None));
-        assert_eq!(choose(&mut fork, 5_001), (Way::First, Some(79)));
+        assert_eq!(choose(&mut fork, 0), (Course::First, Some(78)));
+        assert_eq!(choose(&mut fork, 4_999), (Course::First, None));
+        assert_eq!(choose(&mut fork, 5_000), (Course::First, None));
+        assert_eq!(choose(&mut fork, 5_001), (Course::First, Some(79)));
     }
 }

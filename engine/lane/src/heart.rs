@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use taut_base::{LaneId, PeerId, ReceiverIndex, Time};
 use taut_node::{FromLane, Routes, ToLane};
+use taut_path::Way;
 use taut_tunnel::cookie::Checker;
 use taut_tunnel::{Bucket, Keyring, Limits, Role, Session, Wish};
 use taut_wire::ecn::Ecn;
@@ -16,6 +17,8 @@ use crate::drops::{Drop, DropCounts};
 use crate::fork::Fork;
 use crate::ingress::Ingress;
 use crate::locals::Locals;
+use crate::path::Path;
+use crate::relays::Relays;
 use crate::staged::Staged;
 use crate::tables::{LanePeer, NumberMap, Side, TrafficTable};
 
@@ -38,6 +41,7 @@ pub struct Heart {
     pub(crate) merger: Merger,
     pub(crate) drops: Arc<DropCounts>,
     pub(crate) locals: Locals,
+    pub(crate) relays: Relays,
     /// What routers marked on the datagrams that are being read.
     pub(crate) congestion: Ecn,
     traffic: Arc<TrafficTable>,
@@ -56,7 +60,7 @@ pub enum Outcome {
     Done,
     /// It is the first lane's to seal.
     First,
-    /// It is to be tried again soon: it would overtake what was handed over before.
+    /// It is to be tried again soon: it would overtake what was handed over before, or went another way.
     Hold,
 }
 
@@ -85,6 +89,7 @@ impl Heart {
             merger: Merger::new(offloads),
             drops,
             locals: Locals::default(),
+            relays: Relays::default(),
             congestion: Ecn::NotEct,
             traffic,
             timers: BinaryHeap::new(),
@@ -130,7 +135,7 @@ impl Heart {
     pub fn command(&mut self, command: ToLane, out: &mut SendBatch, now: Time) {
         match command {
             ToLane::Routes(routes) => self.set_routes(routes),
-            ToLane::AddPeer { peer, persistent_keepalive } => {
+            ToLane::AddPeer { peer, persistent_keepalive, roams } => {
                 let traffic = self.traffic.add(peer);
                 let first = self.own == LaneId::FIRST;
                 let keyring = if first { Keyring::new(persistent_keepalive) } else { Keyring::further() };
@@ -143,22 +148,24 @@ impl Heart {
                     scheduled: None,
                     last_source: None,
                     control: Bucket::default(),
+                    path: Path::new(roams),
                 };
                 self.peers.insert(peer, new);
             }
             ToLane::SetEndpoint { peer, endpoint } => {
                 if let Some(known) = self.peers.get_mut(&peer) {
-                    known.first.endpoint = Some(endpoint);
+                    known.first.way = Some(endpoint.into());
                     self.send_staged(peer, out, now);
                 }
             }
+            ToLane::SetPath { peer, choice } => self.set_path(peer, choice, out, now),
             ToLane::SetKeepalive { peer, interval } => {
                 if let Some(known) = self.peers.get_mut(&peer) {
                     known.first.keyring.set_persistent(interval, now);
                     self.schedule(peer);
                 }
             }
-            ToLane::ForgetLocal { place } => self.forget_locals(|known, _| known == place),
+            ToLane::ForgetLocal { place } => self.leave_local(place, now),
             ToLane::SetMtu(mtu) => self.mtu = usize::from(mtu),
             ToLane::RemovePeer(peer) => self.remove_peer(peer),
             ToLane::AddSession { peer, id, keys, born, proven } => {
@@ -172,21 +179,19 @@ impl Heart {
                     known.fork.passed(barrier, now);
                 }
             }
-            ToLane::CloseLanes(peer) => self.close_lanes(peer),
-            ToLane::Send { destination, message } => {
+            ToLane::CloseLanes(peer) => self.close_lanes(peer, now),
+            ToLane::Send { way, message } => {
                 let bytes = message.as_bytes();
                 self.ingress.sent(bytes);
-                self.locals.tried(destination, bytes);
-                let appended = out.append(destination, bytes.len(), |room| {
-                    room.copy_from_slice(bytes);
-                    Ok::<(), std::convert::Infallible>(())
-                });
-                if appended.is_none() {
-                    self.drops.add(Drop::SendFailed, 1);
+                if let Some(endpoint) = way.direct() {
+                    self.locals.tried(endpoint, bytes);
                 }
+                self.send_as_is(way, bytes, out);
             }
-            ToLane::Control { peer, session, lane, destination, message } => {
-                self.send_control(peer, session, lane, destination, message, out);
+            ToLane::Datagram { destination, bytes } => self.send_as_is(destination.into(), bytes.as_bytes(), out),
+            ToLane::Relays(places) => self.relays.set(&places),
+            ToLane::Control { peer, session, lane, way, message } => {
+                self.send_control(peer, session, lane, way, message, out);
             }
             ToLane::UseSuite { peer, session, suite, abilities } => {
                 let sides = self.peers.get_mut(&peer).into_iter().flat_map(LanePeer::sides);
@@ -196,16 +201,26 @@ impl Heart {
             }
             ToLane::SetRoundTrip { peer, round_trip } => {
                 if let Some(peer) = self.peers.get_mut(&peer) {
-                    peer.fork.set_round_trip(round_trip);
-                    peer.sides().for_each(|side| side.keyring.set_round_trip(round_trip));
+                    peer.set_round_trip(round_trip);
                 }
             }
             // The thread's.
-            ToLane::Read(_) | ToLane::Drain => {}
+            ToLane::Read(_) | ToLane::Drain | ToLane::Dig { .. } | ToLane::Fill(_) => {}
             ToLane::GiveUp(peer) => {
                 let waiting = self.peers.get_mut(&peer).map_or(0, |peer| peer.staged.clear());
                 self.drops.add(Drop::NoHandshake, waiting);
             }
+        }
+    }
+
+    /// Sends what is not sealed for anybody.
+    fn send_as_is(&self, way: Way, bytes: &[u8], out: &mut SendBatch) {
+        let appended = out.append(way, bytes.len(), |room| {
+            room.copy_from_slice(bytes);
+            Ok::<(), std::convert::Infallible>(())
+        });
+        if appended.is_none() {
+            self.drops.add(Drop::SendFailed, 1);
         }
     }
 
@@ -227,7 +242,11 @@ impl Heart {
                     Wish::GiveUp => silent = true,
                 });
             }
+            let suspect = peer.path.handle_timeout(&mut peer.first.way, out, now);
             self.collect_retired(id);
+            if suspect {
+                self.say(FromLane::Suspect { peer: id });
+            }
             if keepalive {
                 self.send_keepalive(id, out, now);
             }
@@ -238,8 +257,7 @@ impl Heart {
                 self.send_receipts(id, out);
             }
             if silent {
-                self.close_lanes(id);
-                self.say(FromLane::Silent { peer: id });
+                self.do_without(id, now);
             }
             self.schedule(id);
         }
@@ -247,8 +265,15 @@ impl Heart {
 
     /// Tells the keeper something. While very much waits for it, what will be said again goes first.
     pub(crate) fn say(&mut self, message: FromLane) {
-        let repeated =
-            matches!(message, FromLane::WantsHandshake(_) | FromLane::Moved { .. } | FromLane::Control { .. });
+        let repeated = matches!(
+            message,
+            FromLane::WantsHandshake(_)
+                | FromLane::Moved { .. }
+                | FromLane::Control { .. }
+                | FromLane::Arrived { .. }
+                | FromLane::Active { .. }
+                | FromLane::Datagram { .. }
+        );
         if repeated && self.messages.len() >= MAX_EVENTS {
             self.drops.add(Drop::KeeperBusy, 1);
         } else {
@@ -261,7 +286,13 @@ impl Heart {
     pub(crate) fn schedule(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let limits = &self.limits;
-        let Some(due) = peer.sides().filter_map(|side| side.keyring.poll_timeout(limits)).min() else { return };
+        let path = peer.path.poll_sooner();
+        let first = peer.scheduled.is_none();
+        let due = |side: &mut Side| match side.keyring.poll_sooner(limits) {
+            None if first => side.keyring.poll_timeout(limits),
+            sooner => sooner,
+        };
+        let Some(due) = peer.sides().filter_map(due).chain(path).min() else { return };
         if peer.scheduled.is_none_or(|scheduled| due < scheduled) {
             peer.scheduled = Some(due);
             self.timers.push(Reverse((due, id)));
@@ -291,22 +322,25 @@ impl Heart {
         id: PeerId,
         lane: LaneId,
         session: Session,
-        proven: Option<std::net::SocketAddr>,
+        proven: Option<Way>,
         out: &mut SendBatch,
         now: Time,
     ) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let started_by_us = session.role == Role::Initiator;
         self.by_index.extend(session.indices().iter().map(|index| (index, id)));
+        let roams = peer.path.roams;
         if peer.side(lane).is_none() {
             peer.others.push(Side::new(lane, Keyring::further()));
         }
         let Some(side) = peer.side(lane) else { return };
         side.keyring.add(session);
-        if let Some(endpoint) = proven {
-            self.ingress.peer_moved(id, side.endpoint, Some(endpoint));
-            side.endpoint = Some(endpoint);
-            self.local_proven(id, endpoint);
+        if let Some(way) = proven {
+            if roams || side.way.is_none() {
+                self.ingress.peer_moved(id, side.way, Some(way));
+                side.way = Some(way);
+            }
+            self.local_proven(id, way);
         }
         self.collect_retired(id);
         if lane != LaneId::FIRST {
@@ -335,18 +369,21 @@ impl Heart {
 
     fn open_lanes(&mut self, id: PeerId, lanes: &[(LaneId, std::net::SocketAddr)], barrier: u64) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
+        if peer.path.alone && !peer.fork.are_open() {
+            return self.say(FromLane::Silent { peer: id });
+        }
         for (lane, endpoint) in lanes {
             if let Some(side) = peer.side(*lane) {
-                side.endpoint = Some(*endpoint);
+                side.way = Some(Way::Direct(*endpoint));
             }
         }
         let first = Some(LaneId::FIRST).filter(|first| *first == self.own);
         peer.fork.open(first.into_iter().chain(lanes.iter().map(|(lane, _)| *lane)).collect(), barrier);
     }
 
-    fn close_lanes(&mut self, id: PeerId) {
+    pub(crate) fn close_lanes(&mut self, id: PeerId, now: Time) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        peer.fork.close();
+        peer.fork.close(now);
         peer.sides().filter(|side| side.lane != LaneId::FIRST).for_each(|side| side.keyring.expect_nothing());
     }
 
@@ -358,7 +395,7 @@ impl Heart {
                     self.by_index.remove(&index);
                 }
             }
-            self.ingress.peer_moved(id, peer.first.endpoint, None);
+            self.ingress.peer_left(id);
             self.traffic.remove(id);
         }
     }

@@ -5,10 +5,12 @@ use std::ops::Range;
 
 use taut_base::{LaneId, PeerId, ReceiverIndex, SessionId, Time};
 use taut_node::FromLane;
+use taut_path::Way;
 use taut_tunnel::OpenError;
 use taut_wire::ecn;
 use taut_wire::ip;
 use taut_wire::merge::Run;
+use taut_wire::relay;
 use taut_wire::vouch::{self, Vouched};
 use taut_wire::wireguard::{DATA_HEADER, Message, classify};
 
@@ -20,7 +22,7 @@ use crate::ports::InboundPorts;
 
 impl Heart {
     /// A run of datagrams from one sender, each `segment_size` bytes and the last perhaps shorter, becomes writes to the TUN through `ports`.
-    /// What has to be answered is appended to `out`.
+    /// What has to be answered is appended to `out`. Returns whose the last authentic one was, if any was.
     pub fn inbound(
         &mut self,
         source: SocketAddr,
@@ -29,20 +31,36 @@ impl Heart {
         ports: &mut impl InboundPorts,
         out: &mut SendBatch,
         now: Time,
-    ) {
+    ) -> Option<PeerId> {
         if data.is_empty() {
             self.drops.add(Drop::NotWireGuard, 1);
         }
-        let mut last_peer = None;
+        let is_relay = self.relays.has(source);
+        let mut way = Way::Direct(source);
+        let mut last: Option<(PeerId, Way)> = None;
+        let mut heard = None;
         for start in (0..data.len()).step_by(segment_size.max(1)) {
-            let datagram = start..data.len().min(start + segment_size);
+            let mut datagram = start..data.len().min(start + segment_size);
+            // Is it what it is, or behind a relay's header?
+            match relay::id(&data[datagram.clone()]).filter(|_| is_relay) {
+                None if way.is_relayed() => way = Way::Direct(source),
+                None => {}
+                Some(id) => {
+                    way = Way::Relayed { relay: source, id };
+                    datagram.start += relay::HEADER;
+                }
+            }
             let peer = match classify(&data[datagram.clone()]) {
                 Ok(Message::Data(message)) => {
                     let (index, counter) = (ReceiverIndex(message.receiver), message.counter);
-                    self.data(source, data, datagram, index, counter, ports, out, now)
+                    self.data(&way, data, datagram, index, counter, ports, out, now)
                 }
                 Ok(handshake) => {
-                    self.handshake(source, &handshake, &data[datagram], out, now);
+                    self.handshake(way, &handshake, &data[datagram], out, now);
+                    None
+                }
+                Err(_) if !way.is_relayed() => {
+                    self.foreign(source, &data[datagram], now);
                     None
                 }
                 Err(_) => {
@@ -51,23 +69,26 @@ impl Heart {
                 }
             };
             // Timers are looked at once per peer and run, not per packet.
-            if peer != last_peer {
-                if let Some(id) = last_peer {
-                    self.heard(id, source);
+            if peer != last.map(|(id, _)| id) {
+                if let Some((id, way)) = last {
+                    self.heard(id, way, now);
+                    heard = Some(id);
                 }
-                last_peer = peer;
+                last = peer.map(|id| (id, way));
             }
         }
         let drops = &*self.drops;
         self.merger.flush(data, |run| write(ports, drops, run));
-        if let Some(id) = last_peer {
-            self.heard(id, source);
+        if let Some((id, way)) = last {
+            self.heard(id, way, now);
+            heard = Some(id);
         }
+        heard
     }
 
     /// What is done once per peer and run.
-    fn heard(&mut self, id: PeerId, source: SocketAddr) {
-        self.note_local(id, source);
+    fn heard(&mut self, id: PeerId, way: Way, now: Time) {
+        self.note_local(id, way, now);
         self.schedule(id);
     }
 
@@ -78,7 +99,7 @@ impl Heart {
     )]
     fn data(
         &mut self,
-        source: SocketAddr,
+        source: &Way,
         data: &mut [u8],
         datagram: Range<usize>,
         index: ReceiverIndex,
@@ -92,7 +113,9 @@ impl Heart {
             Some(id) => *id,
             None => {
                 let own = index.lane().served_by(self.lanes);
-                if own != self.own && ports.hand_over(own, source, &data[datagram.clone()]) {
+                // By a relay, only the first lane is reached.
+                let from = source.direct().filter(|_| own != self.own);
+                if from.is_some_and(|from| ports.hand_over(own, from, &data[datagram.clone()])) {
                     return None;
                 }
                 while let Some(command) = ports.next_command() {
@@ -108,13 +131,13 @@ impl Heart {
         let sealed = datagram.start + DATA_HEADER..datagram.end;
         let Some(side) = peer.side(index.lane()) else { return self.refuse(Drop::UnknownIndex) };
         let Some((session, pair)) = side.keyring.receiving(index, &self.limits, now) else {
-            return self.control(source, id, &mut data[sealed], index, counter, out, now);
+            return self.control(*source, id, &mut data[sealed], index, counter, out, now);
         };
 
         // Is it authentic, and new?
         let length = match pair.open(counter, &mut data[sealed.clone()]) {
             Ok(plain) => plain.len(),
-            Err(OpenError::Replayed) => return self.refuse(Drop::Replayed),
+            Err(OpenError::Replayed) => return self.refuse_again(id, index.lane(), *source, now),
             Err(OpenError::NotAuthentic | OpenError::CounterAtLimit) => return self.refuse(Drop::NotAuthentic),
         };
         let packet = sealed.start..sealed.start + length;
@@ -124,16 +147,15 @@ impl Heart {
         // The session's timers, and where the peer is now.
         let confirmed = side.keyring.received(session, length > 0, &self.limits, now);
         let wishes_handshake = side.keyring.wishes_handshake_to_receive(&self.limits, now);
-        let mut moved = side.endpoint != Some(source);
-        if moved {
-            let former = side.endpoint.replace(source);
-            // Where the peer is, is where its first lane is.
-            moved = index.lane() == LaneId::FIRST;
-            if moved {
-                self.ingress.peer_moved(id, former, Some(source));
-            }
-        }
+        let elsewhere = side.way.as_ref() != Some(source);
         peer.traffic.add_outer_received(datagram.len());
+        let mut active = false;
+        if length > 0 {
+            if index.lane() == LaneId::FIRST {
+                peer.path.heard(now);
+            }
+            active = peer.path.is_news(now);
+        }
 
         // May the peer send from that address? Then to the TUN, together with its neighbours.
         if length > 0 {
@@ -146,20 +168,23 @@ impl Heart {
                 }
                 Some((inner_source, bytes, vouched)) => {
                     peer.last_source = Some(inner_source);
-                    peer.traffic.add_received(bytes);
+                    peer.traffic.add_received(bytes, source.is_relayed());
                     self.deliver(data, packet, bytes, index, vouched, ports);
                 }
             }
         }
 
+        if elsewhere {
+            self.hears_elsewhere(id, index.lane(), *source, now);
+        }
         if confirmed {
             self.confirmed(id, session, out, now);
         }
-        if moved {
-            self.say(FromLane::Moved { peer: id, endpoint: source });
-        }
         if wishes_handshake {
             self.say(FromLane::WantsHandshake(id));
+        }
+        if active {
+            self.say(FromLane::Active { peer: id });
         }
         Some(id)
     }
@@ -197,7 +222,7 @@ impl Heart {
     }
 
     /// A handshake message goes to the keeper, if its sender may ask so much (protocol.md 2.4).
-    fn handshake(&mut self, source: SocketAddr, message: &Message<'_>, bytes: &[u8], out: &mut SendBatch, now: Time) {
+    fn handshake(&mut self, source: Way, message: &Message<'_>, bytes: &[u8], out: &mut SendBatch, now: Time) {
         let by_index = &self.by_index;
         let has_session = |index| by_index.contains_key(&ReceiverIndex(index));
         match self.ingress.judge(source, message, bytes, has_session, now) {
@@ -214,6 +239,13 @@ impl Heart {
                 self.drops.add(if told { Drop::CookieAsked } else { Drop::HandshakeRate }, 1);
             }
         }
+    }
+
+    /// What came a second time on a lane of a peer's session: a copy, where the peer sends some.
+    pub(crate) fn refuse_again(&mut self, id: PeerId, lane: LaneId, source: Way, now: Time) -> Option<PeerId> {
+        let peer = self.peers.get(&id).filter(|_| lane == LaneId::FIRST);
+        let copy = peer.is_some_and(|peer| peer.path.is_copy(source, peer.first.way, now));
+        self.refuse(if copy { Drop::Duplicate } else { Drop::Replayed })
     }
 
     pub(crate) fn refuse(&self, reason: Drop) -> Option<PeerId> {

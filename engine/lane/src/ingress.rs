@@ -8,24 +8,25 @@
 //! | proven | showed a cookie: really is where it says | the same |
 //! | new | everybody else | the same, 50 per second for one address, 500 per second for all together |
 //!
+//! Who sends by a relay is told apart by the relay's number for it, which only that relay's clients have (protocol.md 2.3): those of one relay share no limit
+//! but their class's.
+//!
 //! Who is beyond its limit is not refused but asked for a cookie, which costs an honest sender one more round trip, and one that spoofs its address
 //! everything. Nobody's flood puts another class on cookies: the one limit that new senders share only asks new senders. Then one queue per class
 //! leads to the keeper, so that no class fills another's place. All of it has a fixed size.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::{IpAddr, SocketAddr};
 
-use taut_base::{PeerId, Time};
-use taut_node::{FromLane, HandshakeMessage};
+use taut_base::{KeyedHash, Meter, PeerId, Time, network};
+use taut_node::{FromLane, HandshakeMessage, source_of};
+use taut_path::Way;
 use taut_tunnel::cookie::Checker;
 use taut_tunnel::{Bucket, Rate};
 use taut_wire::wireguard::{Message, cookie_reply, initiation};
 
 use crate::drops::Drop;
-use crate::meter::Meter;
 
-/// Of one address and port: what the kernel's `ratelimiter.c` gives one address.
+/// Of one address and port, or one client of a relay: what the kernel's `ratelimiter.c` gives one address.
 const SOURCE: Rate = Rate::new(20, 5);
 /// Of one IPv4 address or IPv6 /64, which one host or one NAT has: several of its clients at once, and still too little to matter.
 const NETWORK: Rate = Rate::new(50, 20);
@@ -58,8 +59,8 @@ pub(crate) enum Verdict {
 /// The door for handshakes.
 pub(crate) struct Ingress {
     checker: Checker,
-    /// Key of the hashes that stand for sources.
-    hash_key: [u8; 16],
+    /// The hashes that stand for sources.
+    hash: KeyedHash,
     sources: Meter,
     networks: Meter,
     /// Of those who showed a cookie: what is spoofed in their name does not count against them.
@@ -67,7 +68,7 @@ pub(crate) struct Ingress {
     classes: [Bucket; 3],
     waiting: [VecDeque<FromLane>; 3],
     /// Where peers are.
-    endpoints: HashMap<SocketAddr, PeerId>,
+    places: HashMap<Way, PeerId>,
     /// Indices of initiations that left here; one that is overwritten only costs its answer the better class.
     asked: Vec<u32>,
 }
@@ -75,26 +76,31 @@ pub(crate) struct Ingress {
 impl Ingress {
     pub(crate) fn new(checker: Checker) -> Self {
         Self {
-            hash_key: checker.hash_key(),
+            hash: KeyedHash::new(checker.hash_key()),
             checker,
             sources: Meter::new(SOURCE),
             networks: Meter::new(NETWORK),
             proven: Meter::new(SOURCE),
             classes: [Bucket::default(); 3],
             waiting: Default::default(),
-            endpoints: HashMap::new(),
+            places: HashMap::new(),
             asked: vec![0; ASKED],
         }
     }
 
     /// A peer is at `new` from now on, or nowhere.
-    pub(crate) fn peer_moved(&mut self, peer: PeerId, old: Option<SocketAddr>, new: Option<SocketAddr>) {
-        if let Some(old) = old.filter(|old| self.endpoints.get(old) == Some(&peer)) {
-            self.endpoints.remove(&old);
+    pub(crate) fn peer_moved(&mut self, peer: PeerId, old: Option<Way>, new: Option<Way>) {
+        if let Some(old) = old.filter(|old| self.places.get(old) == Some(&peer)) {
+            self.places.remove(&old);
         }
         if let Some(new) = new {
-            self.endpoints.insert(new, peer);
+            self.places.insert(new, peer);
         }
+    }
+
+    /// A peer is nowhere any more.
+    pub(crate) fn peer_left(&mut self, peer: PeerId) {
+        self.places.retain(|_, there| *there != peer);
     }
 
     /// A handshake message of ours leaves.
@@ -113,7 +119,7 @@ impl Ingress {
     /// Judges a message. `has_session` says whether a session of ours has the index that a cookie reply names.
     pub(crate) fn judge(
         &mut self,
-        source: SocketAddr,
+        source: Way,
         message: &Message<'_>,
         bytes: &[u8],
         has_session: impl FnOnce(u32) -> bool,
@@ -136,22 +142,16 @@ impl Ingress {
     }
 
     /// The class in which an initiation, or the answer to our initiation `answers`, may pass.
-    fn class_of(
-        &mut self,
-        source: SocketAddr,
-        bytes: &[u8],
-        answers: Option<u32>,
-        now: Time,
-    ) -> Result<Class, Verdict> {
+    fn class_of(&mut self, source: Way, bytes: &[u8], answers: Option<u32>, now: Time) -> Result<Class, Verdict> {
         if !self.checker.is_for_us(bytes) {
             return Err(Verdict::Dropped(Drop::BadMac1));
         }
-        if self.checker.proves_address(bytes, source, now) {
+        if self.checker.proves_address(bytes, source_of(source), now) {
             let allowed = self.take(source, Class::Proven, now);
             return if allowed { Ok(Class::Proven) } else { Err(Verdict::Dropped(Drop::HandshakeRate)) };
         }
         let asked = answers.is_some_and(|index| self.was_asked(index));
-        let class = if asked || self.endpoints.contains_key(&source) { Class::Known } else { Class::New };
+        let class = if asked || self.places.contains_key(&source) { Class::Known } else { Class::New };
         if self.take(source, class, now) {
             return Ok(class);
         }
@@ -159,15 +159,18 @@ impl Ingress {
         if answers.is_some() && !asked {
             return Err(Verdict::Dropped(Drop::UnknownIndex));
         }
-        Err(self.checker.reply(bytes, source, now).map_or(Verdict::Dropped(Drop::HandshakeRate), Verdict::Cookie))
+        Err(self
+            .checker
+            .reply(bytes, source_of(source), now)
+            .map_or(Verdict::Dropped(Drop::HandshakeRate), Verdict::Cookie))
     }
 
     /// Takes from all buckets that count for `source`, or from none.
-    fn take(&mut self, source: SocketAddr, class: Class, now: Time) -> bool {
-        let (place, network) = (self.hash(&source), self.hash(&network(source.ip())));
+    fn take(&mut self, source: Way, class: Class, now: Time) -> bool {
+        let (place, network) = (self.hash.of(&source), self.hash.of(&network(source.first_hop().ip())));
         let Some(together) = self.classes.get_mut(class as usize) else { return false };
         let meter = if class == Class::Proven { &mut self.proven } else { &mut self.sources };
-        let counts_network = class == Class::New;
+        let counts_network = class == Class::New && !source.is_relayed();
         let has =
             meter.has(place, now) && together.has(&CLASS, now) && (!counts_network || self.networks.has(network, now));
         if has {
@@ -180,7 +183,7 @@ impl Ingress {
         has
     }
 
-    fn enqueue(&mut self, class: Class, source: SocketAddr, bytes: &[u8]) -> Verdict {
+    fn enqueue(&mut self, class: Class, source: Way, bytes: &[u8]) -> Verdict {
         let Some(waiting) = self.waiting.get_mut(class as usize) else { return Verdict::Dropped(Drop::KeeperBusy) };
         match HandshakeMessage::new(bytes) {
             Some(message) if waiting.len() < WAITING => {
@@ -199,28 +202,11 @@ impl Ingress {
     fn was_asked(&self, index: u32) -> bool {
         self.asked.get(place_of(index)).is_some_and(|asked| *asked == index)
     }
-
-    fn hash(&self, what: &impl Hash) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        hasher.write(&self.hash_key);
-        what.hash(&mut hasher);
-        hasher.finish()
-    }
 }
 
 /// Where an index of ours is remembered: its low 4 bits are the lane's number.
 fn place_of(index: u32) -> usize {
     (index >> 4) as usize % ASKED
-}
-
-/// What one host or one NAT has: an IPv4 address, or 64 bits of IPv6.
-fn network(address: IpAddr) -> [u8; 8] {
-    let mut network = [0; 8];
-    match address.to_canonical() {
-        IpAddr::V4(v4) => network[..4].copy_from_slice(&v4.octets()),
-        IpAddr::V6(v6) => network.copy_from_slice(&v6.octets()[..8]),
-    }
-    network
 }
 
 #[cfg(test)]

@@ -6,22 +6,28 @@
 //! | data, and our own handshakes | the last authentic packet from that place came to |
 //! | answers to a handshake | the handshake came to |
 //!
-//! Kept beside the endpoints and not in them: a place is spoken to in one way, whoever has it for an endpoint, and nothing of the way of a packet
+//! What goes by a relay leaves as the routes say: the relay hears us wherever we speak from. Kept beside the endpoints and not in them: a place is spoken to in one way, whoever has it for an endpoint, and nothing of the way of a packet
 //! changes. It is asked once per run of datagrams, when they are sent.
 //!
 //! The routes choose where nothing is known, where the address is gone (the kernel refuses it), where the keeper saw the way from there change
 //! ([`ToLane::ForgetLocal`](taut_node::ToLane)), and for every second try of a handshake: with a way that leads nowhere a peer is not lost for
 //! longer than that. WireGuard in the kernel forgets the address on the second try; then only the peer can bring it back.
+//!
+//! When the routes lead elsewhere from one moment to the next, because a better interface appeared, the peer goes on speaking to the address of the former
+//! one, which still works. That is not learned again for a while, so that it is heard from the better one; and never while the peer was heard there. To a
+//! Taut node what it probes at the former address is then answered from the other one, which proves nothing of the former: so its path follows, too.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use taut_base::PeerId;
+use taut_base::{PeerId, Time};
+use taut_path::Way;
 use taut_udp::Local;
 use taut_wire::ecn::Ecn;
-use taut_wire::wireguard::{TYPE_COOKIE_REPLY, TYPE_INITIATION, TYPE_RESPONSE};
+use taut_wire::wireguard::{TYPE_COOKIE_REPLY, TYPE_DATA, TYPE_INITIATION, TYPE_RESPONSE};
 
 use crate::heart::Heart;
 use crate::tables::LanePeer;
@@ -32,6 +38,10 @@ const ASKED: usize = 128;
 /// Entries beyond two per peer before those of places where no peer is any more are looked for.
 const SPARE: usize = 16;
 
+/// How long an address that the routes left is not learned again, though the peer speaks to it: as long as the peer may take to be heard at the other one,
+/// which is a few round trips, and no longer than a user waits should that one lead nowhere.
+const LEFT: Duration = Duration::from_secs(3);
+
 /// What is known of the places that speak to us.
 #[derive(Default)]
 pub(crate) struct Locals {
@@ -39,6 +49,8 @@ pub(crate) struct Locals {
     arrival: Option<Local>,
     /// By places from which authentic packets come.
     known: HashMap<SocketAddr, Known>,
+    /// The address that the routes left last, by places known then, and when.
+    left: HashMap<SocketAddr, (Local, Time)>,
     /// Places that asked, each where its hash says.
     asked: Vec<Option<(SocketAddr, Local)>>,
     hasher: RandomState,
@@ -74,6 +86,10 @@ impl Locals {
     /// From where a message to `place` leaves; `None` where the routes choose.
     fn of(&self, place: SocketAddr, message: &[u8]) -> Option<Local> {
         let kind = message.first_chunk().map(|word| u32::from_le_bytes(*word));
+        // To relays and STUN servers we go as the routes say: they answer where we came from.
+        if !matches!(kind, Some(TYPE_INITIATION | TYPE_RESPONSE | TYPE_COOKIE_REPLY | TYPE_DATA)) {
+            return None;
+        }
         let known = self.known.get(&place);
         match kind {
             Some(TYPE_INITIATION) => known.filter(|known| known.tries % 2 == 1).map(|known| known.local),
@@ -114,8 +130,17 @@ impl Locals {
         for slot in &mut self.asked {
             slot.take_if(|(place, local)| !is_true(*place, *local));
         }
+        self.left.retain(|place, (local, _)| is_true(*place, *local));
         let known = &self.known;
         self.shared.change(|shared| shared.retain(|place, _| known.contains_key(place)));
+    }
+
+    /// Whether what is being read came to an address that the routes left, and that is not to be learned again.
+    fn was_left(&self, place: SocketAddr, now: Time) -> bool {
+        let Some((left, since)) = self.left.get(&place).filter(|(left, _)| Some(*left) == self.arrival) else {
+            return false;
+        };
+        now.since(*since) < LEFT || self.known.get(&place).is_some_and(|known| known.local != *left)
     }
 
     /// A handshake with `place` is started.
@@ -150,16 +175,22 @@ impl Heart {
         self.forget_locals(|_, local| local == refused);
     }
 
-    /// A message that is answered came from `place`.
-    pub(crate) fn note_asked(&mut self, place: SocketAddr) {
-        self.locals.ask(place);
+    /// A message that is answered came this way.
+    pub(crate) fn note_asked(&mut self, way: Way) {
+        if let Some(place) = way.direct() {
+            self.locals.ask(place);
+        }
     }
 
-    /// An authentic packet of the peer came from `place`. Cheap as long as nothing changes.
-    pub(crate) fn note_local(&mut self, id: PeerId, place: SocketAddr) {
+    /// An authentic packet of the peer came this way. Cheap as long as nothing changes.
+    pub(crate) fn note_local(&mut self, id: PeerId, way: Way, now: Time) {
         let Some(local) = self.locals.arrival else { return };
+        let Some(place) = way.direct() else { return };
+        if !self.locals.left.is_empty() && self.locals.was_left(place, now) {
+            return;
+        }
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        let Some(side) = peer.sides().find(|side| side.endpoint == Some(place)) else {
+        let Some(side) = peer.sides().find(|side| side.way == Some(way)) else {
             // It answers a probe, for instance.
             return self.locals.ask(place);
         };
@@ -167,19 +198,28 @@ impl Heart {
             return;
         }
         if self.locals.known.len() >= 2 * self.peers.len() + SPARE {
-            let there: HashSet<SocketAddr> = self.peers.values().flat_map(LanePeer::endpoints).collect();
+            let there: HashSet<SocketAddr> = self.peers.values().flat_map(LanePeer::places).collect();
             self.locals.retain(|place, _| there.contains(&place));
         }
         self.locals.know(place, local);
     }
 
-    /// A handshake ended, and proved that the peer is at `place`: its last message came from there.
-    pub(crate) fn local_proven(&mut self, id: PeerId, place: SocketAddr) {
+    /// A handshake ended, and proved that this way leads to the peer: its last message came by it.
+    pub(crate) fn local_proven(&mut self, id: PeerId, way: Way) {
+        let Some(place) = way.direct() else { return };
         let Some(local) = self.locals.asked(place) else { return };
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.first.local = Some((place, local));
             self.locals.know(place, local);
         }
+    }
+
+    /// The routes changed: they choose again for what goes to `place`.
+    pub(crate) fn leave_local(&mut self, place: SocketAddr, now: Time) {
+        let known = self.locals.known.get(&place).map(|known| (known.local, now));
+        let left = known.or_else(|| self.locals.left.get(&place).copied());
+        self.forget_locals(|known, _| known == place);
+        self.locals.left.extend(left.map(|left| (place, left)));
     }
 
     /// The routes choose again for these.

@@ -6,13 +6,14 @@ use taut_tun::flow;
 use taut_tunnel::{Limits, Session};
 use taut_wire::ecn::Ecn;
 use taut_wire::ip;
+use taut_wire::relay;
 use taut_wire::split::Split;
 use taut_wire::vnet::VnetHeader;
 use taut_wire::wireguard::DATA_HEADER;
 
 use crate::batch::{Destination, SEALED_SUPERPACKET_MAX, SendBatch};
 use crate::drops::Drop;
-use crate::fork::Way;
+use crate::fork::Course;
 use crate::heart::{Heart, Outcome};
 use crate::tables::{LanePeer, Side};
 
@@ -36,8 +37,8 @@ impl Heart {
     }
 
     /// The same for a packet that another lane read, and that is the first lane's to seal. This one is the first.
-    pub fn outbound_handed(&mut self, read: &[u8], out: &mut SendBatch, now: Time) {
-        self.send_out(read, Origin::Handed, out, now);
+    pub fn outbound_handed(&mut self, read: &[u8], out: &mut SendBatch, now: Time) -> Outcome {
+        self.send_out(read, Origin::Handed, out, now)
     }
 
     fn send_out(&mut self, read: &[u8], origin: Origin, out: &mut SendBatch, now: Time) -> Outcome {
@@ -53,25 +54,45 @@ impl Heart {
             LaneId::FIRST
         } else {
             match choose_way(peer, packet, &self.limits, self.lanes, &mut self.marks, id, now) {
-                Way::Lane(lane) => lane,
-                Way::First => LaneId::FIRST,
-                Way::Hold => return Outcome::Hold,
+                Course::Lane(lane) => lane,
+                Course::First => LaneId::FIRST,
+                Course::Hold => return Outcome::Hold,
             }
         };
+        if lane == LaneId::FIRST && peer.path.is_changing() {
+            let waits = peer.path.change_over(&mut peer.first.way, out, now);
+            if waits && origin != Origin::Waited && peer.staged.is_empty() {
+                return Outcome::Hold;
+            }
+        }
         let Some(side) = peer.side(lane) else { return Outcome::First };
 
         // Is there a session to send with, and how long yet?
         let wishes_handshake = side.keyring.wishes_handshake_to_send(&self.limits, now);
-        let endpoint = side.endpoint;
+        let way = side.way;
+        let mut active = false;
         let in_order = origin == Origin::Waited || peer.staged.is_empty();
         let Some(side) = peer.side(lane) else { return Outcome::First };
-        match (side.keyring.sending(&self.limits, now), endpoint) {
-            (Ok(session), Some(endpoint)) if in_order => {
+        match (side.keyring.sending(&self.limits, now), way) {
+            (Ok(session), Some(way)) if in_order => {
                 // Each segment is written into the batch and sealed there.
-                let destination = Destination { place: endpoint, ecn: Ecn::of(inner.traffic_class()) };
-                let (bytes, outer) = seal_segments(split, session, destination, self.mtu, out, &self.drops);
+                let destination = Destination { way, ecn: Ecn::of(inner.traffic_class()) };
+                let start = out.position();
+                let Sealed { bytes, outer, size } =
+                    seal_segments(split, session, destination, self.mtu, out, &self.drops);
+                let sealed = (session.id, session.newest().filter(|_| session.has_receipts()));
                 side.keyring.sent(true, &self.limits, now);
-                peer.traffic.add_sent(bytes, outer);
+                peer.traffic.add_sent(bytes, outer, way.is_relayed());
+                if lane == LaneId::FIRST {
+                    peer.path.sent(sealed.0, sealed.1, now);
+                    // In doubt, by two ways.
+                    if let Some(second) = peer.path.copies(way) {
+                        let to = Destination { way: second, ..destination };
+                        let copied = out.repeat(start, size, way, to, || peer.path.may_copy(now));
+                        peer.traffic.add_copied(copied);
+                    }
+                }
+                active = peer.path.is_news(now);
             }
             _ => {
                 let pushed_out = peer.staged.push(read);
@@ -81,6 +102,9 @@ impl Heart {
 
         if wishes_handshake {
             self.say(FromLane::WantsHandshake(id));
+        }
+        if active {
+            self.say(FromLane::Active { peer: id });
         }
         self.schedule(id);
         Outcome::Done
@@ -99,7 +123,7 @@ impl Heart {
                 self.backlog.push(id);
                 return true;
             }
-            if peer.first.endpoint.is_none() || peer.first.keyring.sending(&self.limits, now).is_err() {
+            if peer.first.way.is_none() || peer.first.keyring.sending(&self.limits, now).is_err() {
                 break;
             }
             let Some(packet) = peer.staged.pop() else { break };
@@ -145,20 +169,30 @@ fn choose_way(
     marks: &mut Vec<(PeerId, u64)>,
     id: PeerId,
     now: Time,
-) -> Way {
+) -> Course {
     // All flows that are read here have the same remainder (`Tun::steer`); what is above tells them apart.
     let flow = usize::from(flow(packet)) / usize::from(lanes);
     let way = peer.fork.choose(flow, now, |barrier| marks.push((id, barrier)));
-    let Way::Lane(lane) = way else { return way };
-    let ready = |side: &mut Side| side.endpoint.is_some() && side.keyring.sending(limits, now).is_ok();
+    let Course::Lane(lane) = way else { return way };
+    let ready = |side: &mut Side| side.way.is_some() && side.keyring.sending(limits, now).is_ok();
     if peer.staged.is_empty() && peer.side(lane).is_some_and(ready) {
         return way;
     }
     peer.fork.again(now);
-    Way::First
+    Course::First
 }
 
-/// Writes and seals one segment after the other; returns the bytes of inner packets, and of the messages made of them.
+/// What a superpacket became.
+struct Sealed {
+    /// Bytes of inner packets.
+    bytes: usize,
+    /// Bytes of the messages made of them.
+    outer: usize,
+    /// Bytes of the first of these; none is longer.
+    size: usize,
+}
+
+/// Writes and seals one segment after the other.
 fn seal_segments(
     mut split: Split<'_>,
     session: &mut Session,
@@ -166,26 +200,27 @@ fn seal_segments(
     mtu: usize,
     out: &mut SendBatch,
     drops: &crate::drops::DropCounts,
-) -> (usize, usize) {
-    if split.segments() * Session::sealed_len(split.largest(), mtu) > SEALED_SUPERPACKET_MAX {
+) -> Sealed {
+    let mut sealed = Sealed { bytes: 0, outer: 0, size: 0 };
+    if split.segments() * (relay::HEADER + Session::sealed_len(split.largest(), mtu)) > SEALED_SUPERPACKET_MAX {
         drops.add(Drop::BadInner, 1);
-        return (0, 0);
+        return sealed;
     }
     // The session authenticates what our own kernel vouches for.
     if session.may_mark() {
         split.vouch();
     }
-    let (mut bytes, mut outer) = (0, 0);
     while let Some(length) = split.next_len() {
         let size = Session::sealed_len(length, mtu);
-        let sealed = out.append(destination, size, |datagram| {
+        let appended = out.append(destination, size, |datagram| {
             split.write_next(&mut datagram[DATA_HEADER..]);
             session.seal(datagram, length)
         });
-        match sealed {
+        match appended {
             Some(Ok(())) => {
-                bytes += length;
-                outer += size;
+                sealed.bytes += length;
+                sealed.outer += size;
+                sealed.size = sealed.size.max(size);
             }
             // The key is used up in the middle of a superpacket: the rest is lost, and the next packet asks for a handshake.
             Some(Err(_)) | None => {
@@ -194,17 +229,17 @@ fn seal_segments(
             }
         }
     }
-    (bytes, outer)
+    sealed
 }
 
 fn seal_empty(peer: &mut LanePeer, limits: &Limits, out: &mut SendBatch, now: Time) -> bool {
-    let (Ok(session), Some(endpoint)) = (peer.first.keyring.sending(limits, now), peer.first.endpoint) else {
+    let (Ok(session), Some(way)) = (peer.first.keyring.sending(limits, now), peer.first.way) else {
         return false;
     };
     let size = Session::sealed_len(0, 0);
-    let sealed = matches!(out.append(endpoint, size, |datagram| session.seal(datagram, 0)), Some(Ok(())));
+    let sealed = matches!(out.append(way, size, |datagram| session.seal(datagram, 0)), Some(Ok(())));
     if sealed {
-        peer.traffic.add_sent(0, size);
+        peer.traffic.add_overhead(size);
     }
     sealed
 }

@@ -122,6 +122,8 @@ impl LaneEnd {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use taut_base::PeerId;
     use taut_node::HandshakeMessage;
 
@@ -129,7 +131,7 @@ mod tests {
 
     fn handshake() -> FromLane {
         let message = HandshakeMessage::new(&[1; 148]).unwrap();
-        FromLane::Handshake { source: "192.0.2.1:1".parse().unwrap(), message }
+        FromLane::Handshake { source: SocketAddr::from(([192, 0, 2, 1], 1)).into(), message }
     }
 
     fn ends() -> (KeeperEnd, LaneEnd) {

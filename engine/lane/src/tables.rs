@@ -7,26 +7,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use taut_base::{LaneId, PeerId, Time};
+use taut_path::Way;
 use taut_tunnel::{Bucket, Keyring};
 use taut_udp::Local;
 
 use crate::fork::Fork;
+use crate::path::Path;
 use crate::staged::Staged;
 
 /// One lane of a peer's sessions.
 pub(crate) struct Side {
     pub(crate) lane: LaneId,
     pub(crate) keyring: Keyring,
-    /// Where packets go: the last place that an authenticated packet came from. On further lanes a probe's answer before there was one.
-    pub(crate) endpoint: Option<SocketAddr>,
-    /// The address of ours that it speaks to from its endpoint, as last noted.
+    /// How packets go: as the keeper chose, or to the last place that an authenticated packet came from. On further lanes a probe's answer before
+    /// there was one.
+    pub(crate) way: Option<Way>,
+    /// The address of ours that it, or its relay, speaks to, as last noted.
     pub(crate) local: Option<(SocketAddr, Local)>,
 }
 
 impl Side {
     /// A lane of which nothing is known yet.
     pub(crate) fn new(lane: LaneId, keyring: Keyring) -> Self {
-        Self { lane, keyring, endpoint: None, local: None }
+        Self { lane, keyring, way: None, local: None }
     }
 }
 
@@ -46,6 +49,8 @@ pub(crate) struct LanePeer {
     pub(crate) last_source: Option<IpAddr>,
     /// Control messages that may still go up to the keeper.
     pub(crate) control: Bucket,
+    /// Which ways they go and come.
+    pub(crate) path: Path,
 }
 
 impl LanePeer {
@@ -57,9 +62,9 @@ impl LanePeer {
         self.others.iter_mut().find(|side| side.lane == lane)
     }
 
-    /// Where its sides are that are served here.
-    pub(crate) fn endpoints(&self) -> impl Iterator<Item = SocketAddr> {
-        std::iter::once(&self.first).chain(&self.others).filter_map(|side| side.endpoint)
+    /// Where what goes to it is sent to, on all its sides that are served here.
+    pub(crate) fn places(&self) -> impl Iterator<Item = SocketAddr> {
+        std::iter::once(&self.first).chain(&self.others).filter_map(|side| side.way).map(|way| way.first_hop())
     }
 
     /// Everything that is served here.
@@ -75,12 +80,18 @@ pub struct Traffic {
     sent: AtomicU64,
     outer_received: AtomicU64,
     outer_sent: AtomicU64,
+    relayed_received: AtomicU64,
+    relayed_sent: AtomicU64,
+    copied: AtomicU64,
 }
 
 impl Traffic {
     /// A packet that came in a data message.
-    pub(crate) fn add_received(&self, bytes: usize) {
+    pub(crate) fn add_received(&self, bytes: usize, relayed: bool) {
         add(&self.received, bytes);
+        if relayed {
+            add(&self.relayed_received, bytes);
+        }
     }
 
     /// A data message that was authentic, empty ones too.
@@ -89,9 +100,32 @@ impl Traffic {
     }
 
     /// Packets, and the data messages that they went in.
-    pub(crate) fn add_sent(&self, bytes: usize, outer: usize) {
+    pub(crate) fn add_sent(&self, bytes: usize, outer: usize, relayed: bool) {
         add(&self.sent, bytes);
         add(&self.outer_sent, outer);
+        if relayed {
+            add(&self.relayed_sent, bytes);
+        }
+    }
+
+    /// Messages around nobody's packet.
+    pub(crate) fn add_overhead(&self, outer: usize) {
+        add(&self.outer_sent, outer);
+    }
+
+    /// Copies of messages.
+    pub(crate) fn add_copied(&self, outer: usize) {
+        add(&self.copied, outer);
+    }
+
+    /// Bytes that came from the peer and went to it by a relay: a part of [`Self::received`] and [`Self::sent`].
+    pub fn relayed(&self) -> (u64, u64) {
+        (self.relayed_received.load(Ordering::Relaxed), self.relayed_sent.load(Ordering::Relaxed))
+    }
+
+    /// Bytes of datagrams that were sent a second time by another way, while one was in doubt. They count nowhere else.
+    pub fn copied(&self) -> u64 {
+        self.copied.load(Ordering::Relaxed)
     }
 
     /// Bytes of data messages (WireGuard's own, without UDP and IP) received from the peer and sent to it, as `wg` shows them.
@@ -132,6 +166,18 @@ impl TrafficTable {
     pub fn outer_of(&self, peer: PeerId) -> (u64, u64) {
         let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         peers.get(&peer).map_or((0, 0), |traffic| traffic.outer())
+    }
+
+    /// Bytes received from `peer` and sent to it by a relay, see [`Traffic::relayed`].
+    pub fn relayed_of(&self, peer: PeerId) -> (u64, u64) {
+        let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        peers.get(&peer).map_or((0, 0), |traffic| traffic.relayed())
+    }
+
+    /// Bytes sent to `peer` a second time, see [`Traffic::copied`].
+    pub fn copied_of(&self, peer: PeerId) -> u64 {
+        let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        peers.get(&peer).map_or(0, |traffic| traffic.copied())
     }
 
     pub(crate) fn add(&self, peer: PeerId) -> Arc<Traffic> {

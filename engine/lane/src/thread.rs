@@ -6,6 +6,7 @@
 //! Each turn has a budget, so that neither direction starves the other. While the socket is full, or a packet finds no room in the ring that it has to
 //! go by, the TUN is not read (law 9). What is between lanes is in `hand`.
 
+mod dig;
 mod hand;
 
 use std::collections::VecDeque;
@@ -18,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use taut_base::{LaneId, Time};
+use taut_base::{LaneId, PeerId, Time};
 use taut_event::{Events, Interest, Poller, Waker, boot_time};
 use taut_node::{FromLane, Reading, ToLane};
 use taut_tun::Tun;
@@ -39,6 +40,7 @@ use crate::queue::LaneEnd;
 use crate::replacement::Replacement;
 use crate::ring::{Arrival, Buffer, Handed, Rings, buffer};
 use crate::tables::TrafficTable;
+use dig::{Digs, TOKENS};
 use hand::{Drain, Held};
 
 /// Messages per receive call: with GRO each holds up to 64 datagrams.
@@ -225,6 +227,7 @@ struct Worker {
     /// What the keeper's queue had no room for.
     unsaid: Option<FromLane>,
     linger: Linger,
+    digs: Digs,
 }
 
 impl Worker {
@@ -271,6 +274,7 @@ impl Worker {
             blocked: false,
             unsaid: None,
             linger: Linger::new(config.low_latency),
+            digs: Digs::default(),
         })
     }
 
@@ -280,7 +284,8 @@ impl Worker {
             let now = clock();
             let waits = self.unsaid.is_some() || self.held.is_some();
             let retry = waits.then(|| now + QUEUE_RETRY);
-            let timeout = self.heart.poll_timeout().into_iter().chain(retry).min().map(|due| due.since(now));
+            let due = self.heart.poll_timeout().into_iter().chain(retry).chain(self.digs.poll_timeout()).min();
+            let timeout = due.map(|due| due.since(now));
             if self.wait(&mut events, now, timeout).is_err() {
                 break;
             }
@@ -328,7 +333,9 @@ impl Worker {
                         self.send(Flush::All);
                     }
                 }
-                _ => tun_readable |= event.readable,
+                TOKEN_TUN => tun_readable |= event.readable,
+                _ if event.writable && self.blocked => self.send(Flush::All),
+                _ => {}
             }
         }
         if udp_readable || tun_readable {
@@ -341,7 +348,13 @@ impl Worker {
             }
         }
         if udp_readable {
-            self.receive(now);
+            self.receive(None, now);
+        }
+        if !self.digs.is_empty() {
+            for event in events.iter().filter(|event| event.token >= TOKENS && event.readable) {
+                self.receive_dug(event.token, now);
+            }
+            self.go_on_digging(now);
         }
         self.heart.handle_timeout(&mut self.out, now);
         if self.lanes > 1 || self.held.is_some() {
@@ -369,7 +382,11 @@ impl Worker {
                 self.rings_first = self.lanes > 1;
             }
             ToLane::Drain => self.drain = Some(Drain::default()),
-            other => self.heart.command(other, &mut self.out, now),
+            other => {
+                if let Some(other) = self.dig(other, now) {
+                    self.heart.command(other, &mut self.out, now);
+                }
+            }
         }
     }
 
@@ -378,24 +395,21 @@ impl Worker {
         self.reading != Reading::Nothing && !self.blocked && self.out.has_room() && !self.rings_first && self.is_free()
     }
 
-    /// UDP → TUN.
-    fn receive(&mut self, now: Time) {
+    /// UDP → TUN, from the lane's own socket or one beside it. Returns whose the last authentic packet was and where it came from.
+    fn receive(&mut self, by: Option<u64>, now: Time) -> Option<(PeerId, SocketAddr)> {
+        let mut heard = None;
         for _ in 0..RECEIVE_BUDGET {
-            if self.udp.recv(&mut self.received).is_err() {
-                return;
+            let socket = by.map_or(Some(&self.udp), |token| self.digs.socket(token));
+            if socket.is_none_or(|socket| socket.recv(&mut self.received).is_err()) {
+                return heard;
             }
             let mut ports = Ports::of(&self.tun, &self.queues, &mut self.rings, &self.shared);
             for received in self.received.iter_mut() {
                 ports.arrival = Arrival { local: received.local, congestion: Ecn::of(received.ecn) };
                 self.heart.arrived_at(ports.arrival.local, ports.arrival.congestion);
-                self.heart.inbound(
-                    received.source,
-                    received.data,
-                    received.segment_size,
-                    &mut ports,
-                    &mut self.out,
-                    now,
-                );
+                let (source, size) = (received.source, received.segment_size);
+                let peer = self.heart.inbound(source, received.data, size, &mut ports, &mut self.out, now);
+                heard = peer.map(|peer| (peer, source)).or(heard);
                 if ports.fed >= MOUTHFUL {
                     ports.fed = 0;
                     if self.linger.may_give_way(clock()) {
@@ -408,9 +422,10 @@ impl Worker {
                 self.command(command, now);
             }
             if self.received.len() < RECEIVE_MESSAGES {
-                return;
+                return heard;
             }
         }
+        heard
     }
 
     /// TUN → send batch, and out whenever a message is full; what is left goes with the turn's last send, when the TUN is drained.
@@ -443,7 +458,7 @@ impl Worker {
             segment_size: 0,
             ecn: 0,
         };
-        let mut blocked = false;
+        let (mut blocked, mut full) = (false, None);
         while !blocked {
             let mut transmits = [nowhere; MAX_MESSAGES];
             let count = self.out.transmits(flush, &mut transmits);
@@ -451,8 +466,10 @@ impl Worker {
                 break;
             }
             let heart = &self.heart;
-            let sent = self.udp.send_from(&transmits[..count], |run| heart.local_for(run.destination, run.contents));
+            let (socket, token, count) = self.digs.route(&self.udp, &transmits[..count]);
+            let sent = socket.send_from(&transmits[..count], |run| heart.local_for(run.destination, run.contents));
             blocked = sent.blocked;
+            full = token.filter(|_| blocked);
             self.shared.drops.add(Drop::SendFailed, sent.failed as u64);
             self.out.consume(sent.sent, sent.partial);
             if let Some(refused) = sent.refused {
@@ -460,6 +477,7 @@ impl Worker {
             }
         }
         self.blocked = blocked;
+        self.digs.set_full(full, &self.poller);
     }
 
     /// Goes on with another socket, if the keeper has one for us. What came in by the former one and was not read yet is lost.
@@ -476,7 +494,7 @@ impl Worker {
     }
 
     fn set_interests(&mut self) {
-        let udp = if self.blocked { Interest::READ_WRITE } else { Interest::READ };
+        let udp = if self.blocked && !self.digs.is_full() { Interest::READ_WRITE } else { Interest::READ };
         let tun = if self.may_read() { Interest::READ } else { Interest::NONE };
         if (udp, tun) == self.interests {
             return;
@@ -549,7 +567,9 @@ impl InboundPorts for Ports<'_> {
     fn next_command(&mut self) -> Option<ToLane> {
         loop {
             match self.queues.command()? {
-                command @ (ToLane::Read(_) | ToLane::Drain) => self.later.push(command),
+                command @ (ToLane::Read(_) | ToLane::Drain | ToLane::Dig { .. } | ToLane::Fill(_)) => {
+                    self.later.push(command);
+                }
                 command => return Some(command),
             }
         }

@@ -59,6 +59,31 @@ fn superpackets_pass_both_ways_without_an_allocation() {
     }
 }
 
+/// By a relay, and by two ways at once.
+#[test]
+fn superpackets_by_a_relay_pass_both_ways_without_an_allocation() {
+    for also in [false, true] {
+        let (mut here, mut there) = pair(Suite::Aes256Gcm);
+        here.go_by_relay(also);
+        there.go_by_relay(also);
+        // So many that no rate keeps a copy back.
+        let (out, back) = (superpacket(1, 4 * 1380, 1380), superpacket(2, 4 * 1380, 1380));
+        let counted = count(&mut here, &mut there, |here, there, wire, number| {
+            let now = at(number * ROUND_MS);
+            here.send(&out, now);
+            there.send(&back, now);
+            here.deliver(there, wire, now);
+            there.deliver(here, wire, now);
+        });
+        assert_eq!(counted, 0, "{also}");
+        let copies = if also { (WARM_UP + COUNTED) * 4 } else { 0 };
+        for end in [&here, &there] {
+            assert_eq!(end.tun.packets, (WARM_UP + COUNTED) * 4, "all arrived");
+            assert!(end.dropped() >= copies && (also || end.dropped() == 0), "and their copies");
+        }
+    }
+}
+
 #[test]
 fn small_packets_to_many_peers_pass_both_ways_without_an_allocation() {
     let (mut here, mut there) = pair(Suite::ChaCha20Poly1305);

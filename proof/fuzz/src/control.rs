@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use taut_base::{Entropy, MAX_PEERS, PrivateKey};
-use taut_netmap::{Delta, NetworkMap, ToCoordinator, ToNode, check_name};
+use taut_netmap::{Delta, NetworkMap, ToCoordinator, ToNode, check_name, settle, settle_web};
 use taut_node::Node;
 use taut_sim::Seeded;
 use taut_tunnel::Limits;
@@ -71,6 +71,24 @@ fn take(node: &mut Node<impl Entropy>, map: &NetworkMap) {
             assert!(addresses.insert(*address), "{address} stands for two");
         }
     }
+    assert!(map.peers.values().all(|peer| peer.relays.len() <= 2));
+    let (mut relays, mut places) = (BTreeSet::new(), BTreeSet::new());
+    assert!(
+        map.relays
+            .iter()
+            .all(|relay| relays.insert(relay.id) && places.insert(relay.key) && relay.endpoints.len() <= 8)
+    );
+    assert!(
+        map.relays
+            .iter()
+            .flat_map(|relay| &relay.endpoints)
+            .all(|place| place.port() != 0 && !place.ip().is_loopback())
+    );
+    let mut settled = map.relays.clone();
+    settle(&mut settled, Some([192, 0, 2, 1].into()), &[map.network.ipv4, map.network.ipv6]);
+    assert!(settled.iter().flat_map(|relay| &relay.endpoints).all(|place| !place.ip().is_unspecified()));
+    settle_web(&mut settled, Some("https://a"));
+    assert!(settled.iter().all(|relay| relay.check(&[map.network.ipv4, map.network.ipv6]).is_ok()));
     assert!(map.peers.len() <= MAX_PEERS && map.network.ipv4.length() >= 8 && map.network.ipv6.length() >= 48);
     node.set_map(map);
     assert!(node.peers().count() <= map.peers.len());

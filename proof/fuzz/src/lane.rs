@@ -14,6 +14,7 @@ use taut_udp::Transmit;
 use taut_wire::control::{Abilities, Suite, Suites};
 use taut_wire::ip::Packet;
 use taut_wire::merge::{Offloads, Run};
+use taut_wire::relay::{HEADER, header};
 use taut_wire::wireguard::{DATA_HEADER, padded_len};
 use zeroize::Zeroizing;
 
@@ -91,7 +92,8 @@ impl End {
         let routes = Routes::new([(Prefix::host(IpAddr::from(PEER_ADDRESS)), PEER)]);
         let session = Box::new(keys(Role::Responder, 0x10, 0x20, 3, 4));
         for command in [
-            ToLane::AddPeer { peer: PEER, persistent_keepalive: None },
+            ToLane::Relays(Arc::new([relay()])),
+            ToLane::AddPeer { peer: PEER, persistent_keepalive: None, roams: true },
             ToLane::Routes(Arc::new(routes)),
             ToLane::AddSession { peer: PEER, id: SessionId(1), keys: session, born: START, proven: None },
             ToLane::UseSuite { peer: PEER, session: SessionId(1), suite: Suite::Aes256Gcm, abilities: Abilities::OURS },
@@ -104,15 +106,17 @@ impl End {
 
     fn step(&mut self, input: &mut Input<'_>) {
         match input.byte() % 6 {
-            // A stranger's run.
+            // A stranger's run, or a relay's of its own.
             0 => {
                 let size = usize::from(input.word());
+                let source = if size & 0x8000 == 0 { stranger() } else { relay() };
+                let size = size & 0x7fff;
                 let bytes = input.piece().to_vec();
                 self.drain();
-                self.receive(stranger(), bytes, size, &[]);
+                self.receive(source, bytes, size, &[]);
                 assert!(self.out.is_empty(), "a stranger was answered");
             }
-            // Packets of the peer, in one run; with the highest bit under AES, with the next one marked.
+            // Packets of the peer, in one run; with the highest bit under AES, with the next one marked, with the third by the relay.
             1 => {
                 let how = input.byte();
                 let count = how % MAX_RUN + 1;
@@ -125,7 +129,12 @@ impl End {
                 let sealed: Vec<_> = (0..count).map(|_| self.seal(packet, true)).collect();
                 let size = sealed[0].len();
                 let packet = self.without_mark(packet);
-                self.receive(peer(), sealed.concat(), size, &vec![packet.as_slice(); sealed.len()]);
+                let packets = vec![packet.as_slice(); sealed.len()];
+                if how & 0x20 == 0 {
+                    return self.receive(peer(), sealed.concat(), size, &packets);
+                }
+                let framed = sealed.iter().flat_map(|sealed| [&header(7)[..], sealed].concat()).collect();
+                self.receive(relay(), framed, HEADER + size, &packets);
             }
             // One that was altered on the way.
             2 => {
@@ -202,7 +211,8 @@ impl End {
         while !self.out.is_empty() {
             let mut run = [Transmit { destination: peer(), contents: &[], segment_size: 0, ecn: 0 }];
             let count = self.out.transmits(Flush::All, &mut run);
-            assert!(count == 1 && run[0].destination == peer(), "something is sent to a stranger");
+            let known = [peer(), relay()].contains(&run[0].destination);
+            assert!(count == 1 && known, "something is sent to a stranger");
             self.out.consume(count, 0);
         }
     }
@@ -228,6 +238,10 @@ fn allowed(packets: &[&[u8]]) -> Vec<Vec<u8>> {
 
 fn peer() -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 2], 8288))
+}
+
+fn relay() -> SocketAddr {
+    SocketAddr::from(([203, 0, 113, 3], 3478))
 }
 
 fn stranger() -> SocketAddr {

@@ -17,7 +17,9 @@ mod input;
 mod lane;
 mod mutate;
 mod packets;
+mod portmap;
 mod reference;
+mod relay;
 mod sealed;
 mod seed;
 mod session;
@@ -45,9 +47,13 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 20] = [
+pub const TARGETS: [Target; 28] = [
     Target { name: "wireguard", run: packets::wireguard, mutations: 4_000 },
     Target { name: "control", run: packets::control, mutations: 4_000 },
+    Target { name: "stun", run: packets::stun, mutations: 4_000 },
+    Target { name: "relay-frame", run: relay::relay_frame, mutations: 4_000 },
+    Target { name: "relay-ticket", run: relay::ticket, mutations: 1_000 },
+    Target { name: "relay", run: relay::relay, mutations: 60 },
     Target { name: "packet", run: packets::packet, mutations: 4_000 },
     Target { name: "checksum", run: packets::checksum, mutations: 4_000 },
     Target { name: "split", run: superpackets::split, mutations: 4_000 },
@@ -66,6 +72,10 @@ pub const TARGETS: [Target; 20] = [
     Target { name: "identity", run: state::identity, mutations: 1_000 },
     Target { name: "local-api", run: state::local_api, mutations: 500 },
     Target { name: "netlink", run: state::netlink, mutations: 4_000 },
+    Target { name: "gateway-datagram", run: portmap::datagram, mutations: 4_000 },
+    Target { name: "gateway-http", run: portmap::http, mutations: 2_000 },
+    Target { name: "gateway-xml", run: portmap::xml, mutations: 2_000 },
+    Target { name: "portmap", run: portmap::machine, mutations: 1_000 },
 ];
 
 /// The folder of a target's corpus.

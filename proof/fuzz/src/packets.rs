@@ -1,10 +1,13 @@
 //! Messages and packets as views, and the checksum.
 
+use std::net::SocketAddr;
+
 use taut_node::HandshakeMessage;
 use taut_wire::checksum::Sum;
 use taut_wire::control::{self, Control};
 use taut_wire::icmp::Echo;
 use taut_wire::ip::{MAX_EXTENSIONS, Packet};
+use taut_wire::stun::{self, Answer, BadStun, MAX_ANSWER_LEN, REQUEST_LEN, Request};
 use taut_wire::wireguard::{self, DATA_HEADER, Message, TAG, classify};
 use taut_wire::{tcp, udp};
 
@@ -17,6 +20,32 @@ pub(crate) fn control(data: &[u8]) {
     let length = message.write(&mut bytes);
     assert!(length <= data.len() && length.is_multiple_of(16), "{message:?}");
     assert_eq!(Control::parse(&bytes[..length]), Ok(message));
+}
+
+/// A message of STUN: what is read means the same once written, nobody is sent more than was asked with, and WireGuard's messages are none.
+pub(crate) fn stun(data: &[u8]) {
+    assert!(!stun::is_stun(data) || classify(data).is_err());
+    if let Ok(request) = Request::parse(data) {
+        let mut again = [0; REQUEST_LEN];
+        request.write(&mut again);
+        assert_eq!(Request::parse(&again), Ok(request));
+    }
+    if let Ok(answer) = Answer::parse(data) {
+        check_answer(&answer);
+    }
+    let source = SocketAddr::from(([192, 0, 2, 1], 8288));
+    match stun::answer(data, source, Some(source)) {
+        Ok((answer, _)) => assert!(check_answer(&answer) <= data.len() && answer.mapped == source),
+        Err(BadStun::ShorterThanItsAnswer) => assert!(Request::parse(data).is_ok()),
+        Err(refusal) => assert!(Request::parse(data).is_err() && !refusal.to_string().is_empty()),
+    }
+}
+
+fn check_answer(answer: &Answer) -> usize {
+    let mut again = [0; MAX_ANSWER_LEN];
+    let length = answer.write(&mut again);
+    assert_eq!(Answer::parse(&again[..length]).as_ref(), Ok(answer));
+    length
 }
 
 /// A datagram: what it is follows from type and length, and writing what was read gives the same bytes.

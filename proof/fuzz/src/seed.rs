@@ -4,15 +4,17 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::json;
-use taut_base::PublicKey;
+use taut_base::{PrivateKey, PublicKey};
 use taut_netmap::{JoinToken, ToNode};
 use taut_sim::{Link, Party, Settings, Side, TautHost, World, map_for};
-use taut_wire::control::{self, Abilities, Control, Lanes, Suite, Suites};
+use taut_wire::control::{self, Abilities, Control, Endpoints, Lanes, Search, Suite, Suites};
 use taut_wire::icmp::{Echo, Kind};
+use taut_wire::stun::{Answer, MAX_ANSWER_LEN, REQUEST_LEN, Request};
 use taut_wire::vnet::{self, VnetHeader};
 
 use crate::input::piece;
 use crate::lane::PEER_ADDRESS;
+use crate::relay;
 use crate::superpackets::{make_partial, repair};
 
 /// The seeds of a target's corpus; none for a name that is no target's.
@@ -20,6 +22,10 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
     match target {
         "wireguard" => datagrams().into_iter().chain([[&[3, 0, 0, 0], [7; 60].as_slice()].concat()]).collect(),
         "control" => control_messages(),
+        "stun" => stun_messages(),
+        "relay-frame" => relay::frames(),
+        "relay-ticket" => tickets(),
+        "relay" => relay_scripts(),
         "packet" => packets(),
         "checksum" => vec![Vec::new(), vec![0xff; 33], (0..64).collect(), vec![0; 20]],
         "split" => superpackets(),
@@ -42,6 +48,10 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "identity" => identities(),
         "local-api" => local_api(),
         "netlink" => netlink(),
+        "gateway-datagram" => crate::portmap::datagrams(),
+        "gateway-http" => crate::portmap::answers(),
+        "gateway-xml" => crate::portmap::pages(),
+        "portmap" => crate::portmap::scripts(),
         "http" => http(),
         _ => Vec::new(),
     }
@@ -81,6 +91,18 @@ fn control_messages() -> Vec<Vec<u8>> {
         Control::Answer { id: 7, seen: SocketAddr::from(([192, 0, 2, 1], 8288)) },
         Control::Answer { id: 8, seen: SocketAddr::from(([0xfd00, 0, 0, 0, 0, 0, 0, 1], 8288)) },
         Control::Receipt { suite, counter: 1 << 40 },
+        Control::Endpoints(Endpoints::new(
+            9,
+            8,
+            2,
+            [SocketAddr::from(([192, 0, 2, 1], 8288)), SocketAddr::from(([0xfd00, 0, 0, 0, 0, 0, 0, 1], 8288))],
+        )),
+        Control::Search(Search {
+            from: SocketAddr::from(([192, 0, 2, 1], 40_000)),
+            step: 1,
+            ports: 1_024,
+            sockets: 256,
+        }),
     ];
     let bytes = |message: Control| {
         let mut bytes = [0; control::MAX];
@@ -88,6 +110,42 @@ fn control_messages() -> Vec<Vec<u8>> {
         bytes[..length].to_vec()
     };
     messages.map(bytes).to_vec()
+}
+
+/// Requests and answers of STUN, and a request as others send it.
+fn stun_messages() -> Vec<Vec<u8>> {
+    let transaction = *b"twelve bytes";
+    let addresses = [SocketAddr::from(([192, 0, 2, 1], 8288)), SocketAddr::from(([0xfd00, 0, 0, 0, 0, 0, 0, 1], 3479))];
+    let request = |change_port| {
+        let mut bytes = [0; REQUEST_LEN];
+        Request { transaction, change_port }.write(&mut bytes);
+        bytes.to_vec()
+    };
+    let answer = |mapped, other| {
+        let mut bytes = [0; MAX_ANSWER_LEN];
+        let length = Answer { transaction, mapped, other }.write(&mut bytes);
+        bytes[..length].to_vec()
+    };
+    let stock = [&[0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42], transaction.as_slice()].concat();
+    let [four, six] = addresses;
+    vec![request(false), request(true), answer(four, None), answer(four, Some(six)), answer(six, Some(four)), stock]
+}
+
+/// A ticket, as bytes and as text.
+fn tickets() -> Vec<Vec<u8>> {
+    let ticket = relay::ticket_of(1, &PrivateKey::from_bytes([9; 32]));
+    ticket.iter().flat_map(|ticket| [ticket.as_bytes().to_vec(), bytes(&ticket.to_string())]).collect()
+}
+
+/// Frames to the relay, to be forwarded, and to each client.
+fn relay_scripts() -> Vec<Vec<u8>> {
+    let script = |kinds: [u8; 2]| {
+        let frames = relay::frames()
+            .into_iter()
+            .flat_map(move |frame| kinds.map(|kind| [&[kind], piece(&frame).as_slice()].concat()));
+        frames.collect::<Vec<_>>().concat()
+    };
+    vec![script([0, 1]), script([4, 2]), script([5, 0])]
 }
 
 fn tcp(flags: u8, payload: usize) -> Vec<u8> {
@@ -201,6 +259,15 @@ fn lanes() -> Vec<Vec<u8>> {
     seeds.push(packets().iter().flat_map(|packet| peer(1, packet)).collect());
     // Under AES: unmarked, marked, marked although the checksum is complete; marked under WireGuard's own suite.
     seeds.push([peer(0x83, &good), peer(0xc3, &vouched), peer(0xc0, &good), peer(0x41, &vouched)].concat());
+    // By the relay: packets, a frame with nobody's packet in it, what it says itself, a STUN answer.
+    let relay = |bytes: &[u8]| {
+        let size = u16::try_from(bytes.len()).unwrap_or(0) | 0x8000;
+        [&[0], size.to_le_bytes().as_slice(), &piece(bytes)].concat()
+    };
+    let frame = [&[0x80, 0, 0, 0, 7, 0, 0, 0], datagrams()[0].as_slice()].concat();
+    let stun = [&[1, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42][..], &[9; 12]].concat();
+    let packets = [peer(0x23, &good), peer(0xa1, &six(17, &udp(9))), peer(0, &good)].concat();
+    seeds.push([packets, relay(&frame), relay(&frame[..8]), relay(&[0x83; 40]), relay(&stun)].concat());
     seeds
 }
 
@@ -260,7 +327,19 @@ fn to_node() -> Vec<Vec<u8>> {
     let delta = json!({ "type": "delta", "from": 1, "to": 2, "removes": [2], "later": {} });
     let refused = json!({ "type": "refused", "code": "removed", "message": "gone" });
     let presence = json!({ "type": "presence", "whole": true, "nodes": [[2, true]] });
-    let others = [delta, refused, presence, json!({ "type": "pong" }), json!({ "type": "from-the-future", "x": [1] })];
+    let relays = json!({ "type": "delta", "from": 2, "to": 3, "relays": [relay(1)] });
+    let ticket = json!({ "type": "ticket", "ticket": "dGlja2V0", "expires": 1_800_000_000 });
+    let twin = json!({ "type": "twin", "problem": { "code": "twin", "message": "two", "hint": "join" } });
+    let others = [
+        delta,
+        refused,
+        presence,
+        json!({ "type": "pong" }),
+        json!({ "type": "from-the-future", "x": [1] }),
+        relays,
+        ticket,
+        twin,
+    ];
     [serde_json::to_vec(&ToNode::Map(map)).unwrap_or_default()]
         .into_iter()
         .chain(others.map(|other| bytes(&other.to_string())))
@@ -273,7 +352,12 @@ fn to_coordinator() -> Vec<Vec<u8>> {
         json!({ "type": "hello", "schema": 1, "node_key": key(), "enrol": enrol, "have": 3, "version": "0.1.0" });
     let endpoints = json!({ "type": "endpoints", "endpoints": ["192.0.2.1:8288", "[fd00::1]:8288"], "ports": [8288] });
     let [ping, goodbye] = ["ping", "goodbye"].map(|kind| json!({ "type": kind }));
-    [hello, endpoints, ping, goodbye, json!({ "type": "new" })].map(|message| bytes(&message.to_string())).to_vec()
+    let observed = json!({ "type": "endpoints", "endpoints": [], "ports": [], "observed": ["203.0.113.7:40000"] });
+    let relays = json!({ "type": "relays", "ids": [0, 7] });
+    let bound = json!({ "type": "hello", "schema": 1, "node_key": key(), "bind_key": key(), "run": 7 });
+    [hello, endpoints, ping, goodbye, json!({ "type": "new" }), observed, relays, bound]
+        .map(|message| bytes(&message.to_string()))
+        .to_vec()
 }
 
 fn maps() -> Vec<Vec<u8>> {
@@ -284,7 +368,18 @@ fn maps() -> Vec<Vec<u8>> {
     let me = json!({ "id": 1, "name": "me", "key": Party::new(5).public(), "addresses": ["100.64.0.9"] });
     let deltas = [change, json!({ "from": 2, "to": 9, "me": me })];
     let deltas: Vec<u8> = deltas.iter().flat_map(|delta| piece(delta.to_string().as_bytes())).collect();
-    vec![piece(&map), [piece(&map), deltas].concat()]
+    let relayed =
+        json!({ "id": 2, "name": "b", "key": Party::new(2).public(), "addresses": ["100.64.0.2"], "relays": [1, 0] });
+    let gone = json!({ "from": 1, "to": 2, "upserts": [relayed], "relays": [relay(1), relay(7)] });
+    let relays = [gone, json!({ "from": 2, "to": 3, "relays": [] })];
+    let relays: Vec<u8> = relays.iter().flat_map(|delta| piece(delta.to_string().as_bytes())).collect();
+    vec![piece(&map), [piece(&map), deltas].concat(), [piece(&map), relays].concat()]
+}
+
+/// A relay with an endpoint of each kind.
+fn relay(number: u8) -> serde_json::Value {
+    json!({ "id": number, "name": "r", "key": Party::new(number + 10).public(), "stun_port": 3479, "web": "wss://r.example/",
+        "endpoints": ["198.51.100.1:3478", "[2001:db8::1]:3478", "0.0.0.0:3478"] })
 }
 
 fn identities() -> Vec<Vec<u8>> {

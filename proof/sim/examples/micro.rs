@@ -54,9 +54,11 @@ fn parts() -> Vec<(String, Prepare)> {
             parts.push((format!("seal-{short}-{length}"), Box::new(move || seal(suite, length))));
             parts.push((format!("open-{short}-{length}"), Box::new(move || open(suite, length))));
         }
-        parts.push((format!("lane-superpacket-{short}"), Box::new(move || lane(suite, true))));
-        parts.push((format!("lane-small-{short}"), Box::new(move || lane(suite, false))));
+        parts.push((format!("lane-superpacket-{short}"), Box::new(move || lane(rig::pair(suite), true))));
+        parts.push((format!("lane-small-{short}"), Box::new(move || lane(rig::pair(suite), false))));
     }
+    parts.push(("lane-superpacket-relayed".into(), Box::new(|| lane(by_relay(), true))));
+    parts.push(("lane-small-relayed".into(), Box::new(|| lane(by_relay(), false))));
     parts.push(("split".into(), Box::new(split)));
     parts.push(("merge".into(), Box::new(merge)));
     parts.push(("route".into(), Box::new(route)));
@@ -103,14 +105,21 @@ fn open(suite: Suite, length: usize) -> Round {
 }
 
 /// From the TUN of one host to that of the other: everything but the kernel.
-fn lane(suite: Suite, superpackets: bool) -> Round {
-    let (mut here, mut there) = rig::pair(suite);
+fn lane((mut here, mut there): (rig::End, rig::End), superpackets: bool) -> Round {
     let read = if superpackets { rig::superpacket(1, SEGMENTS * SEGMENT, SEGMENT) } else { rig::small(1, 3, 64) };
     let mut wire = vec![0; 1 << 16];
     Box::new(move |_| {
         here.send(black_box(&read), rig::at(1));
         here.deliver(&mut there, &mut wire, rig::at(1));
     })
+}
+
+/// Two hosts that speak by a relay.
+fn by_relay() -> (rig::End, rig::End) {
+    let (mut here, mut there) = rig::pair(Suite::Aes256Gcm);
+    here.go_by_relay(false);
+    there.go_by_relay(false);
+    (here, there)
 }
 
 /// A superpacket, cut into its segments.

@@ -190,7 +190,11 @@ impl LanesHost {
         }
         while let Some((_, handed)) = thread.handed.pop_front_if(|(due, _)| *due <= now) {
             match handed {
-                Handed::Packet(packet) => thread.heart.outbound_handed(&packet, &mut thread.out, now),
+                Handed::Packet(packet) => {
+                    if thread.heart.outbound_handed(&packet, &mut thread.out, now) == Outcome::Hold {
+                        thread.handed.push_front((now + RETRY, Handed::Packet(packet)));
+                    }
+                }
                 Handed::Mark(peer, barrier) => thread.heart.mark(peer, barrier, &mut thread.out),
             }
             busy = true;

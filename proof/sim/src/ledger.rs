@@ -91,6 +91,17 @@ impl Ledger {
         self.arrived.get(number).copied().flatten()
     }
 
+    /// Whether packet `number` or a later one has arrived.
+    pub fn arrived_since(&self, number: usize) -> bool {
+        self.arrived.get(number..).is_some_and(|later| later.iter().any(Option::is_some))
+    }
+
+    /// Whether something that was sent within this time has arrived.
+    pub fn arrived_of(&self, time: Duration, now: Time) -> bool {
+        let lately = self.sent.iter().zip(&self.arrived).rev().take_while(|(sent, _)| now.since(**sent) < time);
+        lately.into_iter().any(|(_, arrived)| arrived.is_some())
+    }
+
     /// Packets that were sent in this time and have not arrived.
     pub fn missing(&self, from: Time, to: Time) -> usize {
         let of_that_time = self.sent.iter().zip(&self.arrived).filter(|(sent, _)| (from..to).contains(sent));

@@ -6,6 +6,9 @@ use taut_wire::wireguard::{DATA_MIN, Message, classify};
 
 use crate::chance::{Probability, Seeded};
 
+/// What stands before a datagram that a relay carries.
+const FRAME: usize = 8;
+
 /// How one direction of the wire treats datagrams.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
@@ -65,6 +68,8 @@ pub struct Counts {
     pub data: u64,
     /// Of all these, sent to an address where nobody is.
     pub astray: u64,
+    /// Sent to a station for itself: its own frames, and STUN.
+    pub to_station: u64,
 }
 
 impl Counts {
@@ -76,6 +81,14 @@ impl Counts {
             Ok(Message::Data(_)) if datagram.len() == DATA_MIN => self.keepalives += 1,
             Ok(Message::Data(_)) => self.data += 1,
             Err(malformed) => assert!(datagram.is_empty(), "a host sent what no WireGuard takes: {malformed}"),
+        }
+    }
+
+    /// The same for what goes to a station: a datagram that it carries counts as what is in the frame (docs/spec/relay.md).
+    pub(crate) fn add_framed(&mut self, datagram: &[u8]) {
+        match datagram.split_at_checked(FRAME) {
+            Some(([0x80, ..], carried)) => self.add(carried),
+            _ => self.to_station += 1,
         }
     }
 }

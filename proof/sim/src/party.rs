@@ -2,9 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use taut_base::{NodeId, Prefix, PrivateKey, PublicKey};
-use taut_netmap::{Me, NetworkInfo, NetworkMap, Peer};
+use taut_base::{NodeId, Prefix, PrivateKey, PublicKey, RelayId};
+use taut_netmap::{MAX_PEER_RELAYS, Me, NetworkInfo, NetworkMap, Peer};
 use taut_noise::public_key;
+
+use crate::relay::Relay;
 
 /// A member of the network.
 #[derive(Clone)]
@@ -64,6 +66,7 @@ pub fn map_for(me: &Party, peers: &[&Party]) -> NetworkMap {
             key: peer.public(),
             addresses: vec![peer.overlay()],
             endpoints: vec![peer.endpoint],
+            relays: Vec::new(),
             native: false,
         };
         (peer.id, peer)
@@ -73,7 +76,18 @@ pub fn map_for(me: &Party, peers: &[&Party]) -> NetworkMap {
         network: NetworkInfo { name: "sim".into(), ipv4, ipv6 },
         me: Me { id: me.id(), name: me.name(), key: me.public(), addresses: vec![me.overlay()] },
         peers: peers.iter().map(listed).collect(),
+        relays: Vec::new(),
     };
+    assert_eq!(map.check(), Ok(()), "the world's own maps are good");
+    map
+}
+
+/// The same for a network with these relays, all of whose members are bound to the first two.
+pub fn map_with_relays(me: &Party, peers: &[&Party], relays: &[Relay]) -> NetworkMap {
+    let mut map = map_for(me, peers);
+    map.relays = relays.iter().map(Relay::listed).collect();
+    let bound: Vec<RelayId> = relays.iter().map(Relay::id).take(MAX_PEER_RELAYS).collect();
+    map.peers.values_mut().for_each(|peer| peer.relays.clone_from(&bound));
     assert_eq!(map.check(), Ok(()), "the world's own maps are good");
     map
 }

@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use taut_base::{DEFAULT_MTU, PeerId, PublicKey, ReceiverIndex, SessionId, Time};
-use taut_lane::{DropCounts, Flush, Heart, InboundPorts, SendBatch};
+use taut_base::{DEFAULT_MTU, PeerId, PublicKey, ReceiverIndex, RelayId, SessionId, Time};
+use taut_lane::{DropCounts, Flush, Heart, InboundPorts, Outcome, SendBatch};
 use taut_netmap::NetworkMap;
 use taut_node::{Clocks, FromLane, Node, ToLane};
+use taut_path::Families;
 use taut_tunnel::Limits;
 use taut_udp::Transmit;
 use taut_wire::control::Suites;
@@ -17,9 +18,10 @@ use taut_wire::merge::{Offloads, Run};
 use crate::chance::Seeded;
 use crate::host::Host;
 use crate::party::Party;
+use crate::relay::credentials;
 
 /// What the wall clock showed when virtual time began: some day of 2026, in seconds since the Unix epoch.
-const WALL_AT_START: Duration = Duration::from_secs(1_780_000_000);
+pub(crate) const WALL_AT_START: Duration = Duration::from_secs(1_780_000_000);
 
 /// Sessions of one peer at most: previous, current, next.
 const MAX_SESSIONS: usize = 3;
@@ -27,6 +29,8 @@ const MAX_SESSIONS: usize = 3;
 const MAX_INDICES: usize = 3;
 /// Initiations of one peer that may wait for their responses.
 const MAX_WAITING: usize = 3;
+/// How soon a packet that is held is tried again, as in the daemon.
+const RETRY: Duration = Duration::from_millis(5);
 /// What the daemon's queues hold.
 const MAX_QUEUED: usize = 256;
 
@@ -41,6 +45,8 @@ pub struct Settings {
     pub lane_delay: Duration,
     /// What it is ready to receive data with.
     pub suites: Suites,
+    /// It has a ticket, and so uses the relays of its map.
+    pub ticket: bool,
 }
 
 impl Default for Settings {
@@ -50,6 +56,7 @@ impl Default for Settings {
             keeper_delay: Duration::ZERO,
             lane_delay: Duration::ZERO,
             suites: Suites::STOCK,
+            ticket: false,
         }
     }
 }
@@ -66,6 +73,9 @@ pub struct TautHost {
     drops: Arc<DropCounts>,
     messages: VecDeque<(Time, FromLane)>,
     commands: VecDeque<(Time, ToLane)>,
+    /// The TUN queue, and when it is read again while its first packet is held.
+    queue: VecDeque<Vec<u8>>,
+    held: Option<Time>,
     delivered: VecDeque<Vec<u8>>,
     transmits: VecDeque<(SocketAddr, Vec<u8>)>,
     /// What the lane holds, by what went to and fro.
@@ -74,6 +84,9 @@ pub struct TautHost {
     wall: (Duration, Time),
     /// The ceiling of stamps, as the daemon keeps it on its disk.
     ceiling: Option<Duration>,
+    /// Where gateways and relays see the node, and what the coordinator was told of its endpoints.
+    seen: Vec<SocketAddr>,
+    told: Vec<SocketAddr>,
 }
 
 impl TautHost {
@@ -95,14 +108,17 @@ impl TautHost {
             drops,
             messages: VecDeque::new(),
             commands: VecDeque::new(),
+            queue: VecDeque::new(),
+            held: None,
             delivered: VecDeque::new(),
             transmits: VecDeque::new(),
             sessions: BTreeMap::new(),
             wall: (WALL_AT_START, Time::ZERO),
             ceiling: None,
+            seen: Vec::new(),
+            told: vec![me.endpoint],
         };
-        host.node.set_map(&host.map);
-        host.pump(Time::ZERO);
+        host.begin(Time::ZERO);
         host
     }
 
@@ -113,11 +129,32 @@ impl TautHost {
         self.heart = start_heart(&mut self.node, &self.settings, &self.drops);
         self.messages.clear();
         self.commands.clear();
+        self.queue.clear();
+        self.held = None;
         self.sessions.clear();
         if let Some(ceiling) = self.ceiling {
             self.node.resume_stamps(ceiling);
         }
+        self.begin(now);
+    }
+
+    /// What the keeper does first: map and ticket from the disk, the addresses of the interfaces.
+    fn begin(&mut self, now: Time) {
+        let clocks = self.clocks(now);
+        if self.settings.ticket {
+            self.node.set_ticket(credentials(&self.me), clocks);
+        }
         self.node.set_map(&self.map);
+        self.node.set_interfaces(&[self.me.endpoint], clocks);
+        self.pump(now);
+    }
+
+    /// The host has this address now, and knows it, as the daemon hears from the kernel.
+    pub fn move_to(&mut self, address: SocketAddr, now: Time) {
+        let clocks = self.clocks(now);
+        self.me.endpoint = address;
+        self.node.set_interfaces(&[address], clocks);
+        self.node.handle_look_around(Families::default(), clocks);
         self.pump(now);
     }
 
@@ -149,6 +186,21 @@ impl TautHost {
         self.map = map;
         self.node.set_map(&self.map);
         self.pump(now);
+    }
+
+    /// Where the node may be reached, if the coordinator is to be told: its interface first, then where it is seen from outside.
+    pub fn poll_endpoints(&mut self) -> Option<Vec<SocketAddr>> {
+        self.seen = self.node.poll_endpoints().unwrap_or(std::mem::take(&mut self.seen));
+        let mut all = vec![self.me.endpoint];
+        all.extend(self.seen.iter().filter(|endpoint| **endpoint != self.me.endpoint));
+        let news = all != self.told;
+        self.told.clone_from(&all);
+        news.then_some(all)
+    }
+
+    /// The relays that the node is bound to, if the coordinator is to be told.
+    pub fn poll_home(&mut self) -> Option<Vec<RelayId>> {
+        self.node.poll_home()
     }
 
     /// The keeper's brain, to look at.
@@ -210,6 +262,21 @@ impl TautHost {
         self.transmit();
     }
 
+    /// Reads what the host sends, until a packet is held.
+    fn read(&mut self, now: Time) {
+        if self.held.is_some_and(|again| now < again) {
+            return;
+        }
+        self.held = None;
+        while let Some(packet) = self.queue.pop_front() {
+            if self.heart.outbound(&packet, &mut self.out, now) == Outcome::Hold {
+                self.queue.push_front(packet);
+                self.held = Some(now + RETRY);
+                return;
+            }
+        }
+    }
+
     fn clocks(&self, now: Time) -> Clocks {
         Clocks { now, wall: self.wall_clock(now) }
     }
@@ -256,7 +323,8 @@ fn note_session(sessions: &mut BTreeMap<PeerId, BTreeSet<SessionId>>, command: &
 
 impl Host for TautHost {
     fn send(&mut self, packet: &[u8], now: Time) {
-        self.heart.outbound(packet, &mut self.out, now);
+        self.queue.push_back(packet.to_vec());
+        self.read(now);
         self.pump(now);
     }
 
@@ -270,12 +338,13 @@ impl Host for TautHost {
 
     fn handle_timeout(&mut self, now: Time) {
         self.heart.handle_timeout(&mut self.out, now);
+        self.read(now);
         self.pump(now);
     }
 
     fn poll_timeout(&self) -> Option<Time> {
         let queued = [self.messages.front().map(|(due, _)| *due), self.commands.front().map(|(due, _)| *due)];
-        [self.node.poll_timeout(), self.heart.poll_timeout()].into_iter().chain(queued).flatten().min()
+        [self.node.poll_timeout(), self.heart.poll_timeout(), self.held].into_iter().chain(queued).flatten().min()
     }
 
     fn poll_transmit(&mut self) -> Option<(SocketAddr, Vec<u8>)> {

@@ -8,6 +8,7 @@ use taut_base::Time;
 use crate::ledger::Ledger;
 use crate::link::{Counts, Link};
 use crate::side::Side;
+use crate::station::StationId;
 
 /// What belongs to one side.
 pub(crate) struct End {
@@ -29,10 +30,17 @@ pub(crate) struct Flow {
 pub(crate) struct InFlight {
     pub(crate) due: Time,
     pub(crate) number: u64,
-    pub(crate) to: Side,
+    pub(crate) to: Place,
     pub(crate) source: SocketAddr,
     pub(crate) destination: SocketAddr,
     pub(crate) datagram: Vec<u8>,
+}
+
+/// Who a datagram arrives at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Place {
+    Host(Side),
+    Station(StationId),
 }
 
 /// A datagram that a host sent once.
@@ -40,6 +48,8 @@ pub(crate) struct InFlight {
 pub struct Recorded {
     /// Who sent it.
     pub from: Side,
+    /// Where to.
+    pub destination: SocketAddr,
     /// Its bytes.
     pub datagram: Vec<u8>,
 }
@@ -48,6 +58,6 @@ pub struct Recorded {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     Arrival,
-    Timeout(Side),
+    Timeout(Place),
     Send(Side),
 }

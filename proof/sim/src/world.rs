@@ -1,4 +1,4 @@
-//! The world: two hosts, two links, one clock.
+//! The world: two hosts, the wires between them, whatever stands on a way of its own, one clock.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,7 +13,8 @@ use crate::ledger::Ledger;
 use crate::link::{Counts, Link};
 use crate::party::Party;
 use crate::side::Side;
-use crate::wire::{End, Event, Flow, InFlight, Recorded};
+use crate::station::{Post, Station, StationId};
+use crate::wire::{End, Event, Flow, InFlight, Place, Recorded};
 
 /// Virtual time begins here: a machine that has been up for a while.
 const START: Time = Time(1_000_000_000_000);
@@ -25,6 +26,7 @@ const MAX_AT_ONCE: u32 = 10_000;
 pub struct World<A, B> {
     hosts: (A, B),
     ends: [End; 2],
+    posts: Vec<Post>,
     now: Time,
     at_once: u32,
     chance: Seeded,
@@ -46,6 +48,7 @@ impl<A: Host, B: Host> World<A, B> {
         Self {
             ends: [end(a.0, b.0.overlay()), end(b.0, a.0.overlay())],
             hosts: (a.1, b.1),
+            posts: Vec::new(),
             now: START,
             at_once: 0,
             chance: Seeded::new(seed),
@@ -94,7 +97,28 @@ impl<A: Host, B: Host> World<A, B> {
         &self.ends[side.place()].ledger
     }
 
-    /// The datagrams that `side` sent.
+    /// Puts up a station that both hosts reach by wires like this one; it has the ports from that of `address` on.
+    pub fn put_up(&mut self, address: SocketAddr, station: Box<dyn Station>, link: Link) -> StationId {
+        self.posts.push(Post::new(address, station, link));
+        StationId(self.posts.len() - 1)
+    }
+
+    /// The station is gone, and all that it knew; or another one stands in its place.
+    pub fn replace(&mut self, station: StationId, by: Option<Box<dyn Station>>) {
+        self.posts[station.0].station = by;
+    }
+
+    /// Changes the wires between `side` and a station, for what is sent from now on.
+    pub fn set_way(&mut self, station: StationId, side: Side, link: Link) {
+        self.posts[station.0].set_links(side, link);
+    }
+
+    /// The datagrams that `side` sent to a station; what it carries to the other side counts as what it carries.
+    pub fn counts_to(&self, station: StationId, side: Side) -> Counts {
+        self.posts[station.0].counts[side.place()]
+    }
+
+    /// The datagrams that `side` sent, those to stations left out.
     pub fn counts(&self, side: Side) -> Counts {
         self.ends[side.place()].counts
     }
@@ -129,7 +153,8 @@ impl<A: Host, B: Host> World<A, B> {
     /// Somebody on the wire hands `side` a datagram, at once.
     pub fn inject(&mut self, side: Side, source: SocketAddr, datagram: &[u8]) {
         let destination = self.ends[side.place()].address;
-        self.put(InFlight { due: self.now, number: 0, to: side, source, destination, datagram: datagram.to_vec() });
+        let to = Place::Host(side);
+        self.put(InFlight { due: self.now, number: 0, to, source, destination, datagram: datagram.to_vec() });
     }
 
     /// An application of `side` sends one packet now.
@@ -174,23 +199,24 @@ impl<A: Host, B: Host> World<A, B> {
 
     fn next_event(&self) -> Option<(Time, Event)> {
         let arrival = self.wire.peek().map(|Reverse(datagram)| (datagram.due, Event::Arrival));
-        let timers = Side::BOTH.map(|side| self.timeout(side).map(|due| (due, Event::Timeout(side))));
+        let timers = self.places().filter_map(|place| self.timeout(place).map(|due| (due, Event::Timeout(place))));
         let flows =
             Side::BOTH.map(|side| self.ends[side.place()].flow.as_ref().map(|flow| (flow.next, Event::Send(side))));
-        arrival
-            .into_iter()
-            .chain(timers.into_iter().flatten())
-            .chain(flows.into_iter().flatten())
-            .min_by_key(|(due, _)| *due)
+        arrival.into_iter().chain(timers).chain(flows.into_iter().flatten()).min_by_key(|(due, _)| *due)
     }
 
     fn happen(&mut self, event: Event) {
         match event {
             Event::Arrival => self.arrive(),
-            Event::Timeout(side) => {
+            Event::Timeout(place) => {
                 let now = self.now;
-                self.host(side).handle_timeout(now);
-                self.collect(side);
+                match place {
+                    Place::Host(side) => self.host(side).handle_timeout(now),
+                    Place::Station(StationId(post)) => {
+                        self.posts[post].station.as_mut().into_iter().for_each(|station| station.handle_timeout(now));
+                    }
+                }
+                self.collect_from(place);
             }
             Event::Send(side) => {
                 let now = self.now;
@@ -204,16 +230,36 @@ impl<A: Host, B: Host> World<A, B> {
 
     fn arrive(&mut self) {
         let Some(Reverse(arrived)) = self.wire.pop() else { return };
-        let address = self.ends[arrived.to.place()].address;
-        let ports = self.host(arrived.to).ports();
+        match arrived.to {
+            Place::Host(side) => self.arrive_at_host(side, &arrived),
+            Place::Station(StationId(post)) => {
+                let post = &mut self.posts[post];
+                let port = arrived.destination.port().checked_sub(post.address.port());
+                if let (Some(port), Some(station)) = (port, &mut post.station) {
+                    station.receive(port, arrived.source, &arrived.datagram, self.now);
+                }
+            }
+        }
+        self.collect_from(arrived.to);
+    }
+
+    fn arrive_at_host(&mut self, side: Side, arrived: &InFlight) {
+        let address = self.ends[side.place()].address;
+        let ports = self.host(side).ports();
         let port = arrived.destination.port().checked_sub(address.port()).filter(|port| *port < ports);
         match port.filter(|_| arrived.destination.ip() == address.ip()) {
             Some(port) => {
                 let now = self.now;
-                self.host(arrived.to).receive_at(port, arrived.source, &arrived.datagram, now);
-                self.collect(arrived.to);
+                self.host(side).receive_at(port, arrived.source, &arrived.datagram, now);
             }
-            None => self.ends[arrived.to.other().place()].counts.astray += 1,
+            None => self.ends[side.other().place()].counts.astray += 1,
+        }
+    }
+
+    fn collect_from(&mut self, place: Place) {
+        match place {
+            Place::Host(side) => self.collect(side),
+            Place::Station(station) => self.collect_station(station),
         }
     }
 
@@ -221,21 +267,52 @@ impl<A: Host, B: Host> World<A, B> {
     fn collect(&mut self, side: Side) {
         while let Some((port, destination, datagram)) = self.host(side).poll_transmit_at() {
             if let Some(history) = &mut self.history {
-                history.push(Recorded { from: side, datagram: datagram.clone() });
+                history.push(Recorded { from: side, destination, datagram: datagram.clone() });
             }
-            let end = &mut self.ends[side.place()];
-            end.counts.add(&datagram);
-            let source = SocketAddr::new(end.address.ip(), end.address.port() + port);
-            let copies: Vec<Duration> = end.link.copies(&mut self.chance).collect();
-            for delay in copies {
-                let (due, to, datagram) = (self.now + delay, side.other(), datagram.clone());
-                self.put(InFlight { due, number: 0, to, source, destination, datagram });
-            }
+            let address = self.ends[side.place()].address;
+            let source = SocketAddr::new(address.ip(), address.port() + port);
+            let station = self.posts.iter().position(|post| post.address.ip() == destination.ip());
+            let (to, link) = match station {
+                Some(post) => {
+                    self.posts[post].counts[side.place()].add_framed(&datagram);
+                    (Place::Station(StationId(post)), self.posts[post].there[side.place()])
+                }
+                None => {
+                    self.ends[side.place()].counts.add(&datagram);
+                    (Place::Host(side.other()), self.ends[side.place()].link)
+                }
+            };
+            self.carry(link, to, source, destination, &datagram);
         }
         while let Some(packet) = self.host(side).poll_delivered() {
             self.ends[side.other().place()].ledger.deliver(&packet, self.now);
         }
         self.host(side).check();
+    }
+
+    /// Takes what a station sends: to whichever host has that address, or nowhere.
+    fn collect_station(&mut self, StationId(post): StationId) {
+        while let Some((port, destination, datagram)) =
+            self.posts[post].station.as_mut().and_then(|station| station.poll_transmit())
+        {
+            let Some(side) =
+                Side::BOTH.into_iter().find(|side| self.ends[side.place()].address.ip() == destination.ip())
+            else {
+                continue;
+            };
+            let (address, link) = (self.posts[post].address, self.posts[post].back[side.place()]);
+            let source = SocketAddr::new(address.ip(), address.port() + port);
+            self.carry(link, Place::Host(side), source, destination, &datagram);
+        }
+    }
+
+    /// Puts each copy of a datagram that this wire makes on its way.
+    fn carry(&mut self, link: Link, to: Place, source: SocketAddr, destination: SocketAddr, datagram: &[u8]) {
+        let copies: Vec<Duration> = link.copies(&mut self.chance).collect();
+        for delay in copies {
+            let (due, datagram) = (self.now + delay, datagram.to_vec());
+            self.put(InFlight { due, number: 0, to, source, destination, datagram });
+        }
     }
 
     fn put(&mut self, datagram: InFlight) {
@@ -250,10 +327,16 @@ impl<A: Host, B: Host> World<A, B> {
         }
     }
 
-    fn timeout(&self, side: Side) -> Option<Time> {
-        match side {
-            Side::A => self.hosts.0.poll_timeout(),
-            Side::B => self.hosts.1.poll_timeout(),
+    fn places(&self) -> impl Iterator<Item = Place> + use<A, B> {
+        let stations = (0..self.posts.len()).map(|post| Place::Station(StationId(post)));
+        Side::BOTH.into_iter().map(Place::Host).chain(stations)
+    }
+
+    fn timeout(&self, place: Place) -> Option<Time> {
+        match place {
+            Place::Host(Side::A) => self.hosts.0.poll_timeout(),
+            Place::Host(Side::B) => self.hosts.1.poll_timeout(),
+            Place::Station(StationId(post)) => self.posts[post].station.as_ref()?.poll_timeout(),
         }
     }
 }

@@ -4,27 +4,30 @@
 //! - [`Waker`] lets another thread end that wait (eventfd);
 //! - [`Signals`] turns termination signals into a readable descriptor (signalfd);
 //! - [`boot_time`] and [`wall_clock`] are the two clocks, kept apart on purpose;
+//! - [`precise_timers`] has a thread's waits end on time instead of a little later, [`run_first`] has it run before all others then;
 //! - [`peer_credentials`] says who is at the other end of a unix socket;
-//! - [`new_session`], [`effective_uid`], [`is_root`] are the few facts about the process that a daemon asks for;
+//! - [`new_session`], [`effective_uid`], [`is_root`] are the few facts about the process that a daemon asks for, and [`open_files`] is its limit of descriptors;
 //! - [`inherit`] takes a descriptor that the process was started with, [`is_listening`] says whether it is a listener.
 //!
 //! It promises: no call here panics on anything the kernel answers, no wait spins for a timeout below a
 //! millisecond, and every descriptor it makes is closed in children (`CLOEXEC`).
 //!
 //! It refuses: timers, task queues, callbacks, edge triggering. The caller owns its loop; this crate only wakes it.
-#![expect(unsafe_code, reason = "epoll, eventfd, signalfd and clocks are reached through libc")]
+#![expect(unsafe_code, reason = "epoll, eventfd, signalfd, clocks and the scheduler are reached through libc")]
 
 mod clock;
 mod credentials;
 mod poller;
 mod process;
+mod prompt;
 mod signals;
 mod waker;
 
 pub use clock::{boot_time, wall_clock};
 pub use credentials::{Credentials, peer_credentials};
 pub use poller::{Event, Events, Interest, Poller};
-pub use process::{effective_uid, inherit, is_listening, is_root, new_session};
+pub use process::{effective_uid, inherit, is_listening, is_root, new_session, open_files};
+pub use prompt::{precise_timers, run_first};
 pub use signals::{Signal, Signals};
 pub use waker::Waker;
 

@@ -22,6 +22,14 @@ pub fn is_root() -> bool {
     effective_uid() == 0
 }
 
+/// How many descriptors this process may have open (`RLIMIT_NOFILE`, the soft limit); `None` when the kernel does not say.
+pub fn open_files() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` has room for the answer and lives across the call.
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    (result == 0).then_some(limit.rlim_cur)
+}
+
 /// A handle of our own on the descriptor `number` that this process was started with; closed in children. The number itself
 /// stays open until the process ends, for it may be somebody else's here. Fails with `EBADF` when nothing is open there.
 pub fn inherit(number: RawFd) -> io::Result<OwnedFd> {
@@ -52,7 +60,7 @@ pub fn is_listening(socket: BorrowedFd<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{effective_uid, inherit, is_listening, is_root, new_session};
+    use super::{effective_uid, inherit, is_listening, is_root, new_session, open_files};
     use std::io::{Read, Write};
     use std::os::fd::{AsFd, AsRawFd};
     use std::os::unix::fs::MetadataExt;
@@ -65,6 +73,14 @@ mod tests {
         let owner = std::fs::metadata("/proc/self").unwrap().uid();
         assert_eq!(effective_uid(), owner);
         assert_eq!(is_root(), owner == 0);
+    }
+
+    #[test]
+    fn the_limit_of_open_files_is_what_the_kernel_shows() {
+        let shown = std::fs::read_to_string("/proc/self/limits").unwrap();
+        let line = shown.lines().find(|line| line.starts_with("Max open files")).unwrap();
+        let soft = line.split_whitespace().nth(3).unwrap();
+        assert_eq!(open_files(), soft.parse().ok().or(Some(libc::RLIM_INFINITY)));
     }
 
     #[test]

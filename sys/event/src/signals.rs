@@ -1,4 +1,4 @@
-//! Termination signals as a descriptor, so that they are handled in the loop like everything else.
+//! Signals as a descriptor, so that they are handled in the loop like everything else.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,16 +15,19 @@ pub enum Signal {
     Interrupt,
     /// `SIGHUP`: the terminal is gone, or the operator wants a reload.
     Hangup,
+    /// `SIGUSR1`: somebody wants to hear how it goes.
+    Inquire,
 }
 
 impl Signal {
-    const ALL: [Self; 3] = [Self::Terminate, Self::Interrupt, Self::Hangup];
+    const ALL: [Self; 4] = [Self::Terminate, Self::Interrupt, Self::Hangup, Self::Inquire];
 
     fn number(self) -> libc::c_int {
         match self {
             Self::Terminate => libc::SIGTERM,
             Self::Interrupt => libc::SIGINT,
             Self::Hangup => libc::SIGHUP,
+            Self::Inquire => libc::SIGUSR1,
         }
     }
 }

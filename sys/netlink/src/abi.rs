@@ -70,6 +70,7 @@ pub(crate) const RTA_SRC: u16 = 2;
 pub(crate) const RTA_OIF: u16 = 4;
 pub(crate) const RTA_GATEWAY: u16 = 5;
 pub(crate) const RTA_PRIORITY: u16 = 6;
+pub(crate) const RTA_PREFSRC: u16 = 7;
 pub(crate) const RTA_METRICS: u16 = 8;
 pub(crate) const RTA_TABLE: u16 = 15;
 pub(crate) const RTA_MARK: u16 = 16;

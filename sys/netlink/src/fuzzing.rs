@@ -25,6 +25,7 @@ pub fn fuzzing(datagram: &[u8]) -> usize {
     });
     let _ = read_datagram(datagram, sequence, &mut true, &mut |message| {
         ways += usize::from(way::read(message)?.is_some());
+        let _ = way::read_hop(message)?;
         Ok(())
     });
     note_all(&mut Changes::default(), datagram);

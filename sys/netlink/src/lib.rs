@@ -33,3 +33,4 @@ pub use link::Link;
 pub use monitor::{Changes, Monitor};
 pub use request::Netlink;
 pub use route::{MAIN_TABLE, ROUTE_PROTOCOL, Route};
+pub use way::Hop;

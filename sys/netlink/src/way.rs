@@ -11,18 +11,38 @@ use std::net::IpAddr;
 /// `struct rtmsg` (rtnetlink.h), as for routes.
 const FIXED_LEN: usize = 12;
 
+/// The first step of a way that leaves the host's own networks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// The router that packets go to.
+    pub gateway: IpAddr,
+    /// Our address that they leave from, unless the sender chose another.
+    pub own: IpAddr,
+    /// The interface that they leave by.
+    pub interface: u32,
+}
+
 impl Netlink {
+    /// Which router packets with this mark to `to` are given to; `None` where no route leads there, or none by way of a router of the
+    /// same family.
+    pub fn first_hop(&mut self, to: IpAddr, mark: u32) -> Result<Option<Hop>, NetlinkError> {
+        let mut hop = None;
+        let answer = self.exchange(
+            "ask for the route",
+            || to.to_string(),
+            lookup(to).number(abi::RTA_MARK, mark),
+            |message| {
+                hop = read_hop(message)?.or(hop);
+                Ok(())
+            },
+        );
+        found(answer, hop.filter(|hop| hop.gateway.is_ipv4() == to.is_ipv4()))
+    }
+
     /// By which interface packets with this mark leave from `from`, an address of this host of the same family, to `to`;
     /// `None` where no route leads there.
     pub fn way(&mut self, from: IpAddr, to: IpAddr, mark: u32) -> Result<Option<u32>, NetlinkError> {
-        let mut fixed = [0; FIXED_LEN];
-        fixed[0] = if to.is_ipv4() { abi::AF_INET } else { abi::AF_INET6 };
-        let length = if to.is_ipv4() { 32 } else { 128 };
-        (fixed[1], fixed[2]) = (length, length);
-        let request = Request::new(abi::RTM_GETROUTE, 0, &fixed)
-            .attribute(abi::RTA_DST, &octets(to))
-            .attribute(abi::RTA_SRC, &octets(from))
-            .number(abi::RTA_MARK, mark);
+        let request = lookup(to).attribute(abi::RTA_SRC, &octets(from)).number(abi::RTA_MARK, mark);
         let mut way = None;
         let answer = self.exchange(
             "ask for the route",
@@ -33,15 +53,43 @@ impl Netlink {
                 Ok(())
             },
         );
-        match answer {
-            Ok(_) => Ok(way),
-            // EINVAL: `from` is not ours. EACCES: a rule forbids it.
-            Err(error) => match error.code() {
-                Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EINVAL | libc::EACCES) => Ok(None),
-                _ => Err(error),
-            },
+        found(answer, way)
+    }
+}
+
+/// A question for the route to `to`.
+fn lookup(to: IpAddr) -> Request {
+    let mut fixed = [0; FIXED_LEN];
+    fixed[0] = if to.is_ipv4() { abi::AF_INET } else { abi::AF_INET6 };
+    let length = if to.is_ipv4() { 32 } else { 128 };
+    (fixed[1], fixed[2]) = (length, length);
+    Request::new(abi::RTM_GETROUTE, 0, &fixed).attribute(abi::RTA_DST, &octets(to))
+}
+
+/// What was found, and nothing where no route leads there.
+fn found<A, T>(answer: Result<A, NetlinkError>, found: Option<T>) -> Result<Option<T>, NetlinkError> {
+    match answer {
+        Ok(_) => Ok(found),
+        // EINVAL: the source is not ours. EACCES: a rule forbids it.
+        Err(error) => match error.code() {
+            Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EINVAL | libc::EACCES) => Ok(None),
+            _ => Err(error),
+        },
+    }
+}
+
+/// The router of a route, our address and the interface.
+pub(crate) fn read_hop(message: Message<'_>) -> Result<Option<Hop>, Malformed> {
+    let Some(interface) = read(message)? else { return Ok(None) };
+    let (mut gateway, mut own) = (None, None);
+    for attribute in parse::attributes(message.payload.get(FIXED_LEN..).ok_or(Malformed("route"))?) {
+        match attribute? {
+            (abi::RTA_GATEWAY, value) => gateway = Some(parse::ip(value)?),
+            (abi::RTA_PREFSRC, value) => own = Some(parse::ip(value)?),
+            _ => {}
         }
     }
+    Ok(gateway.zip(own).map(|(gateway, own)| Hop { gateway, own, interface }))
 }
 
 /// The interface of a route that carries packets.

@@ -7,7 +7,7 @@ mod namespace;
 use namespace::in_namespace;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
-use taut_netlink::{Address, Changes, MAIN_TABLE, Monitor, Netlink, NetlinkError, ROUTE_PROTOCOL, Route, Scope};
+use taut_netlink::{Address, Changes, Hop, MAIN_TABLE, Monitor, Netlink, NetlinkError, ROUTE_PROTOCOL, Route, Scope};
 
 /// The loopback interface is the first of every namespace.
 const LOOPBACK: u32 = 1;
@@ -293,6 +293,32 @@ fn the_way_of_a_packet_is_found_by_address_and_mark() {
             assert_eq!((way(near, 6), way(near, 0)), (None, Some(one)));
             assert_eq!(netlink.way(ip(near), ip(other), 0).unwrap(), Some(LOOPBACK), "to ourselves");
         }
+    });
+}
+
+#[test]
+fn the_router_in_front_is_found_by_route_and_mark() {
+    in_namespace(|| {
+        let mut netlink = open();
+        let run = |words: &str| {
+            let done = std::process::Command::new("ip").args(words.split(' ')).output().unwrap();
+            assert!(done.status.success(), "ip {words}: {}", String::from_utf8_lossy(&done.stderr));
+        };
+        run("link add one type veth peer name far");
+        run("address add 10.0.1.1/24 dev one");
+        run("link set one up");
+        run("link set far up");
+        let far = ip("192.0.2.9");
+        assert_eq!(netlink.first_hop(far, 0).unwrap(), None, "no route");
+        run("route add default via 10.0.1.7");
+        let interface = netlink.link("one").unwrap().unwrap().index;
+        let hop = Hop { gateway: ip("10.0.1.7"), own: ip("10.0.1.1"), interface };
+        assert_eq!(netlink.first_hop(far, 0).unwrap(), Some(hop));
+        assert_eq!(netlink.first_hop(ip("10.0.1.77"), 0).unwrap(), None, "a neighbour");
+        run("route add default via 10.0.1.8 table 7");
+        run("rule add fwmark 5 table 7");
+        assert_eq!(netlink.first_hop(far, 5).unwrap(), Some(Hop { gateway: ip("10.0.1.8"), ..hop }), "by mark");
+        assert_eq!(netlink.first_hop(far, 0).unwrap(), Some(hop));
     });
 }
 

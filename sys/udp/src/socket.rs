@@ -60,7 +60,20 @@ impl UdpSocket {
     /// Opens a socket. What the kernel does not have (IPv6, GSO, GRO, large buffers) is left out: see
     /// [`features`](Self::features) and [`buffers`](Self::buffers).
     pub fn bind(config: &Config) -> Result<Self, BindError> {
-        let (fd, ipv6) = open(config)?;
+        Self::set_up(config, open(config, false)?)
+    }
+
+    /// As [`bind`](Self::bind), on a port that `count` sockets share (`SO_REUSEPORT`, Linux 3.9): the kernel gives all datagrams of one sender to
+    /// the same one, so that threads with a socket each keep their order. Nobody else had the port a moment before.
+    pub fn bind_shared(config: &Config, count: usize) -> Result<Vec<Self>, BindError> {
+        // Whoever else shares a port takes part of what comes to it: that is a mistake, and looks like losses.
+        let alone = Self::bind(config)?;
+        let config = Config { port: alone.port, ..*config };
+        drop(alone);
+        (0..count).map(|_| Self::set_up(&config, open(&config, true)?)).collect()
+    }
+
+    fn set_up(config: &Config, (fd, ipv6): (OwnedFd, bool)) -> Result<Self, BindError> {
         let socket = fd.as_fd();
         let refused = |step| move |source| BindError::from_kernel(step, config.port, source);
         set_fragmentation(socket, ipv6, false).map_err(refused("forbid fragmentation on the UDP socket"))?;
@@ -82,6 +95,27 @@ impl UdpSocket {
         }
         let port = local_port(socket).map_err(refused("read the port of the UDP socket"))?;
         Ok(Self { fd, port, ipv6, gso: AtomicBool::new(gso), gro })
+    }
+
+    /// Another socket with all that this one has, on any free port of its own.
+    pub fn another(&self) -> Result<Self, BindError> {
+        let Buffers { send, receive } = self.buffers();
+        let config = Config {
+            port: 0,
+            ipv4_only: !self.ipv6,
+            // The kernel tells twice what it was asked for.
+            send_buffer: send / 2,
+            receive_buffer: receive / 2,
+            gso: self.gso_enabled(),
+            gro: self.gro,
+        };
+        let other = Self::bind(&config)?;
+        let refused = |source| BindError::from_kernel("mark the UDP socket", 0, source);
+        let mark = option::get(self.as_fd(), libc::SOL_SOCKET, libc::SO_MARK).unwrap_or(0);
+        if mark != 0 {
+            other.set_mark(mark.cast_unsigned()).map_err(refused)?;
+        }
+        Ok(other)
     }
 
     /// Another handle of this very socket: options set on one count for both. Only one of them should receive.
@@ -144,21 +178,21 @@ impl AsFd for UdpSocket {
 }
 
 /// Opens and binds: dual stack, or IPv4 where that is asked for or the host has no IPv6. Says whether it has IPv6.
-fn open(config: &Config) -> Result<(OwnedFd, bool), BindError> {
+fn open(config: &Config, shared: bool) -> Result<(OwnedFd, bool), BindError> {
     if !config.ipv4_only {
-        match open_family(libc::AF_INET6, (Ipv6Addr::UNSPECIFIED, config.port).into()) {
+        match open_family(libc::AF_INET6, (Ipv6Addr::UNSPECIFIED, config.port).into(), shared) {
             Ok(fd) => return Ok((fd, true)),
             // Not compiled in or switched off at boot, or no address to bind to.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)) => {}
             Err(source) => return Err(BindError::from_kernel("open a UDP socket", config.port, source)),
         }
     }
-    open_family(libc::AF_INET, (Ipv4Addr::UNSPECIFIED, config.port).into())
+    open_family(libc::AF_INET, (Ipv4Addr::UNSPECIFIED, config.port).into(), shared)
         .map(|fd| (fd, false))
         .map_err(|source| BindError::from_kernel("open a UDP socket", config.port, source))
 }
 
-fn open_family(family: libc::c_int, address: SocketAddr) -> io::Result<OwnedFd> {
+fn open_family(family: libc::c_int, address: SocketAddr, shared: bool) -> io::Result<OwnedFd> {
     // SAFETY: no pointers.
     let fd = unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
     if fd < 0 {
@@ -168,6 +202,9 @@ fn open_family(family: libc::c_int, address: SocketAddr) -> io::Result<OwnedFd> 
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     if family == libc::AF_INET6 {
         option::set(fd.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0)?;
+    }
+    if shared {
+        option::set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
     }
     let (name, length) = Name::encode(address);
     // SAFETY: `name` has at least `length` bytes and lives across the call.

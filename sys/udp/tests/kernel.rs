@@ -338,6 +338,9 @@ fn a_port_is_taken_once_and_marks_are_set() {
             assert!(matches!(again, Err(BindError::PortTaken { port }) if port == first.port()));
         }
         first.set_mark(0xffff_0001).unwrap();
+        let another = first.another().unwrap();
+        assert_ne!(another.port(), first.port());
+        assert_eq!((another.features(), another.buffers()), (first.features(), first.buffers()));
     });
 }
 

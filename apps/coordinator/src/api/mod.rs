@@ -5,6 +5,7 @@ mod control;
 mod door;
 mod operator;
 mod patient;
+mod relay;
 mod server;
 
 use std::sync::Arc;
@@ -15,7 +16,8 @@ use axum::extract::{DefaultBodyLimit, State as Shared};
 use axum::response::Response;
 use axum::routing::get;
 use serde_json::json;
-use taut_netmap::CONTROL_PATH;
+use taut_netmap::{CONTROL_PATH, RELAY_PATH};
+use taut_relay_server::Entrance;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -39,12 +41,19 @@ const LAST_REQUESTS: Duration = Duration::from_secs(3);
 #[derive(Clone)]
 struct Context {
     state: Arc<State>,
+    /// Where connections of the relay inside go.
+    relay: Option<Entrance>,
     stop: watch::Receiver<bool>,
 }
 
 /// Serves on all `listeners` until `stop` says so; control channels are closed then, and running requests get a moment to end.
-pub(crate) async fn serve(state: Arc<State>, listeners: Vec<TcpListener>, stop: watch::Receiver<bool>) {
-    let context = Context { state: Arc::clone(&state), stop: stop.clone() };
+pub(crate) async fn serve(
+    state: Arc<State>,
+    relay: Option<Entrance>,
+    listeners: Vec<TcpListener>,
+    stop: watch::Receiver<bool>,
+) {
+    let context = Context { state: Arc::clone(&state), relay, stop: stop.clone() };
     let mut servers = JoinSet::new();
     let door = Door::new(room());
     for listener in listeners {
@@ -64,7 +73,7 @@ pub(crate) async fn serve(state: Arc<State>, listeners: Vec<TcpListener>, stop: 
 #[cfg(test)]
 pub(crate) fn routes(state: Arc<State>, stop: watch::Receiver<bool>) -> Router {
     let guest = Door::new(1).enter([192, 0, 2, 9].into()).expect("an empty house");
-    router(Context { state, stop }).layer(axum::Extension(guest))
+    router(Context { state, relay: None, stop }).layer(axum::Extension(guest))
 }
 
 /// Waits until the stop is asked for (or can be asked for no more).
@@ -76,6 +85,7 @@ fn router(context: Context) -> Router {
     let open = table().into_iter().filter(|route| route.open);
     open.fold(Router::new(), |router, route| router.route(route.path, route.handler))
         .route(CONTROL_PATH, get(control::open))
+        .route(RELAY_PATH, get(relay::open))
         .nest("/api", operator::router(context.clone()))
         .fallback(no_such_path)
         .method_not_allowed_fallback(async || Failure::no_such_method())

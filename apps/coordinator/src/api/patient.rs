@@ -24,6 +24,11 @@ impl Patient {
         Self { stream, waiting: None }
     }
 
+    /// The stream itself.
+    pub(super) fn into_inner(self) -> TcpStream {
+        self.stream
+    }
+
     fn patiently<T>(&mut self, context: &mut Context<'_>, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if done.is_ready() {
             self.waiting = None;

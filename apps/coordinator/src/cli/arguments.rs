@@ -8,10 +8,24 @@ use lexopt::{Arg, Parser};
 use super::Failed;
 
 /// Options with a value.
-const VALUED: [&str; 8] = ["state", "listen", "url", "network", "ipv4-prefix", "api", "token", "expires"];
+const VALUED: [&str; 13] = [
+    "state",
+    "listen",
+    "url",
+    "network",
+    "ipv4-prefix",
+    "api",
+    "token",
+    "expires",
+    "stun-port",
+    "web",
+    "relay-port",
+    "relay-address",
+    "relay-metrics",
+];
 
 /// Options without one.
-const SWITCHES: [&str; 5] = ["json", "one-off", "force", "help", "version"];
+const SWITCHES: [&str; 6] = ["json", "one-off", "force", "no-relay", "help", "version"];
 
 /// What was typed and not yet understood.
 pub(super) struct Arguments {

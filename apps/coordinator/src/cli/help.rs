@@ -7,6 +7,7 @@ pub(super) fn text(command: Option<&str>) -> &'static str {
         Some("nodes") => NODES,
         Some("keys") => KEYS,
         Some("networks") => NETWORKS,
+        Some("relays" | "ticket-key") => RELAYS,
         Some("operator-token") => OPERATOR_TOKEN,
         Some("backup" | "restore" | "check") => BACKUP,
         _ => PROGRAM,
@@ -20,6 +21,8 @@ taut-coordinator: enrols nodes, hands out addresses, streams the network map
   taut-coordinator nodes …          list, rename, remove nodes
   taut-coordinator keys …           list, create, revoke enrolment keys (join tokens)
   taut-coordinator networks …       list, create, show networks
+  taut-coordinator relays …         list, add, remove relays
+  taut-coordinator ticket-key       what a relay is told to trust
   taut-coordinator operator-token … create, list, revoke operator tokens
   taut-coordinator openapi          print the description of the HTTP API (OpenAPI 3.1)
   taut-coordinator backup FILE      write all it knows to a file, while it runs
@@ -39,12 +42,23 @@ token, and prints the two tokens once:
   operator-token: tautop-…          for `nodes`, `keys`, `networks` and the HTTP API
   join-token: taut1-…               for `taut up --join` on each host
 Every start prints `listening on ADDRESS:PORT` once it answers. SIGTERM and SIGINT end it.
+It is a relay for its networks, too, so that nodes which no direct path joins reach each other all the same: open UDP
+3478 and 3479 beside TCP 8288. What it relays is sealed from node to node. If the ports are taken it goes on without.
+Nodes whose UDP is blocked reach it by WebSocket at the URL by which they reach the coordinator.
 
   --state DIR          where it keeps its database (default /var/lib/taut-coordinator). Holds the coordinator's
                        private key: back it up, keep it private
   --listen ADDR:PORT   (default [::]:8288, which is IPv4, too; 0.0.0.0:8288 where there is no IPv6)
   --url URL            where nodes reach it, such as http://203.0.113.7:8288 or https://taut.example; goes into
                        every join token; repeat for several (default: this host's address and the port)
+  --relay-port PORT    UDP port of its relay (default 3478; the port after it answers STUN)
+  --relay-address IP[:PORT]
+                       where nodes reach the relay, if not by the address by which they reach the coordinator;
+                       repeat for several
+  --relay-metrics ADDR:PORT
+                       answer /metrics for Prometheus and /status as JSON there: the relay's counters, without addresses
+                       and keys; any port is open to all who reach it, so leave it on loopback
+  --no-relay           be no relay
   --network NAME       the first network's name (default `default`); first start only
   --ipv4-prefix P      the first network's IPv4 prefix (default 100.64.0.0/10); first start only
 ";
@@ -84,6 +98,24 @@ taut-coordinator networks create NAME [--ipv4-prefix 100.64.0.0/10]
 
 Each network has the IPv4 prefix that you choose and a random IPv6 one (RFC 4193).
 
+  --json               for programs
+  --api URL            the coordinator's address (default $TAUT_API or http://127.0.0.1:8288)
+  --token TOKEN        the operator token (default $TAUT_OPERATOR_TOKEN)
+";
+
+const RELAYS: &str = "\
+taut-coordinator relays list [--network NAME]
+taut-coordinator relays add NAME KEY ENDPOINT… [--stun-port PORT] [--web URL] [--network NAME]
+taut-coordinator relays remove RELAY [--network NAME]
+taut-coordinator ticket-key
+
+A relay carries sealed packets between nodes that no direct path joins. Start one anywhere with
+`taut-relay --trust KEY`, where KEY is what `ticket-key` prints, and add it with the key and the address that it prints.
+The one called `coordinator` is the coordinator's own (see `serve`).
+
+  --stun-port PORT     a second UDP port on which it answers STUN, so that nodes learn what kind of NAT they are behind
+  --web URL            wss:// or ws:// URL of it, for nodes where UDP is blocked
+  --network NAME       needed when there are several networks; `list` shows all without it
   --json               for programs
   --api URL            the coordinator's address (default $TAUT_API or http://127.0.0.1:8288)
   --token TOKEN        the operator token (default $TAUT_OPERATOR_TOKEN)

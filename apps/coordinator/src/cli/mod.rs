@@ -6,6 +6,7 @@ mod help;
 mod keys;
 mod networks;
 mod nodes;
+mod relays;
 mod remote;
 mod serve;
 mod table;
@@ -71,6 +72,8 @@ fn run(mut arguments: Arguments) -> Result<(), Failed> {
             arguments.finish()?;
             show(&format!("{:#}\n", document()))
         }
+        Some("relays") => relays::run(arguments),
+        Some("ticket-key") => relays::ticket_key(arguments),
         Some("keys") => keys::run(arguments),
         Some("networks") => networks::run(arguments),
         Some(other) => Err(Failed::Usage(format!("there is no command `{other}`"))),

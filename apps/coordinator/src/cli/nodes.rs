@@ -51,7 +51,13 @@ fn list(answer: &Value) -> String {
             word(&node["network"]),
             word(&node["addresses"][0]),
             word(&node["addresses"][1]),
-            String::from(if online { "yes" } else { "no" }),
+            String::from(if node["twin"] == true {
+                "two hosts"
+            } else if online {
+                "yes"
+            } else {
+                "no"
+            }),
             seen,
             endpoints.join(" "),
         ]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use taut_base::{DEFAULT_PORT, Prefix};
+use taut_relay_server::{Metrics, Relay};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
@@ -15,7 +16,8 @@ use super::arguments::Arguments;
 use super::{Failed, show};
 use crate::api;
 use crate::log;
-use crate::state::{FirstStart, Options, State};
+use crate::relay::{self, Wanted};
+use crate::state::{FirstStart, Options, State, TICKET_LIFE};
 
 const DEFAULT_STATE: &str = "/var/lib/taut-coordinator";
 
@@ -25,7 +27,11 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), Failed> {
     let listen = arguments.value("listen")?;
     let urls = arguments.values("url");
     let (network, ipv4) = (arguments.value("network")?, arguments.value("ipv4-prefix")?);
+    let (relay_port, relay_addresses) = (arguments.value("relay-port")?, arguments.values("relay-address"));
+    let (no_relay, metrics) = (arguments.switch("no-relay"), arguments.value("relay-metrics")?);
     arguments.finish()?;
+    let relay = if no_relay { None } else { Some(wanted_relay(relay_port.as_deref(), &relay_addresses)?) };
+    let metrics = metrics.map(|text| text.parse::<SocketAddr>().map_err(|_| bad_metrics(&text))).transpose()?;
     let listen = listen.map(|text| text.parse::<SocketAddr>().map_err(|_| bad_listen(&text))).transpose()?;
     for url in &urls {
         check_url(url)?;
@@ -40,7 +46,7 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), Failed> {
         // Before anything is made: a port that is taken must not use up the first start's one printing of the tokens.
         let (listeners, address) = bind(listen).await?;
         let urls = if urls.is_empty() { derived_urls(address) } else { urls };
-        let options = Options { directory, urls, network, ipv4: prefix };
+        let options = Options { directory, urls, network, ipv4: prefix, ticket_life: TICKET_LIFE };
         let (state, first) = State::open(options).await.map_err(Failed::run)?;
         match &first {
             Some(first) => show_first(first)?,
@@ -49,10 +55,14 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), Failed> {
             }
             None => {}
         }
+        let relay = relay::start(&state, relay.as_ref()).await.map_err(Failed::run)?;
+        let figures = relay.as_ref().zip(metrics).map(|(relay, address)| figures(relay, address)).transpose()?;
         let stop = stop_on_signals().map_err(|error| Failed::Run(format!("signals cannot be waited for: {error}")))?;
         show(&format!("listening on {address}\n"))?;
         log::event("started", &[("version", &env!("CARGO_PKG_VERSION")), ("address", &address)]);
-        api::serve(Arc::new(state), listeners, stop).await;
+        let entrance = relay.as_ref().and_then(Relay::entrance);
+        api::serve(Arc::new(state), entrance, listeners, stop).await;
+        drop((figures, relay));
         log::event("stopped", &[]);
         Ok(())
     })
@@ -126,6 +136,34 @@ fn outgoing_addresses() -> Vec<IpAddr> {
     };
     let found: Vec<IpAddr> = targets.into_iter().filter_map(outgoing).collect();
     if found.is_empty() { vec![IpAddr::V4(Ipv4Addr::LOCALHOST)] } else { found }
+}
+
+fn wanted_relay(port: Option<&str>, addresses: &[String]) -> Result<Wanted, Failed> {
+    let mut wanted = Wanted::default();
+    if let Some(text) = port {
+        let bad = |_| Failed::Usage(format!("--relay-port `{text}` is no port; write 3478"));
+        wanted.port = text.parse().map_err(bad)?;
+    }
+    for text in addresses {
+        let bad =
+            || Failed::Usage(format!("--relay-address `{text}` is no address; write 203.0.113.7 or 203.0.113.7:3478"));
+        wanted.addresses.push(relay::place(text).ok_or_else(bad)?);
+    }
+    Ok(wanted)
+}
+
+/// The relay's counters, for whoever can connect there.
+fn figures(relay: &Relay, address: SocketAddr) -> Result<Metrics, Failed> {
+    let failed = |error: io::Error| {
+        Failed::Run(format!(
+            "{address} cannot be listened on: {error}; choose another --relay-metrics, or leave it out"
+        ))
+    };
+    Metrics::start(address, relay.observer()).map_err(failed)
+}
+
+fn bad_metrics(text: &str) -> Failed {
+    Failed::Usage(format!("--relay-metrics `{text}` is no address and port; write 127.0.0.1:9478"))
 }
 
 fn bad_listen(text: &str) -> Failed {

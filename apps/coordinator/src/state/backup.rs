@@ -23,6 +23,9 @@ const NODES: u32 = 65_536;
 /// Numbers of keys that may have been given since the backup.
 const KEYS: u32 = 1_000;
 
+/// Numbers of relays that may have been given since the backup.
+const RELAYS: u32 = 1_000;
+
 /// Changes that a network may have been through since the backup: a year at two per minute.
 const CHANGES: u32 = 1 << 20;
 
@@ -125,7 +128,7 @@ async fn move_ahead(directory: &Path) -> Result<(), StartError> {
         tx.set_cursor(network.id, cursor).await?;
         tx.leap(network.id, CHANGES, random_bits()).await?;
     }
-    tx.skip_numbers(NODES, KEYS).await?;
+    tx.skip_numbers(NODES, KEYS, RELAYS).await?;
     tx.commit().await?;
     store.close().await;
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use super::members::Places;
 use crate::store::NetworkRow;
 
 /// Endpoints kept per node; a node tries at most 8 of them for one handshake, and takes at most 32.
@@ -10,27 +11,27 @@ pub(crate) const MAX_ENDPOINTS: usize = 16;
 /// How many of them may be of the address that the coordinator saw, so that many ports do not push the node's own addresses out.
 const MAX_SEEN: usize = 8;
 
-/// The node's own list, then the address that the coordinator saw with each of its ports; nonsense and repetitions are left out.
-pub(super) fn fit(network: &NetworkRow, listed: &[SocketAddr], ports: &[u16], seen: IpAddr) -> Vec<SocketAddr> {
-    let seen = seen.to_canonical();
-    let seen: Vec<_> = ports
-        .iter()
-        .map(|port| SocketAddr::new(seen, *port))
-        .filter(|endpoint| may_be_tried(network, *endpoint))
-        .take(MAX_SEEN)
-        .collect();
-    let listed = listed
-        .iter()
-        .map(|endpoint| SocketAddr::new(endpoint.ip().to_canonical(), endpoint.port()))
-        .filter(|endpoint| may_be_tried(network, *endpoint))
-        .take(MAX_ENDPOINTS - seen.len());
-    let mut fit: Vec<SocketAddr> = Vec::with_capacity(MAX_ENDPOINTS);
-    for endpoint in listed.chain(seen.iter().copied()) {
-        if !fit.contains(&endpoint) {
-            fit.push(endpoint);
+/// How many of them may be what the node learned from relays and gateways: two families, a mapping each, and a NAT's changing port.
+const MAX_OBSERVED: usize = 6;
+
+/// The node's own list, then where it is seen from outside, then the address that the coordinator saw with each of its ports; nonsense and
+/// repetitions are left out. Places for the latter two are kept, so that a host with many interfaces is still found from outside.
+pub(super) fn fit(network: &NetworkRow, said: &Places, seen: IpAddr) -> Vec<SocketAddr> {
+    let good = |places: &[SocketAddr], most: usize| -> Vec<SocketAddr> {
+        let canonical = places.iter().map(|place| SocketAddr::new(place.ip().to_canonical(), place.port()));
+        let mut good: Vec<SocketAddr> = Vec::with_capacity(most);
+        for place in canonical.filter(|place| may_be_tried(network, *place)) {
+            if good.len() < most && !good.contains(&place) {
+                good.push(place);
+            }
         }
-    }
-    fit
+        good
+    };
+    let seen: Vec<SocketAddr> = said.ports.iter().map(|port| SocketAddr::new(seen, *port)).collect();
+    let seen = good(&seen, MAX_SEEN);
+    let observed = good(&said.observed, MAX_OBSERVED.min(MAX_ENDPOINTS - seen.len()));
+    let listed = good(&said.listed, MAX_ENDPOINTS - seen.len() - observed.len());
+    good(&[listed, observed, seen].concat(), MAX_ENDPOINTS)
 }
 
 /// Peers will send to this address because we list it: never to themselves, to a crowd, to a metadata service, or into the overlay
@@ -53,18 +54,44 @@ mod tests {
 
     fn network() -> NetworkRow {
         let (ipv4, ipv6) = ("100.64.0.0/10".parse().unwrap(), "fd01::/64".parse().unwrap());
-        NetworkRow { id: NetworkId([0; 16]), name: String::from("n"), ipv4, ipv6, version: 1, cursor: 0, created_at: 0 }
+        NetworkRow {
+            id: NetworkId([0; 16]),
+            name: String::from("n"),
+            ipv4,
+            ipv6,
+            version: 1,
+            cursor: 0,
+            created_at: 0,
+            relays_version: 0,
+        }
+    }
+
+    fn all(listed: &[&str], observed: &[&str], ports: &[u16], seen: &str) -> Vec<String> {
+        let read = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+        let said = Places { listed: read(listed), ports: ports.to_vec(), observed: read(observed) };
+        fit(&network(), &said, seen.parse().unwrap()).iter().map(ToString::to_string).collect()
     }
 
     fn texts(listed: &[&str], ports: &[u16], seen: &str) -> Vec<String> {
-        let listed: Vec<SocketAddr> = listed.iter().map(|text| text.parse().unwrap()).collect();
-        fit(&network(), &listed, ports, seen.parse().unwrap()).iter().map(ToString::to_string).collect()
+        all(listed, &[], ports, seen)
     }
 
     #[test]
     fn the_seen_address_comes_last_and_once() {
         assert_eq!(texts(&["10.0.0.2:1"], &[1, 2], "::ffff:10.0.0.2"), ["10.0.0.2:1", "10.0.0.2:2"]);
         assert_eq!(texts(&["[::ffff:10.0.0.2]:1", "10.0.0.2:1"], &[], "1.2.3.4"), ["10.0.0.2:1"]);
+    }
+
+    #[test]
+    fn what_is_seen_from_outside_has_its_places() {
+        let many: Vec<String> = (1..40).map(|port| format!("10.0.0.1:{port}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let outside: Vec<String> = (1..20).map(|port| format!("203.0.113.7:{port}")).collect();
+        let outside: Vec<&str> = outside.iter().map(String::as_str).collect();
+        let fit = all(&many, &outside, &[7], "1.2.3.4");
+        assert_eq!(fit.len(), MAX_ENDPOINTS);
+        assert_eq!([fit[8].as_str(), &fit[9], &fit[15]], ["10.0.0.1:9", "203.0.113.7:1", "1.2.3.4:7"]);
+        assert_eq!(all(&["10.0.0.2:1"], &["1.2.3.4:1", "127.0.0.1:1"], &[1], "1.2.3.4"), ["10.0.0.2:1", "1.2.3.4:1"]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use taut_base::{MAX_PEERS, NodeId, Prefix};
-use taut_netmap::{BadName, Refusal};
+use taut_netmap::{BadName, Refusal, RelayFault};
 
 use crate::store::StoreError;
 
@@ -39,6 +39,16 @@ pub(crate) enum StateError {
     NoOperator(i64),
     /// The operator token is the last one that is valid.
     LastOperator,
+    /// There is no such relay.
+    NoRelay(String),
+    /// The network has a relay of this name or key.
+    RelayExists(String),
+    /// Nodes would refuse the relay.
+    BadRelay(RelayFault),
+    /// The relay has neither an endpoint nor a URL.
+    NoPlace,
+    /// The coordinator's own relay follows from how it is started.
+    OwnRelay,
     /// Another node has this name.
     NameTaken(String),
     /// No name for a node or a network.
@@ -85,6 +95,13 @@ impl StateError {
             Self::LastOperator => {
                 "make another one first: `taut-coordinator operator-token create` on the coordinator's host"
             }
+            Self::NoRelay(_) => "`taut-coordinator relays list` shows the relays that exist",
+            Self::RelayExists(_) => "choose another name; a relay that moved is removed and added again",
+            Self::BadRelay(_) => {
+                "give up to 8 endpoints such as 203.0.113.7:3478, none of them loopback, multicast, link-local or in the overlay"
+            }
+            Self::NoPlace => "give at least one endpoint, such as 203.0.113.7:3478, or `--web wss://HOST/PATH`",
+            Self::OwnRelay => "start the coordinator with `serve --no-relay`",
             Self::NameTaken(_) => "choose another name, or rename the other node first",
             Self::BadName(_) => {
                 "use 1 to 63 lower-case letters, digits and hyphens, with no hyphen at the ends and not digits only"
@@ -126,6 +143,11 @@ impl fmt::Display for StateError {
             Self::LastOperator => f.write_str(
                 "this is the last operator token that is valid; without it nobody could use this API any more",
             ),
+            Self::NoRelay(name) => write!(f, "there is no relay `{name}`"),
+            Self::RelayExists(name) => write!(f, "there already is a relay `{name}`, or one with its key"),
+            Self::BadRelay(fault) => write!(f, "nodes would refuse this relay: {fault}"),
+            Self::NoPlace => f.write_str("nobody could reach this relay"),
+            Self::OwnRelay => f.write_str("this is the coordinator's own relay"),
             Self::NameTaken(name) => write!(f, "another node has the name `{name}`"),
             Self::BadName(name) => write!(f, "{name:?} cannot be a name"),
             Self::BadExpiry => f.write_str("the expiry is not in the future, or too far in it"),

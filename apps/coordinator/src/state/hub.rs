@@ -11,6 +11,7 @@ use taut_base::NodeId;
 use tokio::sync::{oneshot, watch};
 
 use super::presence::{News, Presence};
+use super::twins::Twins;
 
 /// How long presence lasts without a sign of life: three pings, of which nodes send one every 15 s.
 pub(crate) const LEASE: Duration = Duration::from_secs(45);
@@ -28,6 +29,7 @@ pub(crate) struct Hub {
 #[derive(Default)]
 struct Inner {
     presence: Presence,
+    twins: Twins,
     /// Dropping the sender tells the connection that a newer one of the same node took its place.
     connections: BTreeMap<NodeId, (u64, oneshot::Sender<Infallible>)>,
 }
@@ -46,16 +48,32 @@ impl Hub {
         });
     }
 
-    /// Takes a connection in; it replaces an older one of the same node.
-    pub(crate) fn enter(self: &Arc<Self>, node: NodeId, connection: u64) -> Membership {
+    /// Takes a connection of a program with this run in; it replaces an older one of the same node. `None` where it is refused, because another
+    /// program runs with the node's keys and is connected.
+    pub(crate) fn enter(self: &Arc<Self>, node: NodeId, connection: u64, run: u64) -> Option<Membership> {
         let (alive, replaced) = oneshot::channel();
         // Subscribed before the caller reads its first map, so that no change falls in between.
         let (version, revision) = (self.version.subscribe(), self.revision.subscribe());
-        self.update(|inner| {
-            inner.connections.insert(node, (connection, alive));
-            inner.presence.enter(node, connection, Instant::now() + LEASE);
+        let now = Instant::now();
+        let entered = self.update(|inner| {
+            let entered = inner.twins.enter(node, run, inner.connections.contains_key(&node), now);
+            if entered {
+                inner.connections.insert(node, (connection, alive));
+                inner.presence.enter(node, connection, now + LEASE);
+            }
+            entered
         });
-        Membership { hub: Arc::clone(self), node, connection, version, revision, replaced }
+        if !entered {
+            // Whoever is connected has news to tell: that there are two.
+            self.revision.send_modify(|_| {});
+            return None;
+        }
+        Some(Membership { hub: Arc::clone(self), node, connection, version, revision, replaced })
+    }
+
+    /// Whether two programs were seen with the node's keys.
+    pub(crate) fn are_two(&self, node: NodeId) -> bool {
+        self.lock().twins.are_two(node, Instant::now())
     }
 
     /// Ends the leases that have run out; who they were of.
@@ -110,6 +128,11 @@ impl Membership {
     /// The node leaves.
     pub(crate) fn leave(&self) {
         self.hub.update(|inner| inner.presence.leave(self.node, self.connection));
+    }
+
+    /// Whether another program was seen with this node's keys.
+    pub(crate) fn has_twin(&self) -> bool {
+        self.hub.are_two(self.node)
     }
 
     /// What changed after `revision`; everybody for `None`.

@@ -4,32 +4,44 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use taut_base::NodeId;
-use taut_netmap::{Delta, Me, NetworkInfo, NetworkMap, Peer, check_name};
+use taut_netmap::{Delta, MAX_PEER_RELAYS, Me, NetworkInfo, NetworkMap, Peer, Relay, check_name};
 
 use super::StateError;
 use crate::store::{NetworkRow, NodeRow};
 
-/// The whole map for node `me`; `members` are all of the network.
+/// The whole map for node `me`; `members` and `relays` are all of the network.
 ///
 /// A member whose row makes no sense is left out for everybody else, and alone gets no map itself (fault E10).
-pub(super) fn whole(network: &NetworkRow, me: NodeId, members: &[NodeRow]) -> Result<NetworkMap, StateError> {
+pub(super) fn whole(
+    network: &NetworkRow,
+    me: NodeId,
+    members: &[NodeRow],
+    relays: Vec<Relay>,
+) -> Result<NetworkMap, StateError> {
     let own = members.iter().find(|row| row.id == me).ok_or(StateError::NotAMember)?;
     if !is_sound(network, own) {
         return Err(StateError::Unsound(me));
     }
     let peers: BTreeMap<NodeId, Peer> =
         members.iter().filter(|row| row.id != me && is_sound(network, row)).map(|row| (row.id, peer(row))).collect();
-    let map = NetworkMap { version: network.version, network: info(network), me: me_of(own), peers };
+    let map = NetworkMap { version: network.version, network: info(network), me: me_of(own), peers, relays };
     map.check().map_err(StateError::BadMap)?;
     Ok(map)
 }
 
-/// What changed for node `own` since version `from`; `changed` are all rows after it, removed ones included.
-pub(super) fn delta(network: &NetworkRow, own: &NodeRow, from: u64, changed: &[NodeRow]) -> Result<Delta, StateError> {
+/// What changed for node `own` since version `from`; `changed` are all rows after it, removed ones included,
+/// and `relays` all of the network if one of them did.
+pub(super) fn delta(
+    network: &NetworkRow,
+    own: &NodeRow,
+    from: u64,
+    changed: &[NodeRow],
+    relays: Option<Vec<Relay>>,
+) -> Result<Delta, StateError> {
     if !is_sound(network, own) {
         return Err(StateError::Unsound(own.id));
     }
-    let mut delta = Delta { from, to: network.version, me: None, upserts: Vec::new(), removes: Vec::new() };
+    let mut delta = Delta { from, to: network.version, me: None, upserts: Vec::new(), removes: Vec::new(), relays };
     for row in changed {
         if row.id == own.id {
             delta.me = Some(me_of(own));
@@ -60,7 +72,8 @@ fn me_of(row: &NodeRow) -> Me {
 
 fn peer(row: &NodeRow) -> Peer {
     let (name, endpoints) = (row.name.clone(), row.endpoints.clone());
-    Peer { id: row.id, name, key: row.node_key, addresses: addresses(row), endpoints, native: false }
+    let relays = row.relays.iter().copied().take(MAX_PEER_RELAYS).collect();
+    Peer { id: row.id, name, key: row.node_key, addresses: addresses(row), endpoints, relays, native: false }
 }
 
 fn addresses(row: &NodeRow) -> Vec<IpAddr> {

@@ -7,7 +7,7 @@ use taut_netmap::{Delta, Enrol, Hello, MAX_NAME, NetworkMap, name_from_host};
 use taut_noise::dh;
 
 use super::error::KeyFault;
-use super::{Secret, State, StateError, addresses, endpoints, maps, random, random_bits};
+use super::{Secret, State, StateError, addresses, endpoints, maps, random, random_bits, relays};
 use crate::clock::unix_now;
 use crate::log;
 use crate::store::{NetworkId, NetworkRow, NewNode, NodeRow, Reading, Writing};
@@ -19,6 +19,17 @@ const MAX_PROGRAM: usize = 64;
 pub(crate) struct Admitted {
     pub(crate) node: NodeId,
     pub(crate) name: String,
+}
+
+/// Where a node says that it may be reached.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Places {
+    /// Interface addresses, best first.
+    pub(crate) listed: Vec<SocketAddr>,
+    /// Its UDP ports.
+    pub(crate) ports: Vec<u16>,
+    /// Where it is seen from outside: mapped ports, then what relays say.
+    pub(crate) observed: Vec<SocketAddr>,
 }
 
 /// What a node is sent.
@@ -39,7 +50,9 @@ impl State {
         hello: &Hello,
     ) -> Result<Admitted, StateError> {
         // The agreement fails exactly for the points that everybody could compute with (fault A8).
-        dh(&PrivateKey::from_bytes(random()), &hello.node_key).map_err(|_| StateError::BadKey)?;
+        for key in [Some(&hello.node_key), hello.bind_key.as_ref()].into_iter().flatten() {
+            dh(&PrivateKey::from_bytes(random()), key).map_err(|_| StateError::BadKey)?;
+        }
         let program = printable(&hello.version);
         if let Some(row) = self.store.read().await?.node_by_machine(network, machine).await?
             && row.node_key == hello.node_key
@@ -118,17 +131,11 @@ impl State {
     }
 
     /// Takes what a node says of where it is; nobody is told when nothing changed.
-    pub(crate) async fn set_endpoints(
-        &self,
-        node: NodeId,
-        listed: &[SocketAddr],
-        ports: &[u16],
-        seen: IpAddr,
-    ) -> Result<(), StateError> {
+    pub(crate) async fn set_endpoints(&self, node: NodeId, said: &Places, seen: IpAddr) -> Result<(), StateError> {
         let mut tx = self.store.write().await?;
         let row = tx.node(node).await?.ok_or(StateError::NotAMember)?;
         let network = tx.network(row.network).await?.ok_or(StateError::NotAMember)?;
-        let endpoints = endpoints::fit(&network, listed, ports, seen);
+        let endpoints = endpoints::fit(&network, said, seen);
         if endpoints == row.endpoints {
             return Ok(());
         }
@@ -146,14 +153,19 @@ impl State {
         let mut tx = self.store.read().await?;
         let (network, own) = member(&mut tx, node).await?;
         if !tx.knows_version(network.id, have).await? {
-            return maps::whole(&network, node, &tx.nodes(network.id).await?).map(Update::Map);
+            let relays = relays::of(&mut tx, &network).await?;
+            return maps::whole(&network, node, &tx.nodes(network.id).await?, relays).map(Update::Map);
         }
         let changed = tx.nodes_since(network.id, have).await?;
-        maps::delta(&network, &own, have, &changed).map(Update::Delta)
+        let relays = match network.relays_version > have {
+            true => Some(relays::of(&mut tx, &network).await?),
+            false => None,
+        };
+        maps::delta(&network, &own, have, &changed, relays).map(Update::Delta)
     }
 }
 
-async fn member(tx: &mut Reading, node: NodeId) -> Result<(NetworkRow, NodeRow), StateError> {
+pub(super) async fn member(tx: &mut Reading, node: NodeId) -> Result<(NetworkRow, NodeRow), StateError> {
     let row = tx.node(node).await?.ok_or(StateError::NotAMember)?;
     let network = tx.network(row.network).await?.ok_or(StateError::NotAMember)?;
     Ok((network, row))

@@ -14,8 +14,11 @@ mod networks;
 mod nodes;
 mod operators;
 mod presence;
+mod relays;
 mod secret;
 mod start;
+mod tickets;
+mod twins;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -24,17 +27,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use taut_base::{NodeId, PrivateKey, PublicKey};
+use taut_relay::SigningKey;
 
 pub(crate) use backup::{backup, findings, restore};
 pub(crate) use endpoints::MAX_ENDPOINTS;
 pub(crate) use error::StateError;
 pub(crate) use hub::{Hub, LEASE, Membership};
 pub(crate) use keys::{Expiry, LONGEST_EXPIRY};
-pub(crate) use members::{Admitted, Update};
+pub(crate) use members::{Admitted, Places, Update};
 pub(crate) use networks::NetworkView;
 pub(crate) use nodes::NodeView;
+pub(crate) use relays::{Named, OWN, OWN_NAME, RelayView};
 pub(crate) use secret::{Secret, random};
 pub(crate) use start::{FirstStart, Options, new_operator_token};
+pub(crate) use tickets::{LIFE as TICKET_LIFE, Signed};
 
 use crate::clock::unix_now;
 use crate::log;
@@ -54,6 +60,12 @@ pub(crate) struct State {
     store: Store,
     key: PrivateKey,
     public: PublicKey,
+    /// Signs tickets for relays.
+    signer: SigningKey,
+    /// How long they are valid, in seconds.
+    ticket_life: u32,
+    /// Noise static key of the coordinator's own relay.
+    relay_key: PrivateKey,
     urls: Vec<String>,
     hubs: Mutex<BTreeMap<NetworkId, Arc<Hub>>>,
     /// Nodes that were online since "last seen" was written.
@@ -67,6 +79,11 @@ impl State {
     /// The coordinator's private key, for the control channel's handshake.
     pub(crate) fn key(&self) -> &PrivateKey {
         &self.key
+    }
+
+    /// The private key of the coordinator's own relay.
+    pub(crate) fn relay_key(&self) -> &PrivateKey {
+        &self.relay_key
     }
 
     /// The room below, for tests that break what is in it.

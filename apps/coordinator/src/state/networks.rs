@@ -50,7 +50,16 @@ pub(super) async fn create(tx: &mut Writing, name: &str, ipv4: Prefix, now: i64)
     }
     let id = NetworkId(random());
     let ipv6 = addresses::random_ula(random());
-    let row = NetworkRow { id, name: String::from(name), ipv4, ipv6, version: 0, cursor: 0, created_at: now };
+    let row = NetworkRow {
+        id,
+        name: String::from(name),
+        ipv4,
+        ipv6,
+        version: 0,
+        cursor: 0,
+        created_at: now,
+        relays_version: 0,
+    };
     tx.insert_network(&row, random_bits()).await?;
     tx.network(id).await?.ok_or_else(|| StateError::NoNetwork(String::from(name)))
 }

@@ -14,6 +14,8 @@ pub(crate) struct NodeView {
     pub(crate) network: String,
     pub(crate) row: NodeRow,
     pub(crate) online: bool,
+    /// Two hosts were seen with its keys lately.
+    pub(crate) twin: bool,
 }
 
 impl State {
@@ -68,7 +70,8 @@ impl State {
     }
 
     fn view(&self, network: &NetworkRow, row: NodeRow) -> NodeView {
-        NodeView { network: network.name.clone(), online: self.hub(network.id).is_online(row.id), row }
+        let hub = self.hub(network.id);
+        NodeView { network: network.name.clone(), online: hub.is_online(row.id), twin: hub.are_two(row.id), row }
     }
 }
 

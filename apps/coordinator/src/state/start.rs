@@ -15,13 +15,19 @@ use taut_noise::public_key;
 use zeroize::Zeroizing;
 
 use super::keys::{self, Expiry};
-use super::{Secret, State, StateError, networks, random};
+use super::{Secret, State, StateError, networks, random, tickets};
 use crate::clock::unix_now;
 use crate::log;
 use crate::store::{Store, StoreError, prepare};
 
 /// Row of the coordinator's private key.
 const KEY: &str = "coordinator-key";
+
+/// Row of the key that signs tickets for relays (an Ed25519 seed).
+const TICKET_KEY: &str = "ticket-key";
+
+/// Row of the private key of the coordinator's own relay.
+const RELAY_KEY: &str = "relay-key";
 
 /// File that a running `serve` holds locked.
 const LOCK: &str = "lock";
@@ -36,6 +42,8 @@ pub(crate) struct Options {
     pub(crate) network: String,
     /// The first network's IPv4 prefix; only the first start looks at it.
     pub(crate) ipv4: Prefix,
+    /// How long tickets for relays are valid, in seconds.
+    pub(crate) ticket_life: u32,
 }
 
 /// What the first start shows once and nobody can show again.
@@ -66,8 +74,13 @@ impl State {
                 (key, Some(first))
             }
         };
+        let [ticket_key, relay_key] = [kept_key(&store, TICKET_KEY).await?, kept_key(&store, RELAY_KEY).await?];
+        let signer = tickets::signer(*ticket_key.expose()).ok_or(StoreError::Damaged("the key that signs tickets"))?;
         let state = Self {
             store,
+            signer,
+            ticket_life: options.ticket_life,
+            relay_key,
             public: public_key(&key),
             key,
             urls: options.urls,
@@ -78,6 +91,20 @@ impl State {
         };
         Ok((state, first))
     }
+}
+
+/// A key of this coordinator's, made where there is none yet: at the first start, and at the first of a version that knows of it.
+async fn kept_key(store: &Store, name: &'static str) -> Result<PrivateKey, StoreError> {
+    if let Some(bytes) = store.read().await?.meta(name).await? {
+        let bytes = Zeroizing::new(bytes);
+        let key = bytes.as_slice().try_into().map_err(|_| StoreError::Damaged(name))?;
+        return Ok(PrivateKey::from_bytes(key));
+    }
+    let key = PrivateKey::from_bytes(random());
+    let mut tx = store.write().await?;
+    tx.insert_meta(name, key.expose()).await?;
+    tx.commit().await?;
+    Ok(key)
 }
 
 async fn first_start(store: &Store, options: &Options) -> Result<(PrivateKey, FirstStart), StartError> {

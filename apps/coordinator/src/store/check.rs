@@ -9,10 +9,14 @@ use super::{BUSY, FILE, StoreError};
 
 /// What no change ever leaves behind, each with a statement that counts where it is so. The tables' own constraints (no address, name
 /// or key twice) are looked after by SQLite's checks.
-const WRONG: [(&str, &str); 7] = [
+const WRONG: [(&str, &str); 8] = [
     (
         "there is no coordinator's key: this is not a coordinator's database, or its first start was cut off",
         "SELECT NOT EXISTS (SELECT 1 FROM meta WHERE name = 'coordinator-key' AND length(value) = 32)",
+    ),
+    (
+        "a key of the coordinator's, or of its own relay, has a wrong length",
+        "SELECT count(*) FROM meta WHERE name IN ('ticket-key', 'relay-key') AND length(value) <> 32",
     ),
     (
         "a network's version is missing in its history",
@@ -37,6 +41,18 @@ const WRONG: [(&str, &str); 7] = [
     (
         "there are more nodes than keys were used",
         "SELECT (SELECT count(*) FROM nodes) > (SELECT coalesce(sum(used), 0) FROM keys)",
+    ),
+];
+
+/// The same for a database that knows of relays: one of an earlier version has no such tables until it is used.
+const WRONG_OF_RELAYS: [(&str, &str); 2] = [
+    (
+        "there are relays, and no key that signs leave to use them",
+        "SELECT EXISTS (SELECT 1 FROM relays) AND NOT EXISTS (SELECT 1 FROM meta WHERE name = 'ticket-key')",
+    ),
+    (
+        "a network's relays changed at a version after its last",
+        "SELECT count(*) FROM networks WHERE relays_version > version",
     ),
 ];
 
@@ -66,7 +82,9 @@ async fn find(connection: &mut SqliteConnection) -> Result<Vec<String>, StoreErr
         let table: String = row.try_get(0)?;
         found.push(format!("a row of {table} belongs to something that is not there"));
     }
-    for (what, count) in WRONG {
+    let knows_relays: bool =
+        query_scalar("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'relays')").fetch_one(&mut *tx).await?;
+    for (what, count) in WRONG.into_iter().chain(knows_relays.then_some(WRONG_OF_RELAYS).into_iter().flatten()) {
         let count: i64 = query_scalar(count).fetch_one(&mut *tx).await?;
         if count != 0 {
             found.push(String::from(what));

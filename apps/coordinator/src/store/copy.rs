@@ -33,9 +33,9 @@ impl Writing {
         Ok(version)
     }
 
-    /// Leaves out the next `nodes` numbers of nodes and `keys` numbers of keys.
-    pub(crate) async fn skip_numbers(&mut self, nodes: u32, keys: u32) -> Result<(), StoreError> {
-        for (table, count) in [("nodes", nodes), ("keys", keys)] {
+    /// Leaves out the next `nodes` numbers of nodes, `keys` numbers of keys and `relays` numbers of relays.
+    pub(crate) async fn skip_numbers(&mut self, nodes: u32, keys: u32, relays: u32) -> Result<(), StoreError> {
+        for (table, count) in [("nodes", nodes), ("keys", keys), ("relays", relays)] {
             // There is no row for a table that never had one; then the first numbers are left out.
             query("INSERT INTO sqlite_sequence (name, seq) SELECT ?1, 0 WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = ?1)")
                 .bind(table)

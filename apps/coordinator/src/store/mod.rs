@@ -10,6 +10,7 @@ mod keys;
 mod networks;
 mod nodes;
 mod operators;
+mod relays;
 mod rows;
 #[cfg(test)]
 mod trouble;
@@ -30,7 +31,7 @@ use sqlx::{Connection, Sqlite, Transaction, query};
 
 pub(crate) use check::check;
 pub(crate) use copy::copy;
-pub(crate) use rows::{KeyRow, NetworkId, NetworkRow, NewKey, NewNode, NodeRow, OperatorRow};
+pub(crate) use rows::{KeyRow, NetworkId, NetworkRow, NewKey, NewNode, NewRelay, NodeRow, OperatorRow, RelayRow};
 #[cfg(test)]
 pub(crate) use trouble::Held;
 

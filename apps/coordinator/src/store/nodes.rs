@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use sqlx::{Row, query};
-use taut_base::{NodeId, PublicKey};
+use taut_base::{NodeId, PublicKey, RelayId};
 
 use super::rows::{node, signed};
 use super::{NetworkId, NewNode, NodeRow, Reading, StoreError, Writing};
@@ -138,6 +138,14 @@ impl Writing {
         Ok(())
     }
 
+    /// Which relays a member is bound to.
+    pub(crate) async fn set_relays(&mut self, id: NodeId, relays: &[RelayId], version: u64) -> Result<(), StoreError> {
+        let text = serde_json::to_string(relays).map_err(|_| StoreError::Damaged("relays"))?;
+        let set = query("UPDATE nodes SET relays = ?, version = ? WHERE id = ?").bind(text);
+        set.bind(signed(version)).bind(signed(id.0)).execute(&mut *self.tx).await?;
+        Ok(())
+    }
+
     /// Which program a member runs; nobody else is told, so the version stays.
     pub(crate) async fn set_program(&mut self, id: NodeId, program: &str) -> Result<(), StoreError> {
         let set = query("UPDATE nodes SET program = ? WHERE id = ?").bind(program).bind(signed(id.0));
@@ -154,7 +162,8 @@ impl Writing {
 
     /// Turns a member into the mark of a removed one.
     pub(crate) async fn remove_node(&mut self, id: NodeId, version: u64, now: i64) -> Result<(), StoreError> {
-        let set = query("UPDATE nodes SET removed_at = ?, version = ?, endpoints = '[]' WHERE id = ?").bind(now);
+        let set = query("UPDATE nodes SET removed_at = ?, version = ?, endpoints = '[]', relays = '[]' WHERE id = ?")
+            .bind(now);
         set.bind(signed(version)).bind(signed(id.0)).execute(&mut *self.tx).await?;
         Ok(())
     }

@@ -48,6 +48,16 @@ impl Writing {
         Ok(())
     }
 
+    /// Sets a value, whatever it was before.
+    pub(crate) async fn replace_meta(&mut self, name: &str, value: &[u8]) -> Result<(), StoreError> {
+        query("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)")
+            .bind(name)
+            .bind(value)
+            .execute(&mut *self.tx)
+            .await?;
+        Ok(())
+    }
+
     /// Sets a value that was not there.
     pub(crate) async fn insert_meta(&mut self, name: &str, value: &[u8]) -> Result<(), StoreError> {
         query("INSERT INTO meta (name, value) VALUES (?, ?)").bind(name).bind(value).execute(&mut *self.tx).await?;

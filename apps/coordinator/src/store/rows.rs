@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
-use taut_base::{NodeId, Prefix, PublicKey};
+use taut_base::{NodeId, Prefix, PublicKey, RelayId};
 
 use super::StoreError;
 
@@ -42,6 +42,32 @@ pub(crate) struct NetworkRow {
     /// Host number of the IPv4 address that was handed out last.
     pub(crate) cursor: u32,
     pub(crate) created_at: i64,
+    /// Version at which its relays changed last.
+    pub(crate) relays_version: u64,
+}
+
+/// A relay of a network.
+///
+/// The endpoints are a text that may hold anything if somebody edited the file; a bad one counts as none.
+#[derive(Clone, Debug)]
+pub(crate) struct RelayRow {
+    pub(crate) id: RelayId,
+    pub(crate) name: String,
+    pub(crate) key: PublicKey,
+    pub(crate) endpoints: Vec<SocketAddr>,
+    pub(crate) stun_port: u16,
+    pub(crate) web: Option<String>,
+    pub(crate) created_at: i64,
+}
+
+/// A relay to be.
+pub(crate) struct NewRelay {
+    pub(crate) network: NetworkId,
+    pub(crate) name: String,
+    pub(crate) key: PublicKey,
+    pub(crate) endpoints: Vec<SocketAddr>,
+    pub(crate) stun_port: u16,
+    pub(crate) web: Option<String>,
 }
 
 /// An enrolment key; its secret is known by hash only.
@@ -86,6 +112,8 @@ pub(crate) struct NodeRow {
     pub(crate) ipv4: Ipv4Addr,
     pub(crate) ipv6: Ipv6Addr,
     pub(crate) endpoints: Vec<SocketAddr>,
+    /// Relays that it is bound to, as it says.
+    pub(crate) relays: Vec<RelayId>,
     /// Version of the node's program, as it says.
     pub(crate) program: String,
     pub(crate) version: u64,
@@ -120,6 +148,7 @@ pub(super) fn network(row: &SqliteRow) -> Result<NetworkRow, StoreError> {
         cursor: u32::try_from(row.try_get::<i64, _>("cursor")?)
             .map_err(|_| StoreError::Damaged("a network's cursor"))?,
         created_at: row.try_get("created_at")?,
+        relays_version: unsigned(row.try_get("relays_version")?)?,
     })
 }
 
@@ -150,6 +179,8 @@ pub(super) fn node(row: &SqliteRow) -> Result<NodeRow, StoreError> {
         ipv6: Ipv6Addr::from(bytes::<16>(row, "ipv6")?),
         // Endpoints are candidates only; without them the node is still reachable once it speaks first.
         endpoints: serde_json::from_str(&lossy("endpoints")?).unwrap_or_default(),
+        // Without them the node is still reachable on direct paths.
+        relays: serde_json::from_str(&lossy("relays")?).unwrap_or_default(),
         program: lossy("program")?,
         version: unsigned(row.try_get("version")?)?,
         created_at: row.try_get("created_at")?,

@@ -70,7 +70,15 @@ fn a_newer_protocol_is_refused_by_name() {
     let coordinator = Coordinator::start(&directory);
     let token = coordinator.token();
     let mut channel = Channel::open(coordinator.address, &token, &PrivateKey::from_bytes(random())).unwrap();
-    let hello = Hello { schema: SCHEMA + 1, node_key: Host::new().node, enrol: None, have: 0, version: String::new() };
+    let hello = Hello {
+        schema: SCHEMA + 1,
+        node_key: Host::new().node,
+        bind_key: None,
+        enrol: None,
+        have: 0,
+        version: String::new(),
+        run: 0,
+    };
     channel.send(&ToCoordinator::Hello(hello));
     match channel.receive() {
         Some(ToNode::Refused(problem)) => assert_eq!(problem.code, ProblemCode::Version),

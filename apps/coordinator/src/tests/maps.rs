@@ -1,14 +1,18 @@
 //! Maps and changes: whatever happened, changes lead where a whole map would.
 
-use std::net::IpAddr;
-
+use taut_base::RelayId;
 use taut_netmap::{NetworkMap, ProblemCode, ToCoordinator, ToNode};
 
+use super::relays::{named, own};
 use super::world::{Channel, Coordinator, Directory, Host, Node};
-use crate::state::Update;
+use crate::state::{Places, Update};
 
 fn endpoints(port: u16) -> ToCoordinator {
-    ToCoordinator::Endpoints { endpoints: vec![format!("10.1.2.3:{port}").parse().unwrap()], ports: vec![port] }
+    ToCoordinator::Endpoints {
+        endpoints: vec![format!("10.1.2.3:{port}").parse().unwrap()],
+        ports: vec![port],
+        observed: Vec::new(),
+    }
 }
 
 #[test]
@@ -26,8 +30,8 @@ fn endpoints_reach_the_peers_and_repetitions_do_not() {
         "loopback, as seen here, is left out"
     );
     let version = watcher.fresh_map(&coordinator).version;
-    let (listed, seen): (_, IpAddr) = (["10.1.2.3:7".parse().unwrap()], "127.0.0.1".parse().unwrap());
-    let same = coordinator.state.set_endpoints(id, &listed, &[7], seen);
+    let same = Places { listed: vec!["10.1.2.3:7".parse().unwrap()], ports: vec![7], observed: Vec::new() };
+    let same = coordinator.state.set_endpoints(id, &same, "127.0.0.1".parse().unwrap());
     coordinator.wait(same).unwrap();
     assert_eq!(watcher.fresh_map(&coordinator).version, version);
 }
@@ -41,10 +45,10 @@ fn changes_lead_to_the_whole_map() {
     let mut observer = coordinator.join("observer");
     let mut kept: Vec<NetworkMap> = vec![observer.map.clone()];
     let mut seed = 7_u64;
-    for step in 0..60_u16 {
+    for step in 0..90_u16 {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let pick = usize::try_from(seed >> 33).unwrap() % nodes.len();
-        change(&coordinator, &mut nodes, pick, step, (seed >> 20) % 5);
+        change(&coordinator, &mut nodes, pick, step, (seed >> 20) % 9);
         kept.push(observer.fresh_map(&coordinator));
     }
     let whole = observer.fresh_map(&coordinator);
@@ -71,9 +75,14 @@ fn change(coordinator: &Coordinator, nodes: &mut Vec<Node>, pick: usize, step: u
         }
         2 => drop(coordinator.wait(state.rename_node(None, &id.to_string(), &format!("r{step}"))).unwrap()),
         3 => {
-            let listed = [format!("10.0.0.9:{}", step + 1).parse().unwrap()];
-            coordinator.wait(state.set_endpoints(id, &listed, &[1], "192.0.2.9".parse().unwrap())).unwrap();
+            let listed = vec![format!("10.0.0.9:{}", step + 1).parse().unwrap()];
+            let places = Places { listed, ports: vec![1], observed: Vec::new() };
+            coordinator.wait(state.set_endpoints(id, &places, "192.0.2.9".parse().unwrap())).unwrap();
         }
+        4 => drop(coordinator.wait(state.set_bound(id, &[RelayId(u32::from(step % 3)), RelayId(u32::from(step % 2))]))),
+        5 => drop(coordinator.wait(state.add_relay(None, named(step)))),
+        6 => drop(coordinator.wait(state.remove_relay(None, &format!("relay-{}", step % 5)))),
+        7 => coordinator.wait(state.set_own_relay(step.is_multiple_of(2).then(own).as_ref())).unwrap(),
         _ => {
             let host = Host { node: Host::new().node, ..nodes[pick].host.clone() };
             nodes[pick] = host.resume(coordinator, &coordinator.token(), None).unwrap();
@@ -94,7 +103,12 @@ fn a_removed_node_is_told_and_forgotten_by_its_peers() {
     let refused = loop {
         match gone.channel.receive().expect("a refusal before the end") {
             ToNode::Refused(problem) => break problem,
-            ToNode::Map(_) | ToNode::Delta(_) | ToNode::Presence { .. } | ToNode::Pong => {}
+            ToNode::Map(_)
+            | ToNode::Delta(_)
+            | ToNode::Presence { .. }
+            | ToNode::Ticket { .. }
+            | ToNode::Twin { .. }
+            | ToNode::Pong => {}
         }
     };
     assert_eq!(refused.code, ProblemCode::NotAMember);

@@ -8,6 +8,7 @@ mod http;
 mod maps;
 mod operator;
 mod presence;
+mod relays;
 mod replay;
 mod trouble;
 mod world;

@@ -19,7 +19,7 @@ use Who::{Anybody, Operator};
 /// Every request that there is, who may make it, a path for it, a good body, and the status of a good answer. In this order each finds
 /// what it needs.
 type Row = (&'static str, &'static str, Who, &'static str, Option<&'static str>, u16);
-const ROUTES: [Row; 13] = [
+const ROUTES: [Row; 17] = [
     ("GET", "/healthz", Anybody, "", None, 200),
     ("GET", "/api/v1/openapi.json", Operator, "", None, 200),
     ("GET", "/api/v1/networks", Operator, "", None, 200),
@@ -31,9 +31,16 @@ const ROUTES: [Row; 13] = [
     ("GET", "/api/v1/nodes", Operator, "", None, 200),
     ("PATCH", "/api/v1/nodes/{name}", Operator, "old?network=default", Some(r#"{"name":"new"}"#), 200),
     ("DELETE", "/api/v1/nodes/{name}", Operator, "new?network=default", None, 200),
+    ("GET", "/api/v1/relays", Operator, "", None, 200),
+    ("POST", "/api/v1/relays", Operator, "", Some(RELAY), 201),
+    ("DELETE", "/api/v1/relays/{name}", Operator, "far?network=lab", None, 200),
+    ("GET", "/api/v1/ticket-key", Operator, "", None, 200),
     ("GET", "/api/v1/operator-tokens", Operator, "", None, 200),
     ("DELETE", "/api/v1/operator-tokens/{id}", Operator, "2", None, 200),
 ];
+
+/// A relay to add.
+const RELAY: &str = r#"{"network":"lab","name":"far","key":"CQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQk=","endpoints":["203.0.113.7:3478"]}"#;
 
 /// What is no request, and wants a token all the same below `/api`.
 const NOTHING: [(&str, &str, Who, u16); 6] = [

@@ -68,7 +68,11 @@ fn fault_c7_a_registration_that_is_said_again_registers_nobody_and_disturbs_nobo
     let mut node = Recorded::open(&coordinator, &host.machine);
     node.say(&host.hello(enrolment, 0));
     assert!(node.channel.receive().is_some(), "a map");
-    node.say(&ToCoordinator::Endpoints { endpoints: vec!["192.0.2.1:8288".parse().unwrap()], ports: vec![8288] });
+    node.say(&ToCoordinator::Endpoints {
+        endpoints: vec!["192.0.2.1:8288".parse().unwrap()],
+        ports: vec![8288],
+        observed: Vec::new(),
+    });
 
     // While it is connected: a channel of its own that is newer would take over from it.
     for _ in 0..3 {
@@ -113,6 +117,7 @@ fn fault_c7_a_record_repeated_or_out_of_its_place_ends_the_channel() {
     let endpoints = |port: u16| ToCoordinator::Endpoints {
         endpoints: vec![format!("192.0.2.1:{port}").parse().unwrap()],
         ports: vec![port],
+        observed: Vec::new(),
     };
     // Which of the records 0 (the hello), 1 and 2 are sent after the hello; the last one is wrong there.
     for order in [vec![0], vec![1, 1], vec![1, 0], vec![2], vec![1, 2, 1]] {

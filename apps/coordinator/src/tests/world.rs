@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tungstenite::{Message, WebSocket};
 
-use crate::state::{Expiry, FirstStart, Options, State, random};
+use crate::state::{Expiry, FirstStart, Options, State, TICKET_LIFE, random};
 use crate::{api, log};
 
 /// Longest wait for anything; only a failing test reaches it.
@@ -56,20 +56,30 @@ impl Coordinator {
         Self::start_with(&directory.0, "100.64.0.0/10")
     }
 
+    /// One whose tickets are valid for so many seconds.
+    pub(super) fn start_with_tickets(directory: &Directory, ticket_life: u32) -> Self {
+        Self::open(&directory.0, "100.64.0.0/10", ticket_life)
+    }
+
     pub(super) fn start_with(directory: &Path, ipv4: &str) -> Self {
+        Self::open(directory, ipv4, TICKET_LIFE)
+    }
+
+    fn open(directory: &Path, ipv4: &str, ticket_life: u32) -> Self {
         let runtime = Runtime::new().unwrap();
         let options = Options {
             directory: directory.to_path_buf(),
             urls: vec![String::from("http://127.0.0.1:8288")],
             network: String::from("default"),
             ipv4: ipv4.parse().unwrap(),
+            ticket_life,
         };
         let (state, first) = runtime.block_on(State::open(options)).unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
         let state = Arc::new(state);
-        let server = Some(runtime.spawn(api::serve(Arc::clone(&state), vec![listener], stopped)));
+        let server = Some(runtime.spawn(api::serve(Arc::clone(&state), None, vec![listener], stopped)));
         Self { address, state, first, runtime, stop, server }
     }
 
@@ -132,11 +142,14 @@ impl Drop for Coordinator {
 pub(super) struct Host {
     pub(super) machine: PrivateKey,
     pub(super) node: PublicKey,
+    /// What this start of its program drew.
+    pub(super) run: u64,
 }
 
 impl Host {
     pub(super) fn new() -> Self {
-        Self { machine: PrivateKey::from_bytes(random()), node: public_key(&PrivateKey::from_bytes(random())) }
+        let [machine, node] = [random(), random()].map(PrivateKey::from_bytes);
+        Self { machine, node: public_key(&node), run: 1 }
     }
 
     pub(super) fn join(&self, coordinator: &Coordinator, token: &JoinToken, name: &str) -> Result<Node, Problem> {
@@ -155,7 +168,15 @@ impl Host {
     }
 
     pub(super) fn hello(&self, enrol: Option<Enrol>, have: u64) -> ToCoordinator {
-        ToCoordinator::Hello(Hello { schema: SCHEMA, node_key: self.node, enrol, have, version: String::from("test") })
+        ToCoordinator::Hello(Hello {
+            schema: SCHEMA,
+            node_key: self.node,
+            bind_key: None,
+            enrol,
+            have,
+            version: String::from("test"),
+            run: self.run,
+        })
     }
 }
 
@@ -218,6 +239,8 @@ pub(super) struct Node {
     pub(super) channel: Channel,
     pub(super) map: NetworkMap,
     pub(super) online: std::collections::BTreeSet<NodeId>,
+    /// What it was told last of another host with its keys.
+    pub(super) twin: Option<Problem>,
     /// How many whole maps came.
     pub(super) wholes: u32,
     /// How many deltas came.
@@ -241,8 +264,15 @@ impl Node {
             other => panic!("{other:?} is no answer to a hello"),
         };
         map.check().unwrap();
-        let mut node =
-            Self { host: host.clone(), channel, map, online: Default::default(), wholes, deltas: 1 - wholes };
+        let mut node = Self {
+            host: host.clone(),
+            channel,
+            map,
+            online: Default::default(),
+            twin: None,
+            wholes,
+            deltas: 1 - wholes,
+        };
         node.hear();
         Ok(node)
     }
@@ -275,7 +305,8 @@ impl Node {
                     };
                 }
             }
-            ToNode::Pong => {}
+            ToNode::Twin { problem } => self.twin = problem,
+            ToNode::Ticket { .. } | ToNode::Pong => {}
             ToNode::Refused(problem) => panic!("refused: {problem}"),
         }
     }

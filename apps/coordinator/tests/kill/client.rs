@@ -152,7 +152,8 @@ impl Host {
         let transport = initiator.finish(&read(&mut socket)?).unwrap();
         let mut channel = Channel { socket, transport };
         let enrol = Some(Enrol { secret: encode_base64url(&self.token.secret), name: self.name.clone() });
-        let hello = Hello { schema: SCHEMA, node_key: self.node, enrol, have, version: String::from("kill") };
+        let (node_key, version) = (self.node, String::from("kill"));
+        let hello = Hello { schema: SCHEMA, node_key, bind_key: None, enrol, have, version, run: 0 };
         channel.send(&ToCoordinator::Hello(hello))?;
         let answer = channel.receive()?;
         Some((channel, answer))

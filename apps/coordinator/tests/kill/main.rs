@@ -58,7 +58,7 @@ struct Life {
 }
 
 #[test]
-fn fault_o1_acknowledged_writes_survive_a_kill_and_nothing_is_half_there() {
+fn fault_n3_o1_acknowledged_writes_survive_a_kill_and_nothing_is_half_there() {
     let kills = std::env::var("TAUT_KILLS").ok().map_or(KILLS, |text| text.parse().expect("TAUT_KILLS is a number"));
     let (left, done) = (AtomicU32::new(kills), AtomicU32::new(0));
     let acknowledged: u64 = thread::scope(|scope| {

@@ -112,7 +112,11 @@ impl Ledger {
         let port = u16::try_from(1 + dice.below(60_000)).unwrap();
         let endpoints = vec![SocketAddr::from(([10, 1, 2, 3], port))];
         member.endpoints.push(endpoints.clone());
-        channel.send(&ToCoordinator::Endpoints { endpoints: endpoints.clone(), ports: Vec::new() })?;
+        channel.send(&ToCoordinator::Endpoints {
+            endpoints: endpoints.clone(),
+            ports: Vec::new(),
+            observed: Vec::new(),
+        })?;
         loop {
             match channel.receive()? {
                 ToNode::Delta(delta) => {
@@ -121,8 +125,8 @@ impl Ledger {
                         break;
                     }
                 }
-                ToNode::Map(_) | ToNode::Refused(_) | ToNode::Pong => panic!("no change"),
-                ToNode::Presence { .. } => {}
+                ToNode::Map(_) | ToNode::Refused(_) | ToNode::Pong | ToNode::Twin { .. } => panic!("no change"),
+                ToNode::Presence { .. } | ToNode::Ticket { .. } => {}
             }
         }
         member.endpoints = vec![endpoints];

@@ -32,6 +32,7 @@ fn daemon_flags_one_by_one() {
         ("--no-udp-gso", DaemonFlags { udp_gso: false, ..usual.clone() }),
         ("--low-latency", DaemonFlags { low_latency: true, ..usual.clone() }),
         ("--no-udp-gro", DaemonFlags { udp_gro: false, ..usual.clone() }),
+        ("--search-sockets 0", DaemonFlags { search_sockets: 0, ..usual.clone() }),
         ("--no-aes", DaemonFlags { aes: false, ..usual.clone() }),
     ] {
         assert_eq!(daemon(line).unwrap(), expected, "{line}");
@@ -68,12 +69,25 @@ fn wrong_flags_are_named() {
 
 #[test]
 fn a_started_daemon_gets_the_same_flags() {
-    let line = "--state /s --socket /x --port 7 --tun t --mtu 1300 --lanes 3 --no-tun-steering --no-tun-offload --no-udp-gso --no-udp-gro --no-aes --low-latency";
+    let line = "--state /s --socket /x --port 7 --tun t --mtu 1300 --lanes 3 --no-tun-steering --no-tun-offload --no-udp-gso --no-udp-gro --no-aes --no-portmap --low-latency --metrics 127.0.0.1:9288";
     let flags = daemon(line).unwrap();
     let again = flags.to_arguments().iter().map(|word| word.to_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ");
     assert_eq!(daemon(&again).unwrap(), flags);
     let relative = daemon("--state s").unwrap().to_arguments();
     assert!(Path::new(&relative[1]).is_absolute(), "it runs in another directory");
+}
+
+#[test]
+fn figures_are_for_this_host_unless_said_otherwise() {
+    let at = |text: &str| daemon(&format!("--metrics {text}")).map(|flags| flags.metrics.unwrap().to_string());
+    assert_eq!(at("9288").unwrap(), "127.0.0.1:9288");
+    assert_eq!(
+        (at("[::]:9288").unwrap(), at("10.0.0.1:1").unwrap()),
+        (String::from("[::]:9288"), String::from("10.0.0.1:1"))
+    );
+    for text in ["0", "127.0.0.1:0", "10.0.0.1", "localhost:9", "70000"] {
+        assert!(matches!(at(text), Err(Fault::Usage { .. })), "{text}");
+    }
 }
 
 #[test]

@@ -26,7 +26,10 @@ pub(super) struct Reply {
     /// Milliseconds, in steps of a microsecond.
     ms: f64,
     path: PathKind,
+    /// The peer's, on a direct path.
     endpoint: Option<SocketAddr>,
+    /// The relay's name, on a relayed one.
+    relay: Option<String>,
 }
 
 impl Report {
@@ -44,6 +47,11 @@ impl Report {
         self.replies.iter().any(|reply| reply.path == PathKind::Direct)
     }
 
+    /// Whether the last reply came by a relay.
+    pub(super) fn is_relayed(&self) -> bool {
+        self.replies.last().is_some_and(|reply| reply.path == PathKind::Relayed)
+    }
+
     /// The last line.
     pub(super) fn summary(&self) -> String {
         let times = || self.replies.iter().map(|reply| reply.ms);
@@ -58,15 +66,17 @@ impl Report {
 impl Reply {
     pub(super) fn new(seq: u16, time: Duration, path: &PathStatus) -> Self {
         let ms = (time.as_secs_f64() * 1_000_000.0).round() / 1_000.0;
-        Self { seq, ms, path: path.kind, endpoint: path.endpoint }
+        Self { seq, ms, path: path.kind, endpoint: path.endpoint, relay: path.relay.clone() }
     }
 
     /// The line for people.
     pub(super) fn describe(&self, peer: &str, address: IpAddr) -> String {
-        let path = match (self.path, self.endpoint) {
-            (PathKind::Direct, Some(endpoint)) => format!("direct {endpoint}"),
-            (PathKind::Direct, None) => String::from("direct"),
-            (PathKind::None, _) => String::from("a path that is gone again"),
+        let path = match (self.path, self.endpoint, &self.relay) {
+            (PathKind::Direct, Some(endpoint), _) => format!("direct {endpoint}"),
+            (PathKind::Direct, None, _) => String::from("direct"),
+            (PathKind::Relayed, _, Some(relay)) => format!("relay {relay}"),
+            (PathKind::Relayed, _, None) => String::from("relay"),
+            (PathKind::None, ..) => String::from("a path that is gone again"),
         };
         format!("pong from {peer} ({address}) via {path} in {:.2} ms", self.ms)
     }
@@ -74,7 +84,7 @@ impl Reply {
 
 /// The line for a request that was not answered.
 pub(super) fn silence(peer: &str, address: IpAddr, timeout: Duration, path: &PathStatus) -> String {
-    format!("no reply from {peer} ({address}) within {timeout:?}: {}", describe(path))
+    format!("no reply from {peer} ({address}) within {timeout:.1?}: {}", describe(path))
 }
 
 /// The line for a request that could not be sent.
@@ -85,7 +95,7 @@ pub(super) fn trouble(peer: &str, address: IpAddr, error: &io::Error, path: &Pat
 fn describe(path: &PathStatus) -> impl fmt::Display {
     match path.kind {
         PathKind::None => String::from("no path to it yet"),
-        PathKind::Direct => format!("the path is {path}"),
+        PathKind::Direct | PathKind::Relayed => format!("the path is {path}"),
     }
 }
 
@@ -94,7 +104,7 @@ mod tests {
     use super::*;
 
     fn direct() -> PathStatus {
-        PathStatus { kind: PathKind::Direct, endpoint: Some("10.0.0.2:8288".parse().unwrap()) }
+        PathStatus::direct(Some("10.0.0.2:8288".parse().unwrap()))
     }
 
     #[test]
@@ -106,11 +116,21 @@ mod tests {
         let reply = Reply::new(1, Duration::from_micros(420), &direct());
         assert_eq!(reply.describe("n2", address), "pong from n2 (100.64.0.2) via direct 10.0.0.2:8288 in 0.42 ms");
         report.add(reply);
-        assert!(report.was_direct());
+        assert!(report.was_direct() && !report.is_relayed());
         assert_eq!(report.summary(), "2 sent, 1 came back, 0.42 to 0.42 ms");
-        let nowhere = PathStatus { kind: PathKind::None, endpoint: None };
-        let line = silence("n2", address, Duration::from_secs(5), &nowhere);
-        assert_eq!(line, "no reply from n2 (100.64.0.2) within 5s: no path to it yet");
+        let line = silence("n2", address, Duration::from_secs(5), &PathStatus::default());
+        assert_eq!(line, "no reply from n2 (100.64.0.2) within 5.0s: no path to it yet");
+    }
+
+    #[test]
+    fn a_relay_is_named() {
+        let (mut report, address) = (Report::new("n2", "100.64.0.2".parse().unwrap()), "100.64.0.2".parse().unwrap());
+        let reply = Reply::new(1, Duration::from_millis(31), &PathStatus::relayed("r1"));
+        assert_eq!(reply.describe("n2", address), "pong from n2 (100.64.0.2) via relay r1 in 31.00 ms");
+        report.add(reply);
+        assert!(!report.was_direct() && report.is_relayed());
+        let line = silence("n2", address, Duration::from_secs(5), &PathStatus::relayed("r1"));
+        assert_eq!(line, "no reply from n2 (100.64.0.2) within 5.0s: the path is relayed by r1");
     }
 
     #[test]
@@ -120,7 +140,7 @@ mod tests {
         report.add(Reply::new(1, Duration::from_micros(420), &direct()));
         assert_eq!(
             serde_json::to_string(&report).unwrap(),
-            r#"{"schema":1,"peer":"n2","address":"100.64.0.2","sent":1,"received":1,"replies":[{"seq":1,"ms":0.42,"path":"direct","endpoint":"10.0.0.2:8288"}]}"#
+            r#"{"schema":1,"peer":"n2","address":"100.64.0.2","sent":1,"received":1,"replies":[{"seq":1,"ms":0.42,"path":"direct","endpoint":"10.0.0.2:8288","relay":null}]}"#
         );
     }
 }

@@ -1,7 +1,7 @@
 use taut_base::PublicKey;
 use taut_keeper::api::{
-    CoordinatorStatus, Failure, Handshakes, LanesStatus, PathKind, PathStatus, SCHEMA, SelfStatus, SessionStatus,
-    TunStatus,
+    Bytes, CoordinatorStatus, Failure, Filtering, Handshakes, LanesStatus, Mapping, NatStatus, PathStatus,
+    PortMapStatus, RelayState, RelayStatus, SCHEMA, SelfStatus, SessionStatus, Traffic, TunStatus,
 };
 
 use super::*;
@@ -14,10 +14,7 @@ pub(crate) fn sample() -> Status {
         addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
         node_key: PublicKey([2; 32]),
         online: endpoint.map(|_| true),
-        path: PathStatus {
-            kind: if endpoint.is_some() { PathKind::Direct } else { PathKind::None },
-            endpoint: endpoint.map(|endpoint| endpoint.parse().unwrap()),
-        },
+        path: endpoint.map_or_else(PathStatus::default, |endpoint| PathStatus::direct(endpoint.parse().ok())),
         session: endpoint.map(|_| SessionStatus {
             age_s: 3.5,
             suite: String::from("AES256GCM"),
@@ -27,6 +24,7 @@ pub(crate) fn sample() -> Status {
         }),
         rx_bytes: 1_572_864,
         tx_bytes: 12,
+        traffic: Traffic::default(),
         last_handshake_s: None,
         round_trip_ms: endpoint.map(|_| 0.312),
         candidates: Vec::new(),
@@ -61,6 +59,9 @@ pub(crate) fn sample() -> Status {
         ],
         drops: [(String::from("no-route"), 3), (String::from("replayed"), 2)].into(),
         handshakes: Handshakes::default(),
+        nat: None,
+        relays: Vec::new(),
+        port_mapping: None,
     }
 }
 
@@ -96,6 +97,52 @@ fn lanes_are_shown_where_there_are_several() {
     let text = render(&status);
     assert!(text.contains("UDP ports 8288 8289, one per lane\n"), "{text}");
     assert!(text.contains("direct via 10.0.0.2:8288, 0.3 ms, 1 of 4 lanes "), "{text}");
+}
+
+#[test]
+fn relays_and_what_is_in_front_of_this_node() {
+    let mut status = sample();
+    let relay = |name: &str, state, home, latency_ms, problem: Option<&str>| RelayStatus {
+        name: String::from(name),
+        endpoints: Vec::new(),
+        state,
+        home,
+        latency_ms,
+        problem: problem.map(String::from),
+        via: None,
+        websocket: None,
+    };
+    status.relays = vec![
+        relay("r1", RelayState::Bound, true, Some(4.25), None),
+        relay("r2", RelayState::Unreachable, false, None, Some("no answer")),
+    ];
+    let seen_as = vec!["203.0.113.1:40000".parse().unwrap()];
+    status.nat =
+        Some(NatStatus::new(Mapping::EndpointIndependent, Filtering::AddressAndPortDependent, Some(false), seen_as));
+    status.port_mapping =
+        Some(PortMapStatus { problem: Some(String::from("no gateway answers")), ..PortMapStatus::default() });
+    let path = PathStatus { since_s: Some(130.0), loss: Some(0.021), ..PathStatus::relayed("r1") };
+    let traffic = Traffic { relayed: Bytes { received: 1_048_576, sent: 12 }, ..Traffic::default() };
+    (status.peers[0].path, status.peers[0].traffic) = (path, traffic);
+    assert_eq!(
+        render(&status),
+        "\
+n1 in network home: up
+addresses     100.64.0.1 fd00::1
+device        taut0, MTU 1420, UDP port 8288
+coordinator   http://10.0.0.1:8288, not connected: Connection refused
+NAT           port-restricted cone NAT, seen as 203.0.113.1:40000
+port mapping  none: no gateway answers
+relay         r1, bound, 4.2 ms, home
+relay         r2, unreachable: no answer
+
+NAME      ADDRESSES           PATH                                          SUITE      ONLINE   RECEIVED                   SENT
+n2        100.64.0.2 fd00::2  relayed by r1, 0.3 ms, 2.1 % lost, for 2 min  AES256GCM  yes      1.5 MiB (1.0 MiB relayed)  12 B (12 B relayed)
+router-3  100.64.0.3          no path yet                                              unknown  1.5 MiB                    12 B
+
+dropped packets: no-route 3, replayed 2
+"
+    );
 }
 
 #[test]

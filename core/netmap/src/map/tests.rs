@@ -7,6 +7,7 @@ fn peer(number: u8) -> Peer {
         key: PublicKey([number; 32]),
         addresses: vec![IpAddr::from([100, 64, 0, number])],
         endpoints: vec![SocketAddr::from(([10, 0, 0, number], 8288))],
+        relays: Vec::new(),
         native: false,
     }
 }
@@ -26,11 +27,12 @@ fn map() -> NetworkMap {
             addresses: vec![IpAddr::from([100, 64, 0, 1]), "fd12:3456:789a::1".parse().unwrap()],
         },
         peers: [peer(2), peer(3)].into_iter().map(|peer| (peer.id, peer)).collect(),
+        relays: Vec::new(),
     }
 }
 
 fn delta() -> Delta {
-    Delta { from: 5, to: 6, me: None, upserts: Vec::new(), removes: Vec::new() }
+    Delta { from: 5, to: 6, me: None, upserts: Vec::new(), removes: Vec::new(), relays: None }
 }
 
 #[test]

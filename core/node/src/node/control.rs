@@ -3,7 +3,8 @@
 
 use std::net::SocketAddr;
 
-use taut_base::{Entropy, LaneId, PeerId, SessionId};
+use taut_base::{Entropy, LaneId, PeerId, SessionId, Time};
+use taut_path::Way;
 use taut_tunnel::Role;
 use taut_wire::control::{Abilities, Control, Lanes, Suite, Suites};
 
@@ -47,27 +48,27 @@ impl<E: Entropy> Node<E> {
         for message in [probe, questions.offer.then_some(offer)].into_iter().flatten() {
             self.tell_first(id, session, None, message);
         }
-        self.probe_lanes(id, session, clocks);
+        self.probe_lanes(id, session, clocks.now);
     }
 
-    /// Asks on the further lanes, at the address where the peer is.
-    fn probe_lanes(&mut self, id: PeerId, session: SessionId, clocks: Clocks) {
+    /// Asks on the further lanes, at the address where the peer is, if no relay is between.
+    pub(super) fn probe_lanes(&mut self, id: PeerId, session: SessionId, now: Time) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        let probes = peer.further.handle_timeout(&mut self.entropy, clocks.now);
-        let Some(first) = peer.candidates.proven() else { return };
+        let probes = peer.further.handle_timeout(&mut self.entropy, now);
+        let Some(first) = peer.way.and_then(|way| way.direct()) else { return };
         for (lane, probe) in probes {
             let destination = SocketAddr::new(first.ip(), peer.further.port(lane).unwrap_or(first.port()));
             // Port 0 is how a node says that a lane cannot be reached.
             if destination.port() != 0 {
-                let (destination, message) = (Some(destination), Control::Probe { id: probe });
-                let ask = ToLane::Control { peer: id, session, lane, destination, message };
+                let (way, message) = (Some(destination.into()), Control::Probe { id: probe });
+                let ask = ToLane::Control { peer: id, session, lane, way, message };
                 self.commands.push_back((lane.served_by(self.lanes.count()), ask));
             }
         }
     }
 
-    fn tell_first(&mut self, peer: PeerId, session: SessionId, destination: Option<SocketAddr>, message: Control) {
-        self.tell(LaneId::FIRST, ToLane::Control { peer, session, lane: LaneId::FIRST, destination, message });
+    fn tell_first(&mut self, peer: PeerId, session: SessionId, way: Option<Way>, message: Control) {
+        self.tell(LaneId::FIRST, ToLane::Control { peer, session, lane: LaneId::FIRST, way, message });
     }
 
     /// A control message that was authentic.
@@ -76,26 +77,31 @@ impl<E: Entropy> Node<E> {
         id: PeerId,
         session: SessionId,
         lane: LaneId,
-        source: SocketAddr,
+        source: Way,
         message: Control,
         clocks: Clocks,
     ) {
         let Some(peer) = self.peers.get_mut(&id).filter(|peer| !peer.native) else { return };
         match message {
             Control::Answer { id: probe, .. } if lane != LaneId::FIRST => {
-                if let Some(opened) = peer.further.answered(lane, probe, source, &mut self.entropy) {
+                // Further lanes go without a relay.
+                let Some(endpoint) = source.direct() else { return };
+                if let Some(opened) = peer.further.answered(lane, probe, endpoint, &mut self.entropy) {
                     let Opened { own, lanes, barrier } = opened;
                     self.tell(own, ToLane::OpenLanes { peer: id, lanes, barrier });
                 }
             }
-            Control::Answer { id: probe, .. } => {
+            Control::Answer { id: probe, seen } => {
                 if let Some(own) = peer.further.waits_for(probe) {
                     return self.tell(own, ToLane::Passed { peer: id, barrier: probe });
                 }
                 let talk = peer.talk.as_mut().filter(|talk| talk.session() == session);
-                if let Some(round_trip) = talk.and_then(|talk| talk.answered(probe, clocks.now)) {
-                    peer.round_trip = Some(round_trip);
-                    self.tell_all(|| ToLane::SetRoundTrip { peer: id, round_trip });
+                match talk.and_then(|talk| talk.answered(probe, clocks.now)) {
+                    Some(round_trip) => {
+                        peer.round_trip = Some(round_trip);
+                        self.tell_all(|| ToLane::SetRoundTrip { peer: id, round_trip });
+                    }
+                    None => self.answered(id, source, probe, seen),
                 }
             }
             Control::Offer { lanes, suites, abilities } => {
@@ -105,7 +111,7 @@ impl<E: Entropy> Node<E> {
                 self.learn_lanes(id, session, lanes, clocks);
                 self.use_suite(id, session, suite, abilities);
                 self.tell_first(id, session, Some(source), message);
-                self.probe_lanes(id, session, clocks);
+                self.probe_lanes(id, session, clocks.now);
             }
             Control::Accept { lanes, suite, abilities } => {
                 let offered = self.suites.has(suite);
@@ -113,9 +119,11 @@ impl<E: Entropy> Node<E> {
                 if talk.is_some_and(Talk::accepted) {
                     self.learn_lanes(id, session, lanes, clocks);
                     self.use_suite(id, session, suite, abilities);
-                    self.probe_lanes(id, session, clocks);
+                    self.probe_lanes(id, session, clocks.now);
                 }
             }
+            Control::Endpoints(endpoints) => self.said(id, &endpoints),
+            Control::Search(search) => self.asked_to_search(id, &search),
             // These end in the lane.
             Control::Probe { .. } | Control::Receipt { .. } => {}
         }

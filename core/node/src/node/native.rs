@@ -93,7 +93,7 @@ impl<E: Entropy> Node<E> {
             self.indices.release_all(*id);
             peer.start_over();
             let mut tell = |command| self.commands.push_back((LaneId::FIRST, command));
-            tell(ToLane::AddPeer { peer: *id, persistent_keepalive: None });
+            tell(ToLane::AddPeer { peer: *id, persistent_keepalive: None, roams: true });
             if let Some(endpoint) = peer.candidates.proven() {
                 tell(ToLane::SetEndpoint { peer: *id, endpoint });
             }
@@ -138,13 +138,12 @@ impl<E: Entropy> Node<E> {
                 // Known when the changes were checked, and removed by an earlier one of them.
                 let again = || Remote::new(&self.identity, change.key, PresharedKey::NONE).ok();
                 let Some(remote) = remote.or_else(again) else { return };
-                self.add_peer(remote)
+                self.add_peer(remote, true)
             }
             None => return,
         };
         self.set_allowed(id, change.replace_allowed && known.is_some(), &change.allowed);
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        peer.native = true;
         if let Some(preshared) = change.preshared {
             peer.remote.set_preshared(preshared);
         }

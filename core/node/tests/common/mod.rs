@@ -50,6 +50,7 @@ pub(crate) fn map(me: u8, listed: impl Iterator<Item = u8>) -> NetworkMap {
         key: public(number),
         addresses: vec![address(number)],
         endpoints: vec![endpoint(number), SocketAddr::from(([198, 51, 100, number + 1], 9))],
+        relays: Vec::new(),
         native: false,
     };
     NetworkMap {
@@ -69,5 +70,6 @@ pub(crate) fn map(me: u8, listed: impl Iterator<Item = u8>) -> NetworkMap {
             .filter(|number| *number != me)
             .map(|number| (NodeId(u64::from(number) + 1), peer(number)))
             .collect(),
+        relays: Vec::new(),
     }
 }

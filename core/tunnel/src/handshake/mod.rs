@@ -87,6 +87,13 @@ impl Remote {
         &self.cookie_key
     }
 
+    /// Puts mac1 into a message to this peer that ends with both MACs, of whatever protocol: a relay's clients show it, too.
+    pub fn write_mac1(&self, message: &mut [u8]) {
+        if let Some(start) = message.len().checked_sub(32) {
+            write_mac1(&self.mac1_key, message, start..start + 16);
+        }
+    }
+
     /// What is mixed into its handshakes besides the keys.
     pub fn preshared(&self) -> &PresharedKey {
         &self.preshared

@@ -1,3 +1,4 @@
+use taut_base::LaneId;
 use taut_wire::control::{Abilities, Suite};
 use zeroize::Zeroizing;
 
@@ -7,10 +8,19 @@ use crate::session::SessionKeys;
 
 const LIMITS: Limits = Limits::WIREGUARD;
 
-fn session(number: u32, role: Role, born: Time) -> Session {
+fn keys(number: u32, role: Role) -> SessionKeys {
     let index = ReceiverIndex(number << 4);
-    let keys = SessionKeys::stock(role, index, index, Zeroizing::new([1; 32]), Zeroizing::new([2; 32]));
-    Session::new(SessionId(u64::from(number)), keys, born)
+    SessionKeys::stock(role, index, index, Zeroizing::new([1; 32]), Zeroizing::new([2; 32]))
+}
+
+fn session(number: u32, role: Role, born: Time) -> Session {
+    Session::new(SessionId(u64::from(number)), keys(number, role), born)
+}
+
+/// With a control pair, as between Taut nodes.
+fn taut_keys(number: u32, role: Role) -> SessionKeys {
+    let (state, index) = (taut_noise::Symmetric::new("a protocol", b""), ReceiverIndex(number << 4));
+    SessionKeys { extension: Some(Exporter::of(&state, role, index, index)), ..keys(number, role) }
 }
 
 fn at(seconds: u64) -> Time {
@@ -57,15 +67,93 @@ fn of_two_sessions_that_crossed_the_one_with_the_smaller_name_is_used() {
         ring.add(session(answered, Role::Responder, at(0)));
         ring.add(session(started, Role::Initiator, at(0)));
         assert_eq!(sends_with(&mut ring, at(0)), Some(u64::from(started)));
-        assert!(!ring.received(SessionId(u64::from(answered)), true, &LIMITS, at(1)));
+        // The keeper hears of it: what it asks, it asks in the session in use.
+        assert_eq!(ring.received(SessionId(u64::from(answered)), true, &LIMITS, at(1)), answered == 1);
+        assert!(!ring.received(SessionId(u64::from(answered)), true, &LIMITS, at(1)), "once");
         assert_eq!(sends_with(&mut ring, at(1)), Some(1));
     }
+
+    // The same the other way round: the peer's session came into use first.
+    let mut ring = Keyring::new(None);
+    ring.add(session(1, Role::Initiator, at(0)));
+    ring.add(session(2, Role::Responder, at(0)));
+    assert!(ring.received(SessionId(2), true, &LIMITS, at(1)));
+    assert_eq!(sends_with(&mut ring, at(1)), Some(2));
+    assert!(ring.received(SessionId(1), true, &LIMITS, at(2)));
+    assert_eq!(sends_with(&mut ring, at(2)), Some(1));
 
     let mut ring = Keyring::new(None);
     ring.add(session(1, Role::Initiator, at(0)));
     ring.add(session(2, Role::Initiator, at(120)));
     ring.received(SessionId(1), true, &LIMITS, at(120));
     assert_eq!(sends_with(&mut ring, at(120)), Some(2), "a late packet of the former session changes nothing");
+}
+
+#[test]
+fn which_of_two_is_used_is_the_same_on_all_lanes() {
+    for lane in [LaneId::FIRST, LaneId(3)] {
+        let mut ring = if lane == LaneId::FIRST { Keyring::new(None) } else { Keyring::further() };
+        for (number, role) in [(1, Role::Responder), (2, Role::Initiator)] {
+            let first = taut_keys(number, role);
+            let name = Session::new(SessionId(0), taut_keys(number, role), at(0)).name();
+            let keys = if lane == LaneId::FIRST { first } else { first.on_lane(lane).unwrap() };
+            let session = Session::new(SessionId(u64::from(number)), keys, at(0));
+            assert_eq!(session.name(), name);
+            ring.add(session);
+        }
+        assert_eq!(sends_with(&mut ring, at(0)), Some(2));
+        assert!(ring.confirm(SessionId(1)), "heard on another lane");
+        assert_eq!(sends_with(&mut ring, at(0)), Some(1));
+        assert!(!ring.confirm(SessionId(2)));
+    }
+}
+
+/// The peer seals with the session before both until it has heard of one of them.
+#[test]
+fn while_handshakes_cross_the_session_before_them_still_opens() {
+    let opens = |ring: &mut Keyring, now| {
+        (1..=5_u32)
+            .filter(|number| ring.receiving(ReceiverIndex(number << 4), &LIMITS, now).is_some())
+            .collect::<Vec<_>>()
+    };
+    let mut ring = Keyring::new(None);
+    ring.add(session(1, Role::Initiator, at(0)));
+    ring.add(session(2, Role::Responder, at(120)));
+    ring.add(session(3, Role::Initiator, at(120)));
+    assert_eq!((opens(&mut ring, at(120)), ring.take_retired()), (vec![1, 2, 3], vec![]));
+    assert_eq!(opens(&mut ring, at(180)), [2, 3], "not longer than any other");
+    assert!(wishes(&mut ring, at(180)).is_empty());
+    assert_eq!(ring.take_retired().len(), 1);
+
+    let mut ring = Keyring::new(None);
+    ring.add(session(1, Role::Responder, at(0)));
+    ring.confirm(SessionId(1));
+    ring.add(session(2, Role::Responder, at(100)));
+    ring.add(session(3, Role::Initiator, at(100)));
+    ring.received(SessionId(2), true, &LIMITS, at(100));
+    assert_eq!(opens(&mut ring, at(100)), [1, 2, 3]);
+    ring.add(session(4, Role::Responder, at(102)));
+    assert_eq!(
+        opens(&mut ring, at(102)),
+        [2, 3, 4],
+        "three at most are held, and the peer may use either of those that crossed"
+    );
+    ring.confirm(SessionId(4));
+    assert_eq!((opens(&mut ring, at(102)), ring.take_retired().len()), (vec![2, 3, 4], 1));
+    ring.add(session(5, Role::Responder, at(200)));
+    assert_eq!((opens(&mut ring, at(200)), ring.take_retired().len()), (vec![4, 5], 2));
+
+    // Two of ours were answered, and between them we answered one: the peer may use that, and does where its name is the smallest.
+    let mut ring = Keyring::new(None);
+    ring.add(session(1, Role::Responder, at(0)));
+    ring.add(session(3, Role::Initiator, at(0)));
+    ring.add(session(2, Role::Initiator, at(1)));
+    assert_eq!((opens(&mut ring, at(1)), ring.take_retired()), (vec![1, 2, 3], vec![]));
+    assert!(ring.received(SessionId(1), true, &LIMITS, at(1)));
+    assert_eq!(sends_with(&mut ring, at(1)), Some(1));
+    ring.add(session(5, Role::Initiator, at(120)));
+    assert_eq!(opens(&mut ring, at(120)), [1, 5], "what did not cross with the newest is over");
+    assert_eq!(ring.take_retired().len(), 2);
 }
 
 /// What the peer said of its lanes in the former session may not be so any more.
@@ -98,14 +186,31 @@ fn on_a_further_lane_the_former_session_seals_until_the_peer_told_its_lanes_in_t
     assert_eq!(sends_with(&mut first, at(120)), Some(2), "on the first lane nothing waits");
 }
 
+/// A Taut peer that sends in another session may be without the one that we seal with, for good; stock WireGuard acknowledges nothing.
+#[test]
+fn only_what_comes_in_the_session_that_seals_says_that_it_is_heard() {
+    for (taut, wish) in [(true, vec![Wish::Handshake]), (false, vec![])] {
+        let mut ring = Keyring::new(None);
+        for number in [1, 2] {
+            let keys = if taut { taut_keys(number, Role::Initiator) } else { keys(number, Role::Initiator) };
+            ring.add(Session::new(SessionId(u64::from(number)), keys, at(0)));
+        }
+        ring.sent(true, &LIMITS, at(1));
+        ring.received(SessionId(1), true, &LIMITS, at(2));
+        let mut seen = wishes(&mut ring, at(17));
+        seen.retain(|wish| *wish == Wish::Handshake);
+        assert_eq!(seen, wish, "taut: {taut}");
+        ring.sent(true, &LIMITS, at(20));
+        ring.received(SessionId(2), false, &LIMITS, at(21));
+        assert!(!wishes(&mut ring, at(40)).contains(&Wish::Handshake), "taut: {taut}");
+    }
+}
+
 /// Each session between Taut nodes has a control pair of its own.
 #[test]
 fn control_messages_open_under_every_session_that_is_held() {
-    let state = taut_noise::Symmetric::new("a protocol", b"");
-    let taut = |number: u32, role| {
-        let index = ReceiverIndex(number << 4);
-        let mut keys = SessionKeys::stock(role, index, index, Zeroizing::new([1; 32]), Zeroizing::new([2; 32]));
-        keys.extension = Some(Exporter::of(&state, role, index, index));
+    let taut = |number, role| {
+        let keys = taut_keys(number, role);
         let control = keys.indices().control.unwrap();
         (control, Session::new(SessionId(u64::from(number)), keys, at(0)))
     };

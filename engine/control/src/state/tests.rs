@@ -68,6 +68,7 @@ fn map() -> NetworkMap {
             addresses: vec!["100.64.0.1".parse().unwrap()],
         },
         peers: BTreeMap::new(),
+        relays: Vec::new(),
     }
 }
 
@@ -84,7 +85,7 @@ fn joined() -> (Scratch, Membership) {
 fn filled(of: u8) -> (Scratch, Membership) {
     let (scratch, membership) = joined();
     let (mut state, _) = open(&scratch.0).unwrap();
-    state.save_map([of; 16], &map(), &[PublicKey([9; 32])]).unwrap();
+    state.save_map([of; 16], &map(), &[], &[PublicKey([9; 32])]).unwrap();
     (scratch, membership)
 }
 
@@ -210,15 +211,21 @@ enum Beside {
     Nothing,
     Map,
     Stamps,
+    Ticket,
+}
+
+/// A ticket of this member's.
+fn ticket(of: &Membership, expires: u64) -> Ticket {
+    let bind_key = public_key(&of.bind_key());
+    Ticket { network: of.network, bind_key, ticket: String::from("dGlja2V0"), expires }
 }
 
 #[test]
 fn fault_k2_any_mishap_to_the_identity_ends_in_the_previous_copy_or_an_error() {
     for (what, harm) in mishaps() {
-        for (both, beside) in [false, true]
-            .into_iter()
-            .flat_map(|both| [Beside::Nothing, Beside::Map, Beside::Stamps].map(|beside| (both, beside)))
-        {
+        for (both, beside) in [false, true].into_iter().flat_map(|both| {
+            [Beside::Nothing, Beside::Map, Beside::Stamps, Beside::Ticket].map(|beside| (both, beside))
+        }) {
             if both && *what == "gone" && beside == Beside::Nothing {
                 // An empty directory. Nothing tells it from a first start.
                 continue;
@@ -228,8 +235,9 @@ fn fault_k2_any_mishap_to_the_identity_ends_in_the_previous_copy_or_an_error() {
             state.save_membership(&before).unwrap();
             match beside {
                 Beside::Nothing => {}
-                Beside::Map => assert!(state.save_map([1; 16], &map(), &[]).is_ok()),
+                Beside::Map => assert!(state.save_map([1; 16], &map(), &[], &[]).is_ok()),
                 Beside::Stamps => state.save_ceiling(Duration::from_secs(1)).unwrap(),
+                Beside::Ticket => state.save_ticket(&ticket(&before, 1)).unwrap(),
             }
             drop(state);
             let what = format!("{what}, {beside:?} beside it");
@@ -258,8 +266,8 @@ fn fault_k2_k7_any_mishap_to_the_map_is_told_and_costs_no_more_than_the_map() {
         for both in [false, true] {
             let (scratch, before) = filled(1);
             let (mut state, _) = open(&scratch.0).unwrap();
-            state.save_map([1; 16], &map(), &[]).unwrap();
-            state.save_map([1; 16], &map(), &[]).unwrap();
+            state.save_map([1; 16], &map(), &[], &[]).unwrap();
+            state.save_map([1; 16], &map(), &[], &[]).unwrap();
             drop(state);
             harm(&scratch.file(MAP));
             if both {
@@ -295,13 +303,54 @@ fn fault_k2_any_mishap_to_the_stamps_is_told_and_costs_no_more_than_the_stamps()
 }
 
 #[test]
+fn fault_k2_any_mishap_to_the_ticket_is_told_and_costs_no_more_than_the_ticket() {
+    for (what, harm) in mishaps() {
+        for both in [false, true] {
+            let (scratch, before) = filled(1);
+            let (mut state, _) = open(&scratch.0).unwrap();
+            state.save_ticket(&ticket(&before, 6)).unwrap();
+            state.save_ticket(&ticket(&before, 7)).unwrap();
+            drop(state);
+            harm(&scratch.file(TICKET));
+            if both {
+                harm(&scratch.file("ticket.json.prev"));
+            }
+            let (_state, found) = open(&scratch.0).unwrap();
+            assert!(found.membership.unwrap().node_key == before.node_key && found.map.is_some(), "{what}");
+            assert_eq!(found.ticket.is_some(), !both, "{what}");
+            assert!(!found.notes.is_empty() || both && *what == "gone", "{what}");
+        }
+    }
+}
+
+#[test]
+fn fault_k7_a_ticket_of_another_network_or_key_is_not_used() {
+    let (scratch, member) = filled(1);
+    let good = ticket(&member, 9);
+    let others = [
+        Ticket { network: [2; 16], ..good.clone() },
+        Ticket { bind_key: PublicKey([7; 32]), ..good.clone() },
+        Ticket { ticket: String::from("no ticket"), ..good.clone() },
+        Ticket { ticket: "A".repeat(MAX_TICKET + 4), ..good.clone() },
+    ];
+    for (saved, is_used) in others.into_iter().map(|other| (other, false)).chain([(good, true)]) {
+        let (mut state, _) = open(&scratch.0).unwrap();
+        state.save_ticket(&saved).unwrap();
+        drop(state);
+        let (_state, found) = open(&scratch.0).unwrap();
+        assert_eq!(found.ticket, is_used.then_some(saved));
+    }
+}
+
+#[test]
 fn fault_k2_every_cut_and_every_flipped_bit_of_every_file() {
     // The identity with and without other files that give away that there was one.
-    for (name, alone) in [(IDENTITY, false), (IDENTITY, true), (MAP, false), (STAMPS, false)] {
+    for (name, alone) in [(IDENTITY, false), (IDENTITY, true), (MAP, false), (STAMPS, false), (TICKET, false)] {
         let (scratch, before) = if alone { joined() } else { filled(1) };
         if !alone {
             let (mut state, _) = open(&scratch.0).unwrap();
             state.save_ceiling(Duration::from_secs(1)).unwrap();
+            state.save_ticket(&ticket(&before, 1)).unwrap();
         }
         let whole = fs::read(scratch.file(name)).unwrap();
         let cuts = (0..whole.len()).map(|length| whole[..length].to_vec());
@@ -316,8 +365,8 @@ fn fault_k2_every_cut_and_every_flipped_bit_of_every_file() {
                 Err(StartError::Damaged { .. }) if name == IDENTITY => {}
                 Ok((_, found)) if name != IDENTITY => {
                     assert_eq!(
-                        (found.map.is_some(), found.ceiling.is_some()),
-                        (name != MAP, name != STAMPS),
+                        (found.map.is_some(), found.ceiling.is_some(), found.ticket.is_some()),
+                        (name != MAP, name != STAMPS, name != TICKET),
                         "{number}"
                     );
                     assert!(found.membership.unwrap().node_key == before.node_key, "{number}");
@@ -372,7 +421,7 @@ fn fault_k7_a_map_that_is_damaged_foreign_or_refused_is_not_used() {
     let (mut state, _) = open(&scratch.0).unwrap();
     let mut hostile = map();
     hostile.network.ipv4 = "0.0.0.0/0".parse().unwrap();
-    state.save_map([1; 16], &hostile, &[]).unwrap();
+    state.save_map([1; 16], &hostile, &[], &[]).unwrap();
     drop(state);
     let (_state, found) = open(&scratch.0).unwrap();
     assert!(found.map.is_none() && found.notes.len() == 1, "refused");

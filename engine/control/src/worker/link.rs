@@ -6,6 +6,7 @@ use std::time::Duration;
 use taut_base::{Entropy, Time};
 use taut_event::Interest;
 use taut_netmap::{Hello, SCHEMA, ToCoordinator};
+use taut_noise::public_key;
 
 use super::{SOCKET, Worker};
 use crate::channel::{Broken, Channel, Parties};
@@ -20,6 +21,8 @@ const PING: Duration = Duration::from_secs(15);
 const SILENCE: Duration = Duration::from_secs(45);
 /// A channel that lasted this long was a good one: the next attempt comes soon.
 const GOOD: Duration = Duration::from_secs(10);
+/// Pause when another host is served with this node's keys: two of them are not to push each other out (fault D14).
+const TWIN: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(60));
 /// How long the last words may take.
 const FAREWELL: Duration = Duration::from_millis(500);
 /// Messages read in one turn, so that orders are heard even while a coordinator talks without end.
@@ -95,6 +98,20 @@ impl Worker {
         self.dial(super::now());
     }
 
+    /// The host changed. No goodbye: it would not arrive.
+    pub(super) fn look(&mut self, now: Time) {
+        match &self.link {
+            Link::Open(open) if open.channel.is_stale() => {
+                self.lose(&Broken(String::from("this host has another address now")), now);
+            }
+            Link::Resting { .. } => {}
+            _ => return,
+        }
+        self.backoff.reset();
+        self.resume = true;
+        self.dial(now);
+    }
+
     /// Starts an attempt at the next URL.
     pub(super) fn dial(&mut self, now: Time) {
         let Some(membership) = &self.membership else { return };
@@ -136,10 +153,13 @@ impl Worker {
         let hello = ToCoordinator::Hello(Hello {
             schema: SCHEMA,
             node_key: membership.node_public_key(),
+            bind_key: Some(public_key(&membership.bind_key())),
             enrol: membership.enrol(),
             have: self.map.as_ref().filter(|_| self.resume).map_or(0, |map| map.version),
             version: self.version.clone(),
+            run: self.run,
         });
+        self.at = channel.peer();
         self.link = Link::Open(Box::new(Open {
             bytes: channel.received(),
             channel,
@@ -152,8 +172,8 @@ impl Worker {
             more: true,
         }));
         self.say(&hello, now);
-        if let Some(endpoints) = self.endpoints.clone() {
-            self.say(&endpoints, now);
+        for known in [self.endpoints.clone(), self.relays.clone()].into_iter().flatten() {
+            self.say(&known, now);
         }
     }
 
@@ -206,6 +226,11 @@ impl Worker {
         }
     }
 
+    /// The URL of the open channel.
+    pub(super) fn url(&self) -> Option<&str> {
+        if let Link::Open(open) = &self.link { Some(&open.url) } else { None }
+    }
+
     /// The coordinator took us in; true the first time on this channel.
     pub(super) fn accepted(&mut self, now: Time) -> bool {
         let Link::Open(open) = &mut self.link else { return false };
@@ -231,6 +256,18 @@ impl Worker {
         // Within a round over all URLs the next one follows at once; between rounds there is a wait.
         let round_ends = accepted.is_some() || urls == 0 || self.turn.is_multiple_of(urls);
         let retry_in = if round_ends { self.backoff.next(&mut self.jitter) } else { Duration::ZERO };
+        self.rest(broken, retry_in, now);
+    }
+
+    /// Lets go of a channel because another host with this node's keys is served; the next attempt is not soon.
+    pub(super) fn yield_to_twin(&mut self, broken: &Broken, now: Time) {
+        self.drop_link();
+        let spread = u32::try_from((TWIN.1 - TWIN.0).as_millis()).unwrap_or(u32::MAX);
+        let retry_in = TWIN.0 + Duration::from_millis(u64::from(self.jitter.below(spread)));
+        self.rest(broken, retry_in, now);
+    }
+
+    fn rest(&mut self, broken: &Broken, retry_in: Duration, now: Time) {
         self.link = Link::Resting { until: now + retry_in };
         self.emit(Event::Disconnected { why: broken.to_string(), retry_in });
     }

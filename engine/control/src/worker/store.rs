@@ -1,16 +1,17 @@
 //! What is saved when: at once as a rule, more rarely for large maps, again and again while the disk refuses.
 
 use std::io;
+use std::mem;
 use std::path::Path;
 use std::time::Duration;
 
 use taut_base::{PublicKey, Time};
-use taut_netmap::NetworkMap;
+use taut_netmap::{NetworkMap, Relay};
 
 use super::Worker;
 use crate::event::Event;
 use crate::identity::Membership;
-use crate::state::StateDir;
+use crate::state::{Found, StateDir, Ticket};
 
 /// After a failed save the next try; also how often the user is told while it lasts (fault K3).
 const RETRY: Duration = Duration::from_secs(30);
@@ -31,6 +32,12 @@ pub(super) struct Store {
     map_paid: Time,
     /// The peers that have a session now.
     recent: Vec<PublicKey>,
+    /// The map's relays as the coordinator named them.
+    named: Vec<Relay>,
+    /// Leave to use them.
+    ticket: Option<Ticket>,
+    /// When that is to be saved, if it is newer than the disk.
+    ticket_due: Option<Time>,
     /// Where the next run's stamps begin.
     ceiling: Option<Duration>,
     /// When that is to be saved, if it is newer than the disk.
@@ -38,15 +45,19 @@ pub(super) struct Store {
 }
 
 impl Store {
-    pub(super) fn new(state: StateDir, notes: Vec<String>, recent: Vec<PublicKey>, ceiling: Option<Duration>) -> Self {
+    /// What `found` holds beside membership and map moves in here.
+    pub(super) fn new(state: StateDir, found: &mut Found) -> Self {
         Self {
             state,
-            notes,
+            notes: mem::take(&mut found.notes),
             membership_due: None,
             map_due: None,
             map_paid: Time::ZERO,
-            recent,
-            ceiling,
+            recent: mem::take(&mut found.recent),
+            named: mem::take(&mut found.named),
+            ticket: found.ticket.take(),
+            ticket_due: None,
+            ceiling: found.ceiling,
             ceiling_due: None,
         }
     }
@@ -58,6 +69,25 @@ impl Store {
     pub(super) fn ceiling_changed(&mut self, ceiling: Duration, now: Time) {
         self.ceiling = Some(ceiling);
         self.ceiling_due = Some(now);
+    }
+
+    pub(super) fn ticket(&self) -> Option<&Ticket> {
+        self.ticket.as_ref()
+    }
+
+    /// Another ticket, or none because it was another network's.
+    pub(super) fn ticket_changed(&mut self, ticket: Option<Ticket>, now: Time) {
+        self.ticket_due = ticket.is_some().then_some(now);
+        self.ticket = ticket;
+    }
+
+    pub(super) fn named(&self) -> &[Relay] {
+        &self.named
+    }
+
+    /// Saved with the map that they belong to.
+    pub(super) fn set_named(&mut self, named: Vec<Relay>) {
+        self.named = named;
     }
 
     pub(super) fn recent(&self) -> &[PublicKey] {
@@ -72,7 +102,7 @@ impl Store {
     }
 
     pub(super) fn take_notes(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.notes)
+        mem::take(&mut self.notes)
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -80,7 +110,7 @@ impl Store {
     }
 
     pub(super) fn deadline(&self) -> Option<Time> {
-        [self.membership_due, self.map_due, self.ceiling_due].into_iter().flatten().min()
+        [self.membership_due, self.map_due, self.ticket_due, self.ceiling_due].into_iter().flatten().min()
     }
 
     pub(super) fn membership_changed(&mut self, now: Time) {
@@ -117,9 +147,16 @@ impl Store {
                 problems.push(self.explain(&error));
             }
         }
+        if self.ticket_due.is_some_and(|due| due <= now) {
+            self.ticket_due = None;
+            if let Some(Err(error)) = self.ticket.as_ref().map(|ticket| self.state.save_ticket(ticket)) {
+                self.ticket_due = Some(now + RETRY);
+                problems.push(self.explain(&error));
+            }
+        }
         let Some(map) = map else { return problems };
         if self.map_due.is_some_and(|due| due <= now) {
-            match self.state.save_map(membership.network, map, &self.recent) {
+            match self.state.save_map(membership.network, map, &self.named, &self.recent) {
                 Ok(bytes) => {
                     self.map_due = None;
                     self.map_paid =
@@ -144,6 +181,7 @@ impl Store {
         self.membership_due = self.membership_due.map(|_| now);
         self.map_due = self.map_due.map(|_| now);
         self.ceiling_due = self.ceiling_due.map(|_| now);
+        self.ticket_due = self.ticket_due.map(|_| now);
         self.save_due(membership, map, now)
     }
 

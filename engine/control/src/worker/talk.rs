@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use taut_base::Time;
-use taut_netmap::{Delta, NetworkMap, Problem, ProblemCode, ToNode};
+use taut_netmap::{Delta, NetworkMap, Problem, ProblemCode, ToNode, settle, settle_web};
+use taut_noise::public_key;
 
 use super::Worker;
 use crate::channel::{Broken, Received};
 use crate::event::Event;
+use crate::state::Ticket;
 
 impl Worker {
     /// Acts upon one message.
@@ -18,13 +20,18 @@ impl Worker {
             ToNode::Delta(delta) => self.take_delta(&delta, now),
             ToNode::Presence { whole, nodes } => self.emit(Event::Presence { whole, nodes }),
             ToNode::Pong => {}
+            ToNode::Ticket { ticket, expires } => self.take_ticket(ticket, expires, now),
+            ToNode::Twin { problem } => self.emit(Event::Twin(problem)),
             ToNode::Refused(problem) => self.take_refusal(problem, now),
         }
     }
 
     fn take_map(&mut self, map: NetworkMap, now: Time) {
         match map.check().map_err(|refusal| refusal.to_string()).and_then(|()| self.check_own_key(&map)) {
-            Ok(()) => self.follow(map, now),
+            Ok(()) => {
+                self.store.set_named(map.relays.clone());
+                self.follow(map, now);
+            }
             Err(why) => self.reject(&why, now),
         }
     }
@@ -35,7 +42,12 @@ impl Worker {
             None => Err(String::from("the coordinator sent a change of a network map that this node does not have")),
         };
         match applied.and_then(|map| self.check_own_key(&map).map(|()| map)) {
-            Ok(map) => self.follow(map, now),
+            Ok(map) => {
+                if let Some(named) = &delta.relays {
+                    self.store.set_named(named.clone());
+                }
+                self.follow(map, now);
+            }
             Err(why) => self.reject(&why, now),
         }
     }
@@ -50,8 +62,11 @@ impl Worker {
         }
     }
 
-    /// Takes a checked map: tells the keeper, saves it.
-    fn follow(&mut self, map: NetworkMap, now: Time) {
+    /// Takes a checked map: tells the keeper, saves it. Its relays are settled anew each time, because the coordinator may have moved.
+    fn follow(&mut self, mut map: NetworkMap, now: Time) {
+        map.relays = self.store.named().to_vec();
+        settle(&mut map.relays, self.at, &[map.network.ipv4, map.network.ipv6]);
+        settle_web(&mut map.relays, self.url());
         self.resume = true;
         if self.accepted(now) {
             self.change_membership(|membership| {
@@ -68,6 +83,22 @@ impl Worker {
         self.emit(Event::Map(map));
         self.store.map_changed(now);
         self.save_what_is_due(now);
+    }
+
+    /// Keeps a ticket for the time without a coordinator, and tells the keeper. One that is known already is no news.
+    fn take_ticket(&mut self, ticket: String, expires: u64, now: Time) {
+        let Some(membership) = &self.membership else { return };
+        let bind_key = public_key(&membership.bind_key());
+        let ticket = Ticket { network: membership.network, bind_key, ticket, expires };
+        if ticket.bytes().is_none() {
+            self.lose(&Broken(String::from("the coordinator gave a ticket for relays that is none")), now);
+            return;
+        }
+        if self.store.ticket() != Some(&ticket) {
+            self.store.ticket_changed(Some(ticket), now);
+            self.announce_ticket();
+            self.save_what_is_due(now);
+        }
     }
 
     /// Keeps the last good map, and asks for a whole one on a new channel (law 6).
@@ -88,11 +119,13 @@ impl Worker {
             // From now on this state directory may join another network.
             self.change_membership(|membership| membership.accepted = false);
         }
-        let is_final = problem.code.is_final();
+        let (is_final, is_twin) = (problem.code.is_final(), problem.code == ProblemCode::Twin);
         let words = problem.to_string();
         self.emit(Event::Refused(problem));
         if is_final {
             self.drop_link();
+        } else if is_twin {
+            self.yield_to_twin(&Broken(words), now);
         } else {
             self.lose(&Broken(words), now);
         }

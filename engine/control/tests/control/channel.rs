@@ -16,6 +16,7 @@ fn delta(from: u64, to: u64, upserts: &[u8], removes: &[u64]) -> ToNode {
         me: None,
         upserts: upserts.iter().map(|id| peer(*id)).collect(),
         removes: removes.iter().map(|id| NodeId(*id)).collect(),
+        relays: None,
     })
 }
 
@@ -104,7 +105,11 @@ fn law_6_a_bad_change_leads_to_a_whole_map_and_a_bad_map_to_nothing() {
 fn resumes_from_its_map_when_the_coordinator_comes_back() {
     let (coordinator, state) = (Coordinator::start(), StateDir::new());
     let (node, session, _) = joined(&coordinator, &state, 1);
-    node.send(Command::Endpoints { endpoints: vec!["10.0.0.1:8288".parse().unwrap()], ports: vec![8288] });
+    node.send(Command::Endpoints {
+        endpoints: vec!["10.0.0.1:8288".parse().unwrap()],
+        ports: vec![8288],
+        observed: Vec::new(),
+    });
     let address = coordinator.address();
     drop(session);
     drop(coordinator);
@@ -138,6 +143,21 @@ fn law_5_a_restart_brings_back_identity_and_map_without_the_coordinator() {
     assert_eq!(*node.map(), map(5, key, 3));
     assert!(node.disconnected().contains("refused"));
     node.stop();
+}
+
+#[test]
+fn what_the_disk_held_is_told_before_anybody_asks() {
+    let (coordinator, state) = (Coordinator::start(), StateDir::new());
+    let node = Node::start(&state);
+    assert!(matches!(node.event_at_once(), Some(Event::NeedsJoin)));
+    node.stop();
+    let (node, session, _) = joined(&coordinator, &state, 2);
+    node.stop();
+    drop((session, coordinator));
+    let again = Node::start(&state);
+    let told: Vec<Event> = std::iter::from_fn(|| again.event_at_once()).collect();
+    assert!(matches!(told[..], [Event::Identity(_), Event::Recent(_), Event::Map(_), ..]), "{told:?}");
+    again.stop();
 }
 
 #[test]
@@ -193,6 +213,29 @@ fn a_passing_refusal_is_told_and_tried_again() {
     node.expect(|event| matches!(event, Event::Refused(problem) if !problem.code.is_final()).then_some(()));
     node.disconnected();
     assert!(coordinator.accept().hear_hello().enrol.is_some(), "the secret is still to be shown");
+    node.stop();
+}
+
+#[test]
+fn fault_d14_who_hears_of_a_twin_says_so_and_waits_or_goes_on() {
+    let (coordinator, state) = (Coordinator::start(), StateDir::new());
+    let (node, mut session, _) = joined(&coordinator, &state, 1);
+    let ToNode::Refused(problem) = refusal(ProblemCode::Twin) else { panic!() };
+    // The one that is served goes on.
+    for told in [Some(problem.clone()), None] {
+        session.say(&ToNode::Twin { problem: told.clone() });
+        let heard = node.expect(|event| if let Event::Twin(problem) = event { Some(problem) } else { None });
+        assert_eq!(heard, told);
+    }
+    session.say(&delta(5, 6, &[9], &[]));
+    assert_eq!(node.map().version, 6);
+    // The one that is not waits for longer than anybody else, and is not final.
+    session.say(&ToNode::Refused(problem));
+    node.expect(|event| matches!(event, Event::Refused(problem) if !problem.code.is_final()).then_some(()));
+    let pause =
+        node.expect(|event| if let Event::Disconnected { retry_in, .. } = event { Some(retry_in) } else { None });
+    assert!((30..=60).contains(&pause.as_secs()), "{pause:?}");
+    assert!(session.hear().is_none());
     node.stop();
 }
 

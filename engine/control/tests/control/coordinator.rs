@@ -5,8 +5,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use taut_base::{NodeId, PrivateKey, PublicKey};
-use taut_netmap::{Hello, JoinToken, Me, NetworkInfo, NetworkMap, Peer, ToCoordinator, ToNode, prologue};
+use taut_base::{NodeId, PrivateKey, PublicKey, RelayId};
+use taut_netmap::{Hello, JoinToken, Me, NetworkInfo, NetworkMap, Peer, Relay, ToCoordinator, ToNode, prologue};
 use taut_noise::ik::Responder;
 use taut_noise::{Transport, public_key};
 use tungstenite::handshake::server::{Request, Response};
@@ -155,6 +155,7 @@ pub(crate) fn map(version: u64, key: PublicKey, peers: u8) -> NetworkMap {
         },
         me: Me { id: NodeId(1), name: String::from("a"), key, addresses: vec!["100.64.0.1".parse().unwrap()] },
         peers: (2..=peers + 1).map(|id| (NodeId(id.into()), peer(id))).collect(),
+        relays: Vec::new(),
     }
 }
 
@@ -165,6 +166,19 @@ pub(crate) fn peer(id: u8) -> Peer {
         key: PublicKey([id; 32]),
         addresses: vec![format!("100.64.0.{id}").parse().unwrap()],
         endpoints: vec![],
+        relays: Vec::new(),
         native: false,
+    }
+}
+
+/// A relay at 192.0.2.`number`, and where the coordinator is.
+pub(crate) fn relay(number: u8) -> Relay {
+    Relay {
+        id: RelayId(number.into()),
+        name: format!("relay-{number}"),
+        key: PublicKey([100 + number; 32]),
+        endpoints: vec![([192, 0, 2, number], 3478).into(), ([0, 0, 0, 0], 3478).into()],
+        stun_port: 3479,
+        web: None,
     }
 }

@@ -9,3 +9,4 @@ mod channel;
 mod coordinator;
 mod https;
 mod node;
+mod relays;

@@ -66,6 +66,11 @@ impl Node {
         }
     }
 
+    /// The next event, if it is there already.
+    pub(crate) fn event_at_once(&self) -> Option<Event> {
+        self.control.as_ref().unwrap().try_event()
+    }
+
     /// The next event that `pick` wants; others are passed over.
     pub(crate) fn expect<T>(&self, mut pick: impl FnMut(Event) -> Option<T>) -> T {
         loop {

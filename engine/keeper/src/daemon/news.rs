@@ -2,6 +2,7 @@
 
 use taut_control::{Event, Identity};
 use taut_netmap::{Problem, ProblemCode};
+use taut_relay::Ticket;
 
 use super::{Daemon, clocks};
 use crate::api::Failure;
@@ -14,6 +15,7 @@ impl Daemon {
             Event::Identity(identity) => self.set_identity(*identity),
             Event::Recent(peers) => self.recent = peers,
             Event::Stamps(ceiling) => self.stamps = ceiling,
+            Event::Ticket { ticket, .. } => self.set_ticket(&ticket),
             Event::Map(map) => {
                 self.map = Some(map);
                 self.apply_map();
@@ -27,12 +29,15 @@ impl Daemon {
             }
             Event::Connected { url } => {
                 (self.connected, self.url) = (true, url);
-                (self.last_error, self.problem) = (None, None);
+                (self.last_error, self.problem, self.twin) = (None, None, None);
             }
             Event::Disconnected { why, .. } => {
                 self.connected = false;
                 self.presence = None;
                 self.last_error = Some(why);
+            }
+            Event::Twin(problem) => {
+                self.twin = problem.map(|problem| Failure { message: problem.message, hint: problem.hint });
             }
             Event::Refused(problem) => self.handle_refusal(problem),
             Event::DiskProblem(message) => {
@@ -49,12 +54,22 @@ impl Daemon {
             .is_some_and(|old| old.node_key == identity.node_key && old.network == identity.network);
         if !same {
             self.stop_overlay();
-            self.map = None;
+            (self.map, self.ticket) = (None, None);
         }
         self.url.clone_from(&identity.url);
         self.identity = Some(identity);
-        self.problem = None;
+        (self.problem, self.twin) = (None, None);
         self.apply_map();
+    }
+
+    /// Leave to use relays. One of a version that we do not know is none: relays would refuse it, and the next one may be for us.
+    fn set_ticket(&mut self, bytes: &[u8]) {
+        let Ok(ticket) = Ticket::from_bytes(bytes) else { return };
+        self.ticket = Some(ticket);
+        let credentials = self.credentials();
+        if let (Some(overlay), Some(credentials)) = (&mut self.overlay, credentials) {
+            overlay.set_ticket(credentials, clocks());
+        }
     }
 
     /// The coordinator said no. If this node is no member any more, its peers have dropped it: what is left is a device that leads nowhere.
@@ -65,7 +80,7 @@ impl Daemon {
         }
         if problem.code == ProblemCode::NotAMember {
             self.stop_overlay();
-            (self.map, self.identity) = (None, None);
+            (self.map, self.identity, self.ticket) = (None, None, None);
         }
         self.problem = Some(Failure { message: problem.message, hint: problem.hint });
     }

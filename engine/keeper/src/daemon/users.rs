@@ -1,5 +1,6 @@
 //! What local users ask, and what they are answered.
 
+use std::net::IpAddr;
 use std::rc::Rc;
 
 use taut_base::Time;
@@ -7,10 +8,12 @@ use taut_control::Command;
 use taut_netmap::{JoinToken, name_from_host};
 
 use super::{DISK_SILENCE, Daemon, RETRY_ACCEPT, clocks};
-use crate::api::{CoordinatorStatus, Failure, Request, Response, SCHEMA, State, Status};
+use crate::api::{CoordinatorStatus, Failure, PeerStatus, Request, Response, SCHEMA, State, Status};
 use crate::error::failure;
+use crate::overlay::Overlay;
 use crate::server::Server;
-use crate::status;
+use crate::why::{self, Evidence};
+use crate::{metrics, status};
 
 impl Daemon {
     pub(super) fn accept(&mut self) {
@@ -28,6 +31,15 @@ impl Daemon {
         });
     }
 
+    /// A Prometheus, or somebody who looks, is at the responder.
+    pub(super) fn serve_metrics(&mut self, token: u64) {
+        if let Some(mut responder) = self.metrics.take() {
+            let poller = Rc::clone(&self.poller);
+            responder.serve(token, &poller, clocks().now, || metrics::render(&self.status()));
+            self.metrics = Some(responder);
+        }
+    }
+
     /// The server needs the daemon to answer: it is taken out for that long.
     fn with_server(&mut self, work: impl FnOnce(&mut Server, &mut Self)) {
         if let Some(mut server) = self.server.take() {
@@ -39,11 +51,13 @@ impl Daemon {
     fn answer(&mut self, request: Request) -> Response {
         match request {
             Request::Status => Response::Status(Box::new(self.status())),
+            Request::Why { peer } => self.why(&peer),
+            Request::Metrics => Response::Metrics { text: metrics::render(&self.status()) },
             Request::Up { join, name } => self.up(join.as_deref(), name),
             Request::Down => {
                 self.tell(Command::Down);
                 self.stop_overlay();
-                self.problem = None;
+                (self.problem, self.twin) = (None, None);
                 if let Some(identity) = &mut self.identity {
                     identity.wanted = false;
                 }
@@ -94,11 +108,34 @@ impl Daemon {
             network: map.map(|map| map.network.name.clone()),
             me: map.map(|map| status::myself(map, overlay)),
             coordinator,
-            problem: self.problem.clone().or_else(|| self.disk_problem(now)),
+            problem: self.problem.clone().or_else(|| self.twin.clone()).or_else(|| self.disk_problem(now)),
             peers: map.map_or_else(Vec::new, |map| status::peers(map, overlay, self.presence.as_ref(), now)),
             drops,
             handshakes: status::handshakes(overlay),
+            nat: overlay.map(|overlay| status::nat(&overlay.node().outlook())),
+            relays: map.map_or_else(Vec::new, |map| status::relays(map, overlay)),
+            port_mapping: self.mapped.status(),
         }
+    }
+
+    /// Why packets to a peer go the way they go.
+    fn why(&mut self, who: &str) -> Response {
+        let status = self.status();
+        let address: Option<IpAddr> = who.parse().ok();
+        let is_meant = |peer: &&PeerStatus| match address {
+            Some(address) => peer.addresses.contains(&address),
+            None => peer.name.eq_ignore_ascii_case(who),
+        };
+        let Some(peer) = status.peers.iter().find(is_meant) else {
+            let message = format!("there is no peer `{who}` in the network");
+            return Response::Failed(failure(message, "`taut status` lists all"));
+        };
+        let node = self.overlay.as_ref().map(Overlay::node);
+        let view = node.and_then(|node| node.peers().find(|view| view.node.0 == peer.id));
+        let report = node.zip(view.as_ref()).and_then(|(node, view)| node.report(view.id, clocks().now));
+        let trying = view.is_some_and(|view| view.trying);
+        let evidence = Evidence { peer, report, trying, ours: status.nat.clone(), relays: &status.relays };
+        Response::Why(Box::new(why::explain(evidence)))
     }
 
     fn disk_problem(&self, now: Time) -> Option<Failure> {

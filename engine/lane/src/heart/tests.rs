@@ -7,4 +7,6 @@ mod kit;
 mod locals;
 mod marks;
 mod outbound;
+mod path;
+mod relays;
 mod timers;

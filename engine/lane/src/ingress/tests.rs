@@ -5,6 +5,8 @@ use taut_tunnel::cookie::{Cookies, mac1};
 use taut_tunnel::handshake::{Identity, Initiation, Remote, Timestamp};
 use taut_wire::wireguard::classify;
 
+use std::net::SocketAddr;
+
 use super::*;
 
 fn at(milliseconds: u64) -> Time {
@@ -44,7 +46,7 @@ fn initiation_of(from: &Identity, to: &Remote, index: u32) -> [u8; 148] {
 
 impl Door {
     fn judge(&mut self, source: SocketAddr, bytes: &[u8], now: Time) -> Verdict {
-        self.ingress.judge(source, &classify(bytes).unwrap(), bytes, |_| false, now)
+        self.ingress.judge(source.into(), &classify(bytes).unwrap(), bytes, |_| false, now)
     }
 
     fn ask(&mut self, source: SocketAddr, now: Time) -> Verdict {
@@ -123,11 +125,11 @@ fn fault_b5_the_neighbour_behind_the_same_nat_gets_in_with_a_cookie() {
 #[test]
 fn fault_b10_a_peer_that_we_talk_to_needs_no_cookie_in_a_flood() {
     let mut door = door();
-    door.ingress.peer_moved(PeerId(1), None, Some(place(1, 1)));
+    door.ingress.peer_moved(PeerId(1), None, Some(place(1, 1).into()));
     door.flood(at(0));
     assert_eq!(door.ask(place(1, 1), at(0)), Verdict::Taken);
     assert!(matches!(door.ask(place(1, 2), at(0)), Verdict::Cookie(_)));
-    door.ingress.peer_moved(PeerId(1), Some(place(1, 1)), Some(place(1, 2)));
+    door.ingress.peer_moved(PeerId(1), Some(place(1, 1).into()), Some(place(1, 2).into()));
     assert_eq!(door.ask(place(1, 2), at(0)), Verdict::Taken);
     assert!(matches!(door.ask(place(1, 1), at(0)), Verdict::Cookie(_)));
 }
@@ -135,7 +137,7 @@ fn fault_b10_a_peer_that_we_talk_to_needs_no_cookie_in_a_flood() {
 #[test]
 fn known_senders_are_heard_first_and_no_class_fills_anothers_place() {
     let mut door = door();
-    door.ingress.peer_moved(PeerId(1), None, Some(place(1, 1)));
+    door.ingress.peer_moved(PeerId(1), None, Some(place(1, 1).into()));
     // A keeper that does not listen: one class's places are full after a while, and stay bounded.
     for second in 0..100 {
         for number in 0..100 {
@@ -144,7 +146,7 @@ fn known_senders_are_heard_first_and_no_class_fills_anothers_place() {
     }
     assert_eq!(door.ingress.waiting.each_ref().map(VecDeque::len), [0, 0, WAITING]);
     assert_eq!(door.ask(place(1, 1), at(100_000)), Verdict::Taken);
-    assert!(matches!(door.ingress.poll(), Some(FromLane::Handshake { source, .. }) if source == place(1, 1)));
+    assert!(matches!(door.ingress.poll(), Some(FromLane::Handshake { source, .. }) if source == place(1, 1).into()));
 }
 
 #[test]

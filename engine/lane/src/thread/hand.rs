@@ -2,7 +2,7 @@
 //!
 //! Where order is kept: what is handed over goes by one ring per pair of lanes, first in, first out; what finds no room waits in the outbox, and nothing
 //! is read behind it; what has to wait for a barrier is held, and nothing is read behind that either. The first lane seals whatever it takes at once, so
-//! rings to it always empty, and no circle of lanes can wait for each other.
+//! rings to it always empty, and no circle of lanes can wait for each other. Where it holds a packet because a peer's way changes, that is over by itself.
 
 use std::sync::atomic::Ordering;
 
@@ -28,6 +28,8 @@ pub(super) struct Held {
     length: usize,
     /// The lane that handed it over, if it was not read here.
     from: Option<usize>,
+    /// It is for this lane, the first, whatever flow it is of.
+    first: bool,
 }
 
 /// How far everything is read that waited when the keeper asked.
@@ -68,7 +70,7 @@ impl Worker {
             }
             Outcome::Hold => {
                 let buffer = self.take_read(LaneId::FIRST);
-                self.held = Some(Held { buffer, length, from: None });
+                self.held = Some(Held { buffer, length, from: None, first: false });
             }
         }
         self.mark();
@@ -108,8 +110,8 @@ impl Worker {
                 break;
             }
         }
-        if let Some(Held { buffer, length, from }) = self.held.take() {
-            self.pass(buffer, length, from, now);
+        if let Some(Held { buffer, length, from, first }) = self.held.take() {
+            self.pass(buffer, length, from, first, now);
         }
         let mut all = true;
         for from in 0..self.rings.lanes() {
@@ -129,18 +131,20 @@ impl Worker {
             if !self.out.has_room() || self.out.is_worth_sending() {
                 self.send(Flush::Full);
             }
-            // What is for the first lane always has a place to go but the socket.
-            if self.blocked || !self.out.has_room() || (self.own != LaneId::FIRST && !self.is_free()) {
+            // What is for the first lane always has a place to go but the socket, and for a moment when a peer's way changes.
+            if self.blocked
+                || !self.out.has_room()
+                || self.held.is_some()
+                || (self.own != LaneId::FIRST && !self.is_free())
+            {
                 return false;
             }
             match self.rings.take(from) {
                 None => return true,
                 Some(Handed::Mark { peer, barrier }) => self.heart.mark(peer, barrier, &mut self.out),
-                Some(Handed::Packet { buffer, length, steered: false }) => {
-                    self.heart.outbound_handed(&buffer[..length], &mut self.out, now);
-                    self.rings.give_back(from, buffer);
+                Some(Handed::Packet { buffer, length, steered }) => {
+                    self.pass(buffer, length, Some(from), !steered, now);
                 }
-                Some(Handed::Packet { buffer, length, steered: true }) => self.pass(buffer, length, Some(from), now),
             }
         }
         // More came meanwhile: it has the next turn, and that at once.
@@ -148,9 +152,14 @@ impl Worker {
         true
     }
 
-    /// A packet as if it was read here just now.
-    fn pass(&mut self, buffer: Buffer, length: usize, from: Option<usize>, now: Time) {
-        match self.heart.outbound(&buffer[..length], &mut self.out, now) {
+    /// A packet as if it was read here just now, or for this lane as the first.
+    fn pass(&mut self, buffer: Buffer, length: usize, from: Option<usize>, first: bool, now: Time) {
+        let outcome = if first {
+            self.heart.outbound_handed(&buffer[..length], &mut self.out, now)
+        } else {
+            self.heart.outbound(&buffer[..length], &mut self.out, now)
+        };
+        match outcome {
             Outcome::Done => match from {
                 Some(from) => self.rings.give_back(from, buffer),
                 None => drop(buffer),
@@ -162,7 +171,7 @@ impl Worker {
                 }
                 self.hand(LaneId::FIRST, Handed::Packet { buffer, length, steered: false });
             }
-            Outcome::Hold => self.held = Some(Held { buffer, length, from }),
+            Outcome::Hold => self.held = Some(Held { buffer, length, from, first }),
         }
         self.mark();
     }

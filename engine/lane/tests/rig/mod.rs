@@ -10,6 +10,7 @@ use std::time::Duration;
 use taut_base::{PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
 use taut_lane::{DropCounts, Flush, Heart, InboundPorts, SendBatch};
 use taut_node::{Routes, ToLane};
+use taut_path::{Choice, Way};
 use taut_tunnel::handshake::Identity;
 use taut_tunnel::{Exporter, Limits, Role, SessionKeys};
 use taut_udp::Transmit;
@@ -75,7 +76,7 @@ impl End {
         end.command(ToLane::Routes(Arc::new(Routes::new(routes))));
         for peer in 0..PEERS {
             let peer = PeerId(peer.into());
-            end.command(ToLane::AddPeer { peer, persistent_keepalive: None });
+            end.command(ToLane::AddPeer { peer, persistent_keepalive: None, roams: false });
         }
         end
     }
@@ -93,7 +94,7 @@ impl End {
         let exporter = Exporter::new([9; 32].into(), role, index(here), index(there));
         let keys = SessionKeys { extension: Some(exporter), suites: Suites::STOCK.with(Suite::Aes256Gcm), ..stock };
         let (id, peer) = (SessionId(u64::from(peer)), PeerId(peer.into()));
-        let proven = Some(outer(3 - self.side));
+        let proven = Some(outer(3 - self.side).into());
         self.command(ToLane::AddSession { peer, id, keys: Box::new(keys), born: at(0), proven });
         self.command(ToLane::UseSuite { peer, session: id, suite, abilities: Abilities::OURS });
     }
@@ -132,6 +133,21 @@ impl End {
     /// Packets that were dropped for whatever reason.
     pub(crate) fn dropped(&self) -> u64 {
         self.drops.iter().map(|(_, count)| count).sum()
+    }
+}
+
+impl End {
+    /// Has all peers reached by a relay, which is where the other host is, and changes no number.
+    pub(crate) fn go_by_relay(&mut self, also: bool) {
+        let place = outer(3 - self.side);
+        self.command(ToLane::Relays(Arc::new([place])));
+        for peer in 0..PEERS {
+            let way = Way::Relayed { relay: place, id: peer.into() };
+            let also = also.then_some(Way::Direct(place));
+            let choice =
+                Choice { way, also, spare: None, behind: Duration::ZERO, round_trip: Some(Duration::from_millis(10)) };
+            self.command(ToLane::SetPath { peer: PeerId(peer.into()), choice });
+        }
     }
 }
 

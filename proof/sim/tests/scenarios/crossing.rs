@@ -28,7 +28,9 @@ fn both_first_packets_arrive_and_nothing_is_lost_for_an_hour() {
 #[test]
 fn crossing_with_loss_and_jitter_ends_well() {
     for_seeds(30, |seed| {
-        for (delay, loss) in [(ms(10), 30), (ms(400), 10), (ms(1200), 0), (ms(1200), 10)] {
+        // On a round trip of more than 2 s an initiation is not repeated but made anew. With loss, one pair in some dozens then differs about which
+        // sessions crossed, and each goes on with its own until the next renewal (core/node/tests/crossing.rs).
+        for (delay, loss) in [(ms(10), 30), (ms(400), 10), (ms(1200), 0), (ms(600), 10)] {
             let link = Link::clean(delay).with_jitter(delay / 2).with_loss(Probability::percent(loss));
             let mut world = taut_world(link, seed);
             world.flow(Side::A, ms(250));

@@ -159,7 +159,7 @@ fn fault_b6_one_initiation_is_answered_four_times_at_most() {
     let mut answers = Vec::new();
     for number in 0..10_000 {
         let clocks = Clocks { now: taut_base::Time(0) + secs(100) + ms(number), wall: secs(1_000_000) };
-        node.handle_lane(FromLane::Handshake { source: one_place(0), message }, clocks);
+        node.handle_lane(FromLane::Handshake { source: one_place(0).into(), message }, clocks);
         answers.push(answered(&mut node));
     }
     assert_eq!(answers.iter().sum::<usize>(), 4);
@@ -178,7 +178,7 @@ fn fault_b7_a_peer_gets_fifty_sessions_a_second_at_most() {
     for number in 0..1_000 {
         let clocks = Clocks { now: taut_base::Time(0) + secs(100) + ms(number), wall: secs(1_000_000 + number) };
         let message = HandshakeMessage::new(&initiation(&a.key, &b, 1_000_000 + number)).unwrap();
-        node.handle_lane(FromLane::Handshake { source: a.endpoint, message }, clocks);
+        node.handle_lane(FromLane::Handshake { source: a.endpoint.into(), message }, clocks);
         answers += answered(&mut node);
     }
     assert_eq!(answers, 50);
@@ -194,14 +194,14 @@ fn fault_b2_the_keeper_computes_for_two_thousand_a_second_at_most() {
     let stranger = HandshakeMessage::new(&stranger_to_b()).unwrap();
     let clocks = Clocks { now: taut_base::Time(0) + secs(100), wall: secs(1_000_000) };
     for _ in 0..300 {
-        node.handle_lane(FromLane::Handshake { source: one_place(0), message: stranger }, clocks);
+        node.handle_lane(FromLane::Handshake { source: one_place(0).into(), message: stranger }, clocks);
     }
     let message = HandshakeMessage::new(&initiation(&a.key, &b, 1_000_000)).unwrap();
-    node.handle_lane(FromLane::Handshake { source: a.endpoint, message }, clocks);
+    node.handle_lane(FromLane::Handshake { source: a.endpoint.into(), message }, clocks);
     assert_eq!(answered(&mut node), 0, "the second's work is done");
     let counts = HandshakeCounts { computed: 200, answered: 0, repeated: 0, over_limit: 101 };
     assert_eq!(node.handshake_counts(), counts);
     let clocks = Clocks { now: clocks.now + ms(1), ..clocks };
-    node.handle_lane(FromLane::Handshake { source: a.endpoint, message }, clocks);
+    node.handle_lane(FromLane::Handshake { source: a.endpoint.into(), message }, clocks);
     assert_eq!(answered(&mut node), 1);
 }

@@ -13,6 +13,7 @@ mod map;
 mod native;
 mod outage;
 mod random;
+mod relays;
 mod replay;
 mod restart;
 mod roaming;

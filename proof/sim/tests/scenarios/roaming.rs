@@ -28,8 +28,8 @@ fn a_peer_that_moves_is_followed_with_its_next_packet() {
             assert_eq!(world.ledger(Side::B).missing(known, world.ago(secs(1))), 0);
         }
         assert!(world.a().established() <= 5, "moving makes no handshakes");
-        // Two packets or three, and a receipt: what leaves within one way and the interval of the flow.
-        assert!(world.counts(Side::B).astray <= 19 * 4, "{} datagrams went astray", world.counts(Side::B).astray);
+        // Until the new way is proven and the old one judged: three packets with their receipts, the probes that judge, and some that look again later.
+        assert!(world.counts(Side::B).astray <= 19 * 16, "{} datagrams went astray", world.counts(Side::B).astray);
     });
 }
 
@@ -56,7 +56,8 @@ fn a_silent_peer_that_moves_and_greets_is_followed_at_once() {
     world.run(secs(20));
     world.move_to(Side::A, elsewhere(1));
     world.with_a(|host, now| host.greet(now));
-    world.run(3 * DELAY);
+    // The handshake there and back shows where to look, and moves nothing; the probe there and back does (law 3).
+    world.run(5 * DELAY);
     world.send(Side::B);
     world.run(secs(1));
     assert_eq!(world.ledger(Side::B).arrived(), 1);

@@ -20,7 +20,7 @@ use taut_wire::wireguard::{DATA_HEADER, write_data_header};
 /// Longer than anything here takes; it only ends a hopeless wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Frames on their way at most, so that no socket's buffer overflows: what is missing in the end was lost by the lane.
-const IN_FLIGHT: u64 = 100;
+pub(crate) const IN_FLIGHT: u64 = 100;
 const MTU: u16 = 1420;
 const PORT: u16 = 9000;
 /// IPv4 and UDP header, a number; filled up to a multiple of 16.
@@ -47,6 +47,15 @@ pub(crate) fn in_namespace(name: &str, test: impl FnOnce()) {
     };
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Waits until something is so.
+pub(crate) fn wait_until(is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "it never was so");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// A peer of the lane, with the key that it seals with and the index that its session has there.
@@ -164,7 +173,7 @@ impl Rig {
         let routes: Vec<_> = peers.iter().map(|peer| (Prefix::host(peer.inner.into()), peer.id)).collect();
         for peer in peers {
             netlink.add_route(&Route::new(peer.inner.into(), 32, index)).unwrap();
-            assert!(keeper.send(ToLane::AddPeer { peer: peer.id, persistent_keepalive: None }).is_ok());
+            assert!(keeper.send(ToLane::AddPeer { peer: peer.id, persistent_keepalive: None, roams: true }).is_ok());
         }
         assert!(keeper.send(ToLane::Routes(Arc::new(Routes::new(routes)))).is_ok());
         keeper.wake();

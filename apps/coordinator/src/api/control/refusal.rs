@@ -13,6 +13,19 @@ pub(super) fn too_new(schema: u32) -> Problem {
     }
 }
 
+/// Another host uses the node's keys, and is connected.
+pub(super) fn twin() -> Problem {
+    Problem {
+        code: ProblemCode::Twin,
+        message: String::from(
+            "another host uses this node's keys: its state directory was copied, or its machine cloned",
+        ),
+        hint: String::from(
+            "on one of the two run `taut down`, remove its state directory and join again; until then the one that was started last is served",
+        ),
+    }
+}
+
 /// What a node is told of an error. Only what a person must change is final for it.
 pub(super) fn problem(error: &StateError) -> Problem {
     let code = match error {
@@ -30,6 +43,11 @@ pub(super) fn problem(error: &StateError) -> Problem {
         | StateError::NoKey(_)
         | StateError::NoOperator(_)
         | StateError::LastOperator
+        | StateError::NoRelay(_)
+        | StateError::RelayExists(_)
+        | StateError::BadRelay(_)
+        | StateError::NoPlace
+        | StateError::OwnRelay
         | StateError::NameTaken(_)
         | StateError::BadName(_)
         | StateError::BadExpiry => ProblemCode::BadRequest,

@@ -3,13 +3,13 @@
 //! There is no queue: hints collapse into "something changed", and what is sent is read from the rows when it is sent. A slow node
 //! therefore costs one message of memory, and gets fewer, larger changes.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::ws::WebSocket;
-use taut_base::{NodeId, PublicKey};
+use taut_base::{NodeId, PublicKey, RelayId};
 use taut_netmap::{Hello, Problem, SCHEMA, ToCoordinator, ToNode};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -19,7 +19,7 @@ use super::refusal;
 use crate::api::door::Pass;
 use crate::api::stopped;
 use crate::log;
-use crate::state::{Admitted, LEASE, Membership, State, StateError, Update};
+use crate::state::{Admitted, LEASE, Membership, Places, Signed, State, StateError, Update};
 use crate::store::NetworkId;
 
 /// From the opened WebSocket to the node's hello.
@@ -28,8 +28,12 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Least time between two updates for a node: a storm of changes becomes ten updates per second.
 const UPDATE_EVERY: Duration = Duration::from_millis(100);
 
-/// Least time between two changes of a node's endpoints: each is written to disk and told to every peer.
-const ENDPOINTS_EVERY: Duration = Duration::from_secs(1);
+/// Least time, on average, between two changes of where a node is: each is written to disk and told to every peer.
+const PLACES_EVERY: Duration = Duration::from_secs(1);
+
+/// So many of them may follow each other at once: after a start a node first knows its interfaces, then what relays say, then where it is
+/// bound, and each of that helps to reach it.
+const PLACES_BURST: u32 = 4;
 
 /// When to try again after the database failed in the middle of a session.
 const RETRY: Duration = Duration::from_secs(1);
@@ -45,13 +49,20 @@ pub(super) struct Session {
     have: u64,
     /// Presence that the node has been told.
     told: Option<u64>,
+    /// Whether it has been told of a twin.
+    told_twin: bool,
     /// Whether rows may have changed; presence alone is in memory.
     stale: bool,
     /// When the next update may go out, if something changed.
     update_due: Option<Instant>,
     updated: Instant,
-    endpoints: Option<(Vec<SocketAddr>, Vec<u16>)>,
-    endpoints_due: Instant,
+    /// Where the node says that it may be reached, and at which relays, as long as that is not written.
+    places: Option<Places>,
+    bound: Option<Vec<RelayId>>,
+    /// Up to when the changes written so far use up [`PLACES_EVERY`].
+    places_paid: Instant,
+    /// What the node binds to relays with, and when it is given the next ticket.
+    ticket: Option<(PublicKey, Instant)>,
     lease: Instant,
 }
 
@@ -108,7 +119,10 @@ impl Session {
         };
         drop(busy);
         let Admitted { node, name } = admitted;
-        let membership = state.hub(network).enter(node, state.next_connection());
+        let Some(membership) = state.hub(network).enter(node, state.next_connection(), hello.run) else {
+            log::stranger("twin", &[("node", &node), ("name", &name), ("from", &seen)]);
+            return channel.refuse(refusal::twin()).await;
+        };
         log::event("connected", &[("node", &node), ("name", &name), ("from", &seen)]);
         let now = Instant::now();
         let mut session = Self {
@@ -119,11 +133,14 @@ impl Session {
             seen,
             have: hello.have,
             told: None,
+            told_twin: false,
             stale: false,
             update_due: None,
             updated: now,
-            endpoints: None,
-            endpoints_due: now,
+            places: None,
+            bound: None,
+            places_paid: now,
+            ticket: hello.bind_key.map(|key| (key, now)),
             lease: now + LEASE,
         };
         let why = session.serve(stop).await;
@@ -154,14 +171,45 @@ impl Session {
         }
     }
 
-    /// The first answer tells the node that it was let in, even if nothing changed; then everybody who is online.
+    /// The first answer tells the node that it was let in, even if nothing changed; then its ticket, and everybody who is online.
     async fn begin(&mut self) -> Result<(), Stop> {
         let first = match self.state.update_for(self.node, self.have).await? {
             Update::Map(map) => ToNode::Map(map),
             Update::Delta(delta) => ToNode::Delta(delta),
         };
         self.tell(first).await?;
+        self.tell_ticket().await?;
+        self.tell_twin().await?;
         self.tell_presence().await
+    }
+
+    /// Says that another host uses the node's keys, and when it does no more.
+    async fn tell_twin(&mut self) -> Result<(), Stop> {
+        let there = self.membership.has_twin();
+        if std::mem::replace(&mut self.told_twin, there) == there {
+            return Ok(());
+        }
+        self.tell(ToNode::Twin { problem: there.then(refusal::twin) }).await
+    }
+
+    /// A fresh ticket if one is due; the next is when half of its life is over.
+    async fn tell_ticket(&mut self) -> Result<(), Stop> {
+        let now = Instant::now();
+        let Some((key, due)) = self.ticket.filter(|(_, due)| *due <= now) else { return Ok(()) };
+        match self.state.ticket(self.node, key).await {
+            Ok(Signed { text, expires }) => {
+                let half = Duration::from_secs(u64::from(self.state.ticket_life())) / 2;
+                self.ticket = Some((key, now + half));
+                self.tell(ToNode::Ticket { ticket: text, expires }).await
+            }
+            // The node has the other half of the last one left.
+            Err(error @ StateError::Store(_)) => {
+                log::event("ticket-delayed", &[("node", &self.node), ("error", &error)]);
+                self.ticket = Some((key, due.max(now) + RETRY));
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     async fn hear(&mut self, message: ToCoordinator) -> Result<(), Stop> {
@@ -175,8 +223,12 @@ impl Session {
                 self.update_soon();
                 Ok(())
             }
-            ToCoordinator::Endpoints { endpoints, ports } => {
-                self.endpoints = Some((endpoints, ports));
+            ToCoordinator::Endpoints { endpoints, ports, observed } => {
+                self.places = Some(Places { listed: endpoints, ports, observed });
+                Ok(())
+            }
+            ToCoordinator::Relays { ids } => {
+                self.bound = Some(ids);
                 Ok(())
             }
             ToCoordinator::Goodbye => Err(Stop::Goodbye),
@@ -190,8 +242,14 @@ impl Session {
     }
 
     fn next_wake(&self) -> Instant {
-        let endpoints = self.endpoints.is_some().then_some(self.endpoints_due);
-        [self.update_due, endpoints].into_iter().flatten().fold(self.lease, Instant::min)
+        let places = (self.places.is_some() || self.bound.is_some()).then(|| self.places_due());
+        let ticket = self.ticket.map(|(_, due)| due);
+        [self.update_due, places, ticket].into_iter().flatten().fold(self.lease, Instant::min)
+    }
+
+    /// When the next change of where the node is may be written.
+    fn places_due(&self) -> Instant {
+        self.places_paid.checked_sub(PLACES_EVERY * (PLACES_BURST - 1)).unwrap_or(self.places_paid)
     }
 
     async fn on_time(&mut self) -> Result<(), Stop> {
@@ -199,28 +257,56 @@ impl Session {
         if now >= self.lease {
             return Err(Stop::Ours("no sign of life"));
         }
-        if now >= self.endpoints_due
-            && let Some((endpoints, ports)) = self.endpoints.take()
+        if now >= self.places_due()
+            && let Some(places) = self.places.take()
         {
-            self.take_endpoints(endpoints, ports).await?;
+            self.take_places(places).await?;
         }
+        if now >= self.places_due()
+            && let Some(bound) = self.bound.take()
+        {
+            self.take_bound(bound).await?;
+        }
+        self.tell_ticket().await?;
         if self.update_due.is_some_and(|due| now >= due) {
             self.update().await?;
         }
         Ok(())
     }
 
-    async fn take_endpoints(&mut self, endpoints: Vec<SocketAddr>, ports: Vec<u16>) -> Result<(), Stop> {
-        let result = self.state.set_endpoints(self.node, &endpoints, &ports, self.seen).await;
-        self.endpoints_due = Instant::now() + ENDPOINTS_EVERY;
-        match result {
+    async fn take_places(&mut self, places: Places) -> Result<(), Stop> {
+        match self.state.set_endpoints(self.node, &places, self.seen).await {
             Err(error @ StateError::Store(_)) => {
-                log::event("endpoints-not-stored", &[("node", &self.node), ("error", &error)]);
-                self.endpoints = Some((endpoints, ports));
-                Ok(())
+                self.not_stored(&error);
+                // What the node said meanwhile is newer.
+                self.places.get_or_insert(places);
             }
-            other => other.map_err(Stop::from),
+            other => other?,
         }
+        self.pay_for_places();
+        Ok(())
+    }
+
+    async fn take_bound(&mut self, bound: Vec<RelayId>) -> Result<(), Stop> {
+        match self.state.set_bound(self.node, &bound).await {
+            Err(error @ StateError::Store(_)) => {
+                self.not_stored(&error);
+                self.bound.get_or_insert(bound);
+            }
+            other => other?,
+        }
+        self.pay_for_places();
+        Ok(())
+    }
+
+    /// The next try comes after a whole pause, not in the rest of a burst.
+    fn not_stored(&mut self, error: &StateError) {
+        log::event("endpoints-not-stored", &[("node", &self.node), ("error", error)]);
+        self.places_paid = Instant::now() + PLACES_EVERY * (PLACES_BURST - 1);
+    }
+
+    fn pay_for_places(&mut self) {
+        self.places_paid = self.places_paid.max(Instant::now()) + PLACES_EVERY;
     }
 
     async fn update(&mut self) -> Result<(), Stop> {
@@ -229,6 +315,7 @@ impl Session {
         if std::mem::take(&mut self.stale) {
             self.update_map().await?;
         }
+        self.tell_twin().await?;
         self.tell_presence().await
     }
 
@@ -252,7 +339,11 @@ impl Session {
         let version = match &message {
             ToNode::Map(map) => map.version,
             ToNode::Delta(delta) => delta.to,
-            ToNode::Presence { .. } | ToNode::Pong | ToNode::Refused(_) => self.have,
+            ToNode::Presence { .. }
+            | ToNode::Pong
+            | ToNode::Ticket { .. }
+            | ToNode::Twin { .. }
+            | ToNode::Refused(_) => self.have,
         };
         self.channel.send(&message).await?;
         self.have = version;
@@ -270,10 +361,14 @@ impl Session {
 
     async fn end(self, why: Stop) {
         let Self { channel, membership, node, .. } = self;
+        if matches!(why, Stop::Goodbye | Stop::Refused(_)) {
+            membership.leave();
+        }
+        // Who takes its place does not wait for the last words.
+        drop(membership);
         match why {
             Stop::Channel(end) => log::event("disconnected", &[("node", &node), ("why", &end)]),
             Stop::Goodbye => {
-                membership.leave();
                 log::event("disconnected", &[("node", &node), ("why", &"goodbye")]);
                 channel.close().await;
             }
@@ -282,7 +377,6 @@ impl Session {
                 channel.close().await;
             }
             Stop::Refused(problem) => {
-                membership.leave();
                 log::event("disconnected", &[("node", &node), ("why", &problem.message)]);
                 channel.refuse(problem).await;
             }
@@ -294,9 +388,7 @@ async fn open(state: &State, socket: WebSocket, network: NetworkId) -> Result<(C
     let (mut channel, machine) = Channel::accept(socket, network, state.key()).await?;
     match channel.receive().await? {
         ToCoordinator::Hello(hello) => Ok((channel, machine, hello)),
-        ToCoordinator::Endpoints { .. } | ToCoordinator::Ping | ToCoordinator::Goodbye | ToCoordinator::Unknown => {
-            Err(End::Broken("no hello"))
-        }
+        _ => Err(End::Broken("no hello")),
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::failure::Code;
 use super::routes::{Route, routes};
 use super::schema::{object, one_of, text};
-use super::{keys, networks, nodes, tokens};
+use super::{keys, networks, nodes, relays, tokens};
 use crate::api::SCHEMA;
 
 const ABOUT: &str = "For operators. Every path below /api wants `Authorization: Bearer tautop-…`, paths that do not exist included. \
@@ -53,6 +53,7 @@ pub(crate) fn document() -> Value {
                 "Network": networks::schema(),
                 "Key": keys::schema(),
                 "Node": nodes::schema(),
+                "Relay": relays::schema(),
                 "OperatorToken": tokens::schema(),
             },
         },

@@ -16,6 +16,7 @@ pub(in crate::api) enum Code {
     BadName,
     BadPrefix,
     BadExpiry,
+    BadRelay,
     WhichNetwork,
     Unauthorized,
     NoSuchPath,
@@ -23,10 +24,13 @@ pub(in crate::api) enum Code {
     NoSuchNode,
     NoSuchKey,
     NoSuchToken,
+    NoSuchRelay,
     NoSuchMethod,
     Slow,
     NetworkExists,
     NameTaken,
+    RelayExists,
+    OwnRelay,
     Full,
     LastToken,
     TooLarge,
@@ -37,17 +41,26 @@ pub(in crate::api) enum Code {
 impl Code {
     pub(super) fn status(self) -> StatusCode {
         match self {
-            Self::BadRequest | Self::BadName | Self::BadPrefix | Self::BadExpiry => StatusCode::BAD_REQUEST,
-            Self::Unauthorized => StatusCode::UNAUTHORIZED,
-            Self::NoSuchPath | Self::NoSuchNetwork | Self::NoSuchNode | Self::NoSuchKey | Self::NoSuchToken => {
-                StatusCode::NOT_FOUND
+            Self::BadRequest | Self::BadName | Self::BadPrefix | Self::BadExpiry | Self::BadRelay => {
+                StatusCode::BAD_REQUEST
             }
+            Self::Unauthorized => StatusCode::UNAUTHORIZED,
+            Self::NoSuchPath
+            | Self::NoSuchNetwork
+            | Self::NoSuchNode
+            | Self::NoSuchKey
+            | Self::NoSuchToken
+            | Self::NoSuchRelay => StatusCode::NOT_FOUND,
             Self::NoSuchMethod => StatusCode::METHOD_NOT_ALLOWED,
             Self::Slow => StatusCode::REQUEST_TIMEOUT,
             // The request is good, and what there is does not let it pass.
-            Self::WhichNetwork | Self::NetworkExists | Self::NameTaken | Self::Full | Self::LastToken => {
-                StatusCode::CONFLICT
-            }
+            Self::WhichNetwork
+            | Self::NetworkExists
+            | Self::NameTaken
+            | Self::RelayExists
+            | Self::OwnRelay
+            | Self::Full
+            | Self::LastToken => StatusCode::CONFLICT,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
@@ -60,6 +73,7 @@ impl Code {
             Self::BadName => "bad-name",
             Self::BadPrefix => "bad-prefix",
             Self::BadExpiry => "bad-expiry",
+            Self::BadRelay => "bad-relay",
             Self::WhichNetwork => "which-network",
             Self::Unauthorized => "unauthorized",
             Self::NoSuchPath => "no-such-path",
@@ -67,10 +81,13 @@ impl Code {
             Self::NoSuchNode => "no-such-node",
             Self::NoSuchKey => "no-such-key",
             Self::NoSuchToken => "no-such-token",
+            Self::NoSuchRelay => "no-such-relay",
             Self::NoSuchMethod => "no-such-method",
             Self::Slow => "slow",
             Self::NetworkExists => "network-exists",
             Self::NameTaken => "name-taken",
+            Self::RelayExists => "relay-exists",
+            Self::OwnRelay => "own-relay",
             Self::Full => "full",
             Self::LastToken => "last-token",
             Self::TooLarge => "too-large",
@@ -134,6 +151,10 @@ impl From<StateError> for Failure {
             StateError::NoNetwork(_) => Code::NoSuchNetwork,
             StateError::NoNode(_) => Code::NoSuchNode,
             StateError::NoKey(_) => Code::NoSuchKey,
+            StateError::NoRelay(_) => Code::NoSuchRelay,
+            StateError::RelayExists(_) => Code::RelayExists,
+            StateError::OwnRelay => Code::OwnRelay,
+            StateError::BadRelay(_) | StateError::NoPlace => Code::BadRelay,
             StateError::NoOperator(_) => Code::NoSuchToken,
             StateError::LastOperator => Code::LastToken,
             StateError::NetworkExists(_) => Code::NetworkExists,

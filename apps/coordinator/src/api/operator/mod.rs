@@ -9,6 +9,7 @@ mod failure;
 mod keys;
 mod networks;
 mod nodes;
+mod relays;
 mod routes;
 mod schema;
 mod tokens;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::failure::Code;
 use super::schema::{boolean, component, list, number, object, one_of, text};
-use super::{document, keys, networks, nodes, tokens};
+use super::{document, keys, networks, nodes, relays, tokens};
 use crate::api::{Context, healthz};
 
 /// One request that may be made, and what is said of it in the document.
@@ -181,6 +181,25 @@ pub(in crate::api) fn routes() -> Vec<Route> {
             .in_network()
             .answers(&[("removed", component("Node"))])
             .fails(&[Code::WhichNetwork, Code::NoSuchNode]),
+        Route::get("/api/v1/relays", "listRelays", "All relays, the coordinator's own first.", relays::list)
+            .in_network()
+            .answers(&[("relays", list(&component("Relay")))]),
+        Route::post("/api/v1/relays", "addRelay", "Names a relay to the members of a network.", relays::add)
+            .body(relays::add_schema())
+            .answers(&[("relay", component("Relay"))])
+            .fails(&[Code::BadName, Code::BadRelay, Code::RelayExists, Code::WhichNetwork, Code::NoSuchNetwork]),
+        Route::delete("/api/v1/relays/{name}", "removeRelay", "Members are told of a relay no more.", relays::remove)
+            .place("name", text("the relay's name or number"))
+            .in_network()
+            .answers(&[("removed", component("Relay"))])
+            .fails(&[Code::WhichNetwork, Code::NoSuchRelay, Code::OwnRelay]),
+        Route::get(
+            "/api/v1/ticket-key",
+            "showTicketKey",
+            "The key by which relays know this coordinator's tickets: `taut-relay --trust`.",
+            relays::ticket_key,
+        )
+        .answers(&[("ticket_key", text("an Ed25519 public key, base64"))]),
         Route::get(
             "/api/v1/operator-tokens",
             "listTokens",

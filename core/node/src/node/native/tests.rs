@@ -52,7 +52,7 @@ fn routes(node: &mut Node<Noise>) -> Arc<Routes> {
 
 fn sent(node: &mut Node<Noise>) -> Vec<(SocketAddr, HandshakeMessage)> {
     let send = |command| match command {
-        ToLane::Send { destination, message } => Some((destination, message)),
+        ToLane::Send { way, message } => Some((way.first_hop(), message)),
         _ => None,
     };
     commands(node).into_iter().filter_map(send).collect()
@@ -136,14 +136,14 @@ fn native_peers_are_asked_as_stock_asks_and_at_one_place() {
 
 /// One handshake from `here` to `there`, as lanes would carry it. Whether it ended in a session.
 fn shake(here: &mut Node<Noise>, there: &mut Node<Noise>, now: u64) -> bool {
-    let (mine, yours) = ("192.0.2.1:1".parse().unwrap(), "192.0.2.2:2".parse().unwrap());
+    let (mine, yours): (SocketAddr, SocketAddr) = ("192.0.2.1:1".parse().unwrap(), "192.0.2.2:2".parse().unwrap());
     let id = here.native_peers().next().unwrap().id;
     here.handle_lane(FromLane::WantsHandshake(id), at(now));
     for (_, message) in sent(here) {
-        there.handle_lane(FromLane::Handshake { source: mine, message }, at(now));
+        there.handle_lane(FromLane::Handshake { source: mine.into(), message }, at(now));
     }
     for (_, message) in sent(there) {
-        here.handle_lane(FromLane::Handshake { source: yours, message }, at(now));
+        here.handle_lane(FromLane::Handshake { source: yours.into(), message }, at(now));
     }
     commands(here).iter().any(|command| matches!(command, ToLane::AddSession { .. }))
 }
@@ -173,11 +173,14 @@ fn a_preshared_key_counts_from_the_next_handshake_on() {
     there.handle_timeout(at(70_000));
     here.handle_timeout(at(70_000));
     for (_, message) in sent(&mut here) {
-        there.handle_lane(FromLane::Handshake { source: "192.0.2.1:1".parse().unwrap(), message }, at(70_000));
+        there.handle_lane(
+            FromLane::Handshake { source: SocketAddr::from(([192, 0, 2, 1], 1)).into(), message },
+            at(70_000),
+        );
     }
     let responses = sent(&mut there);
     assert_eq!(responses.len(), 1);
-    here.handle_lane(FromLane::Handshake { source: responses[0].0, message: responses[0].1 }, at(70_000));
+    here.handle_lane(FromLane::Handshake { source: responses[0].0.into(), message: responses[0].1 }, at(70_000));
     assert!(commands(&mut here).iter().any(|command| matches!(command, ToLane::AddSession { .. })));
 }
 

@@ -24,8 +24,8 @@ fn fault_k3_an_hour_of_a_full_disk_then_it_saves_by_itself() {
         secret: [3; 32],
     };
     let mut membership = Membership::new(&token, String::from("a"), Some(1)).unwrap();
-    let (state, _) = StateDir::open(&scratch.0).unwrap();
-    let mut store = Store::new(state, Vec::new(), Vec::new(), None);
+    let (state, mut found) = StateDir::open(&scratch.0).unwrap();
+    let mut store = Store::new(state, &mut found);
     store.save_membership(&membership).unwrap();
 
     // A directory in the way fails a save as a full disk does, also for root.

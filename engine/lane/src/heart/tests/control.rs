@@ -46,7 +46,7 @@ fn a_probe_is_answered_where_it_came_from_and_moves_nothing() {
     let data = said_by(&mut peer, Control::Probe { id: 1 });
     end.inbound(outer(1), &data, data.len(), at(1));
     assert_eq!(opened(&mut peer, &end.datagrams()[0]), Control::Answer { id: 1, seen: outer(1) });
-    let moved = FromLane::Moved { peer: PEER, endpoint: outer(1) };
+    let moved = FromLane::Moved { peer: PEER, way: outer(1).into() };
     assert_eq!(end.said(), [moved, FromLane::Confirmed { peer: PEER, id: SessionId(1) }], "nothing was known before");
 
     let probe = said_by(&mut peer, Control::Probe { id: 2 });
@@ -72,8 +72,13 @@ fn what_is_the_keepers_goes_up_but_no_more_than_anybody_needs() {
         let datagram = said_by(&mut peer, offer);
         end.inbound(outer(1), &datagram, datagram.len(), at(1));
     }
-    let up =
-        FromLane::Control { peer: PEER, session: SessionId(1), lane: LaneId::FIRST, source: outer(1), message: offer };
+    let up = FromLane::Control {
+        peer: PEER,
+        session: SessionId(1),
+        lane: LaneId::FIRST,
+        source: outer(1).into(),
+        message: offer,
+    };
     let passed = end.said().iter().filter(|said| **said == up).count();
     assert_eq!(passed, 100);
     end.assert_dropped(Drop::ControlRate, 900);

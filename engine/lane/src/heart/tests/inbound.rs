@@ -49,7 +49,7 @@ fn an_authentic_packet_from_elsewhere_moves_the_endpoint() {
     for place in [1, 7] {
         let datagram = sealed(&mut here, &packet(1, 2, 100));
         there.inbound(outer(place), &datagram, datagram.len(), at(1));
-        assert!(there.said().contains(&FromLane::Moved { peer: PEER, endpoint: outer(place) }));
+        assert!(there.said().contains(&FromLane::Moved { peer: PEER, way: outer(place).into() }));
         there.outbound(&packet(2, 1, 100), at(1));
         assert_eq!(there.runs()[0].0, outer(place));
     }
@@ -235,6 +235,6 @@ fn only_handshake_messages_that_are_made_for_us_reach_the_keeper() {
     there.inbound(outer(1), &initiation_to(2), 148, at(0));
     let said = there.said();
     assert!(
-        matches!(&said[..], [FromLane::Handshake { source, message }] if *source == outer(1) && message.as_bytes() == initiation_to(2))
+        matches!(&said[..], [FromLane::Handshake { source, message }] if *source == outer(1).into() && message.as_bytes() == initiation_to(2))
     );
 }

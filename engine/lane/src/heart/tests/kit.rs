@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use taut_base::{PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
 use taut_node::{FromLane, Routes, ToLane};
+use taut_path::{Choice, Way};
 use taut_tunnel::handshake::Identity;
 use taut_tunnel::{Exporter, Limits, Role, SessionKeys};
 use taut_udp::Transmit;
@@ -67,12 +68,16 @@ impl InboundPorts for Ports {
 }
 
 impl End {
-    /// Host `number`, whose one peer is host `peer`.
+    /// Host `number`, whose one peer is host `peer`, a stock WireGuard.
     pub(super) fn new(number: u8, peer: u8) -> Self {
+        Self::with(number, peer, true)
+    }
+
+    fn with(number: u8, peer: u8, roams: bool) -> Self {
         let checker = identity(number).checker([number; 32]);
         let heart = Heart::new(Limits::WIREGUARD, 1420, checker, true, Offloads::ALL, Arc::default(), Arc::default());
         let mut end = Self { heart, out: SendBatch::new(), ports: Ports::default() };
-        end.command(ToLane::AddPeer { peer: PEER, persistent_keepalive: None }, at(0));
+        end.command(ToLane::AddPeer { peer: PEER, persistent_keepalive: None, roams }, at(0));
         end.command(ToLane::Routes(Arc::new(Routes::new([(Prefix::host(inner(peer)), PEER)]))), at(0));
         end
     }
@@ -158,7 +163,13 @@ pub(super) fn exporter(role: Role, local: ReceiverIndex, remote: ReceiverIndex) 
 }
 
 pub(super) fn add_session(number: u32, keys: SessionKeys, proven: Option<SocketAddr>, born: Time) -> ToLane {
-    ToLane::AddSession { peer: PEER, id: SessionId(u64::from(number)), keys: Box::new(keys), born, proven }
+    ToLane::AddSession {
+        peer: PEER,
+        id: SessionId(u64::from(number)),
+        keys: Box::new(keys),
+        born,
+        proven: proven.map(Into::into),
+    }
 }
 
 /// Hosts 1 and 2 with session 1, which host 1 started and which host 2 has not heard of yet, and nothing in the batches.
@@ -170,6 +181,27 @@ pub(super) fn pair() -> (End, End) {
     here.datagrams();
     here.said();
     (here, there)
+}
+
+/// The same between Taut nodes; host 1 knows where host 2 is.
+pub(super) fn taut_pair() -> (End, End) {
+    let (mut here, mut there) = (End::with(1, 2, false), End::with(2, 1, false));
+    let (ours, theirs) = keys(1);
+    let extended = |keys: SessionKeys| SessionKeys {
+        extension: Some(exporter(keys.role, keys.stock.local, keys.stock.remote)),
+        ..keys
+    };
+    there.command(add_session(1, extended(theirs), None, at(0)), at(0));
+    here.command(add_session(1, extended(ours), Some(outer(2)), at(0)), at(0));
+    here.datagrams();
+    here.said();
+    (here, there)
+}
+
+/// This way and no other, near.
+pub(super) fn choice(way: Way) -> Choice {
+    let round_trip = Some(Duration::from_millis(10));
+    Choice { way, also: None, spare: None, behind: Duration::ZERO, round_trip }
 }
 
 /// A packet from host `from` to host `to`, `length` bytes long.

@@ -1,6 +1,6 @@
 use std::net::IpAddr;
 
-use taut_base::{PresharedKey, PrivateKey, ReceiverIndex};
+use taut_base::{PresharedKey, PrivateKey, ReceiverIndex, Time};
 use taut_node::{HandshakeMessage, ToLane};
 use taut_tunnel::handshake::{Initiation, Remote, Timestamp};
 use taut_udp::Local;
@@ -20,8 +20,12 @@ fn data(end: &End, number: u8) -> Option<Local> {
 
 /// A datagram from host 1 comes to host 2, at its address `at_local`.
 fn deliver(there: &mut End, from: u8, datagram: &[u8], at_local: u8) {
+    deliver_later(there, from, datagram, at_local, at(1));
+}
+
+fn deliver_later(there: &mut End, from: u8, datagram: &[u8], at_local: u8, now: Time) {
     there.heart.arrived_at(Some(local(at_local)), Ecn::NotEct);
-    there.inbound(outer(from), datagram, datagram.len(), at(1));
+    there.inbound(outer(from), datagram, datagram.len(), now);
 }
 
 fn sealed(here: &mut End) -> Vec<u8> {
@@ -54,7 +58,7 @@ fn data_leaves_from_where_the_last_authentic_packet_came_to() {
 #[test]
 fn what_the_keeper_or_the_kernel_takes_back_comes_with_the_next_packet_again() {
     let (mut here, mut there) = pair();
-    for kernel in [false, true] {
+    for kernel in [true, false] {
         let datagram = sealed(&mut here);
         deliver(&mut there, 1, &datagram, 1);
         assert_eq!(data(&there, 1), Some(local(1)));
@@ -69,6 +73,28 @@ fn what_the_keeper_or_the_kernel_takes_back_comes_with_the_next_packet_again() {
         }
         assert_eq!(data(&there, 1), None);
     }
+}
+
+#[test]
+fn fault_d7_an_address_that_the_routes_left_is_not_learned_again_once_the_peer_is_heard_elsewhere() {
+    let (mut here, mut there) = pair();
+    let mut hear = |there: &mut End, at_local, second| {
+        let datagram = sealed(&mut here);
+        deliver_later(there, 1, &datagram, at_local, at(second));
+        data(there, 1)
+    };
+    assert_eq!(hear(&mut there, 1, 1), Some(local(1)));
+    there.command(ToLane::ForgetLocal { place: outer(1) }, at(1));
+    assert_eq!(hear(&mut there, 1, 2), None, "the peer has heard nothing of it yet");
+    assert_eq!(hear(&mut there, 2, 2), Some(local(2)));
+    assert_eq!(hear(&mut there, 1, 50), Some(local(2)), "it speaks to both");
+    // The routes lead back, and the peer is heard at the former one.
+    there.command(ToLane::ForgetLocal { place: outer(1) }, at(50));
+    assert_eq!(hear(&mut there, 1, 50), Some(local(1)));
+    // They lead to where the peer cannot be heard.
+    there.command(ToLane::ForgetLocal { place: outer(1) }, at(100));
+    assert_eq!(hear(&mut there, 1, 102), None);
+    assert_eq!(hear(&mut there, 1, 103), Some(local(1)), "the address that works is taken again");
 }
 
 #[test]
@@ -90,9 +116,9 @@ fn a_handshake_is_answered_from_where_it_came_to_and_proves_its_way_when_it_ends
     // As if its answer had ended a handshake of ours.
     there.command(add_session(1, keys(1).1, Some(outer(1)), at(1)), at(1));
     let message = HandshakeMessage::new(&initiation).unwrap();
-    there.command(ToLane::Send { destination: outer(1), message }, at(1));
+    there.command(ToLane::Send { way: outer(1).into(), message }, at(1));
     assert_eq!(there.heart.local_for(outer(1), &TYPE_INITIATION.to_le_bytes()), Some(local(2)));
-    there.command(ToLane::Send { destination: outer(1), message }, at(1));
+    there.command(ToLane::Send { way: outer(1).into(), message }, at(1));
     assert_eq!(there.heart.local_for(outer(1), &TYPE_INITIATION.to_le_bytes()), None, "its second try");
 }
 

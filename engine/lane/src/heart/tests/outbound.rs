@@ -191,8 +191,8 @@ fn a_handshake_message_without_room_is_counted() {
     let message = HandshakeMessage::new(&[1; 148]).unwrap();
     // To ever other destinations, so that no run takes more than one, as in a map of very many peers.
     let destinations = (1..=u16::MAX).map(|port| (inner(2), port).into());
-    let sent = destinations.take_while(|destination| {
-        here.command(ToLane::Send { destination: *destination, message }, at(0));
+    let sent = destinations.take_while(|destination: &std::net::SocketAddr| {
+        here.command(ToLane::Send { way: (*destination).into(), message }, at(0));
         here.dropped(Drop::SendFailed) == 0
     });
     let sent = sent.count();

@@ -1,0 +1,176 @@
+//! Relays of a network: named by the operator, and the coordinator's own.
+
+use std::net::SocketAddr;
+
+use taut_base::{NodeId, PublicKey, RelayId};
+use taut_netmap::{MAX_PEER_RELAYS, MAX_RELAYS, Relay, RelayFault, check_name};
+
+use super::members::is_number;
+use super::{State, StateError, networks, random_bits};
+use crate::clock::unix_now;
+use crate::log;
+use crate::store::{NetworkRow, NewRelay, Reading, RelayRow};
+
+/// Number of the coordinator's own relay; numbers of rows begin at 1.
+pub(crate) const OWN: RelayId = RelayId(0);
+
+/// Its name.
+pub(crate) const OWN_NAME: &str = "coordinator";
+
+/// Where it stands in the database, as JSON.
+const OWN_RELAY: &str = "own-relay";
+
+/// A relay as the operator sees it.
+pub(crate) struct RelayView {
+    pub(crate) network: String,
+    pub(crate) relay: Relay,
+    /// When it was named; `None` for the coordinator's own.
+    pub(crate) created_at: Option<i64>,
+    /// How many members say that they are bound to it.
+    pub(crate) bound: usize,
+}
+
+/// A relay that the operator names.
+pub(crate) struct Named {
+    pub(crate) name: String,
+    pub(crate) key: PublicKey,
+    pub(crate) endpoints: Vec<SocketAddr>,
+    pub(crate) stun_port: u16,
+    pub(crate) web: Option<String>,
+}
+
+impl State {
+    /// The relays of one network or of all.
+    pub(crate) async fn relays(&self, network: Option<&str>) -> Result<Vec<RelayView>, StateError> {
+        let mut tx = self.store.read().await?;
+        let own = own(&mut tx).await?;
+        let mut views = Vec::new();
+        for network in networks::listed(&mut tx, network).await? {
+            let members = tx.nodes(network.id).await?;
+            let rows = tx.relays(network.id).await?;
+            let known = rows.into_iter().map(|row| (Some(row.created_at), relay(row)));
+            for (created_at, relay) in own.clone().map(|own| (None, own)).into_iter().chain(known) {
+                let bound = members.iter().filter(|member| member.relays.contains(&relay.id)).count();
+                views.push(RelayView { network: network.name.clone(), relay, created_at, bound });
+            }
+        }
+        Ok(views)
+    }
+
+    /// Names a relay to a network's members.
+    pub(crate) async fn add_relay(&self, network: Option<&str>, named: Named) -> Result<RelayView, StateError> {
+        check_name(&named.name).map_err(StateError::bad_name(&named.name))?;
+        if is_number(&named.name) {
+            return Err(StateError::BadName(named.name));
+        }
+        let mut tx = self.store.write().await?;
+        let network = networks::named(&mut tx, network).await?;
+        let mut known: Vec<Relay> = tx.relays(network.id).await?.into_iter().map(relay).collect();
+        known.extend(own(&mut tx).await?);
+        if named.name == OWN_NAME || known.iter().any(|known| known.name == named.name || known.key == named.key) {
+            return Err(StateError::RelayExists(named.name));
+        }
+        // The coordinator's own comes and goes with how it is started, so there is always a place for it.
+        if known.iter().filter(|known| known.id != OWN).count() + 1 >= MAX_RELAYS {
+            return Err(StateError::BadRelay(RelayFault::TooMany { relays: MAX_RELAYS + 1 }));
+        }
+        let Named { name, key, endpoints, stun_port, web } = named;
+        let new = NewRelay { network: network.id, name, key, endpoints, stun_port, web };
+        let row = tx.insert_relay(&new, unix_now()).await?;
+        let (created_at, relay) = (Some(row.created_at), relay(row));
+        relay.check(&[network.ipv4, network.ipv6]).map_err(StateError::BadRelay)?;
+        if relay.endpoints.is_empty() && relay.web.is_none() {
+            return Err(StateError::NoPlace);
+        }
+        let version = tx.next_version(network.id, random_bits()).await?;
+        tx.set_relays_version(network.id, version).await?;
+        tx.commit().await?;
+        self.hub(network.id).announce(version);
+        log::event(
+            "relay-added",
+            &[("network", &network.name), ("relay", &relay.id), ("name", &relay.name), ("key", &relay.key)],
+        );
+        Ok(RelayView { network: network.name, relay, created_at, bound: 0 })
+    }
+
+    /// Members of a network are told of a relay no more.
+    pub(crate) async fn remove_relay(&self, network: Option<&str>, name: &str) -> Result<RelayView, StateError> {
+        let mut tx = self.store.write().await?;
+        let network = networks::named(&mut tx, network).await?;
+        let rows = tx.relays(network.id).await?;
+        let Some(row) = rows.into_iter().find(|row| row.name == name || row.id.to_string() == name) else {
+            let is_own = name == OWN_NAME || name == OWN.to_string();
+            return Err(if is_own { StateError::OwnRelay } else { StateError::NoRelay(String::from(name)) });
+        };
+        let bound = tx.nodes(network.id).await?.iter().filter(|member| member.relays.contains(&row.id)).count();
+        tx.delete_relay(row.id).await?;
+        let version = tx.next_version(network.id, random_bits()).await?;
+        tx.set_relays_version(network.id, version).await?;
+        tx.commit().await?;
+        self.hub(network.id).announce(version);
+        log::event("relay-removed", &[("network", &network.name), ("relay", &row.id), ("name", &row.name)]);
+        Ok(RelayView { network: network.name, created_at: Some(row.created_at), relay: relay(row), bound })
+    }
+
+    /// Says which relay this coordinator has itself, if any. All networks change when it is another one than at the last start.
+    pub(crate) async fn set_own_relay(&self, own: Option<&Relay>) -> Result<(), StateError> {
+        let mut tx = self.store.write().await?;
+        if self::own(&mut tx).await?.as_ref() == own {
+            return Ok(());
+        }
+        let json = serde_json::to_vec(&own).unwrap_or_default();
+        tx.replace_meta(OWN_RELAY, &json).await?;
+        let mut versions = Vec::new();
+        for network in tx.networks().await? {
+            let version = tx.next_version(network.id, random_bits()).await?;
+            tx.set_relays_version(network.id, version).await?;
+            versions.push((network.id, version));
+        }
+        tx.commit().await?;
+        for (network, version) in versions {
+            self.hub(network).announce(version);
+        }
+        Ok(())
+    }
+
+    /// Takes what a node says of the relays that it is bound to; nobody is told when nothing changed.
+    pub(crate) async fn set_bound(&self, node: NodeId, ids: &[RelayId]) -> Result<(), StateError> {
+        let mut bound: Vec<RelayId> = Vec::with_capacity(MAX_PEER_RELAYS);
+        for id in ids {
+            if bound.len() < MAX_PEER_RELAYS && !bound.contains(id) {
+                bound.push(*id);
+            }
+        }
+        let mut tx = self.store.write().await?;
+        let row = tx.node(node).await?.ok_or(StateError::NotAMember)?;
+        if bound == row.relays {
+            return Ok(());
+        }
+        let version = tx.next_version(row.network, random_bits()).await?;
+        tx.set_relays(node, &bound, version).await?;
+        tx.commit().await?;
+        self.hub(row.network).announce(version);
+        Ok(())
+    }
+}
+
+/// All relays that a network's map holds. One whose row makes no sense is left out: it would cost everybody the map (fault E10).
+pub(super) async fn of(tx: &mut Reading, network: &NetworkRow) -> Result<Vec<Relay>, StateError> {
+    let overlay = [network.ipv4, network.ipv6];
+    let rows = tx.relays(network.id).await?;
+    let mut relays: Vec<Relay> = own(tx).await?.into_iter().chain(rows.into_iter().map(relay)).collect();
+    relays.retain(|relay| relay.check(&overlay).is_ok());
+    relays.truncate(MAX_RELAYS);
+    Ok(relays)
+}
+
+/// The coordinator's own relay; one that somebody edited into nonsense counts as none.
+async fn own(tx: &mut Reading) -> Result<Option<Relay>, StateError> {
+    let json = tx.meta(OWN_RELAY).await?;
+    Ok(json.and_then(|json| serde_json::from_slice::<Option<Relay>>(&json).ok()).flatten())
+}
+
+fn relay(row: RelayRow) -> Relay {
+    let RelayRow { id, name, key, endpoints, stun_port, web, created_at: _ } = row;
+    Relay { id, name, key, endpoints, stun_port, web }
+}

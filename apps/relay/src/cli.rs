@@ -1,0 +1,260 @@
+//! Flags, wiring, words for people.
+
+use std::fmt::Display;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use lexopt::{Arg, Parser, ValueExt};
+use serde_json::{Value, json};
+use taut_event::{Events, Interest, Poller, Signal, Signals};
+use taut_noise::public_key;
+use taut_relay::Share;
+use taut_relay_server::{Config, Metrics, Relay, WebConfig, key_from_file};
+
+const HELP: &str = "\
+taut-relay: carries WireGuard's datagrams between nodes that have no direct path. It sees who talks to whom, and no plaintext.
+
+  taut-relay serve   runs until it is told to end
+      --listen PORT          UDP port of frames and STUN (3478)
+      --stun-port PORT       UDP port of STUN alone, for nodes that ask how their NAT filters (3479)
+      --trust KEY            a coordinator whose nodes are served; several times for several
+      --rate BITS            bits per second that one node may have carried; K, M or G behind the number (1G)
+      --threads N            threads that forward; one per core unless said
+      --metrics ADDRESS      listens there for /metrics (Prometheus) and /status, as in 127.0.0.1:9478; off unless said
+      --web ADDRESS          takes the same frames over WebSocket there, as in 0.0.0.0:443, for nodes that cannot use UDP; off unless said
+      --web-cert FILE        PEM files of the certificate's chain and its key: wss://. Without them ws://, for a front that does TLS
+      --web-key FILE
+      --key FILE             the relay's key; made at the first start (/var/lib/taut-relay/key)
+  taut-relay key     prints the public key, which the coordinator has to know (--key FILE, --json)
+  taut-relay status  asks a relay that runs (--metrics ADDRESS, --json)
+
+What it counts and what to do about it: docs/relay.md
+";
+
+/// Where the key is unless told otherwise.
+const KEY: &str = "/var/lib/taut-relay/key";
+/// Where `status` asks unless told otherwise.
+const METRICS: &str = "127.0.0.1:9478";
+/// How long `status` waits.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why a command did not do what it should.
+enum Failed {
+    Usage(String),
+    Run(String),
+}
+
+impl From<lexopt::Error> for Failed {
+    fn from(error: lexopt::Error) -> Self {
+        Self::Usage(error.to_string())
+    }
+}
+
+fn run_failed(error: impl Display) -> Failed {
+    Failed::Run(error.to_string())
+}
+
+/// What was typed.
+struct Flags {
+    listen: u16,
+    stun_port: u16,
+    trust: Vec<taut_relay::VerifyingKey>,
+    rate: u64,
+    threads: usize,
+    metrics: Option<SocketAddr>,
+    key: PathBuf,
+    web: Option<SocketAddr>,
+    web_cert: Option<PathBuf>,
+    web_key: Option<PathBuf>,
+    json: bool,
+}
+
+pub(crate) fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failed::Usage(message)) => {
+            complain(&format!("{message}\nTry `taut-relay --help`."));
+            ExitCode::from(2)
+        }
+        Err(Failed::Run(message)) => {
+            complain(&message);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Failed> {
+    let (verb, flags) = match parse(Parser::from_env())? {
+        Some(asked) => asked,
+        None => return say(HELP),
+    };
+    match verb.as_str() {
+        "serve" => serve(&flags),
+        "key" => key(&flags),
+        "status" => status(&flags),
+        "help" => say(HELP),
+        "version" => say(concat!("taut-relay ", env!("CARGO_PKG_VERSION"), "\n")),
+        other => Err(Failed::Usage(format!("there is no command `{other}`"))),
+    }
+}
+
+/// `None` when help was asked for.
+fn parse(mut parser: Parser) -> Result<Option<(String, Flags)>, Failed> {
+    let defaults = (taut_relay_server::DEFAULT_PORT, taut_relay_server::DEFAULT_STUN_PORT);
+    let mut flags = Flags {
+        listen: defaults.0,
+        stun_port: defaults.1,
+        trust: Vec::new(),
+        rate: 1_000_000_000,
+        threads: 0,
+        metrics: None,
+        key: PathBuf::from(KEY),
+        web: None,
+        web_cert: None,
+        web_key: None,
+        json: false,
+    };
+    let mut verb = None;
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Arg::Short('h') | Arg::Long("help") => return Ok(None),
+            Arg::Short('V') | Arg::Long("version") => verb = Some(String::from("version")),
+            Arg::Long("listen") => flags.listen = parser.value()?.parse()?,
+            Arg::Long("stun-port") => flags.stun_port = parser.value()?.parse()?,
+            Arg::Long("trust") => flags.trust.push(parser.value()?.parse()?),
+            Arg::Long("rate") => flags.rate = parser.value()?.parse_with(bits)?,
+            Arg::Long("threads") => flags.threads = parser.value()?.parse()?,
+            Arg::Long("metrics") => flags.metrics = Some(parser.value()?.parse()?),
+            Arg::Long("web") => flags.web = Some(parser.value()?.parse()?),
+            Arg::Long("web-cert") => flags.web_cert = Some(PathBuf::from(parser.value()?)),
+            Arg::Long("web-key") => flags.web_key = Some(PathBuf::from(parser.value()?)),
+            Arg::Long("key") => flags.key = PathBuf::from(parser.value()?),
+            Arg::Long("json") => flags.json = true,
+            Arg::Value(word) if verb.is_none() => verb = Some(word.string()?),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    let verb = verb.ok_or_else(|| Failed::Usage(String::from("no command was given")))?;
+    Ok(Some((verb, flags)))
+}
+
+/// `500M` and the like.
+fn bits(text: &str) -> Result<u64, String> {
+    let (number, scale) = match text.as_bytes().last() {
+        Some(b'K' | b'k') => (&text[..text.len() - 1], 1_000),
+        Some(b'M' | b'm') => (&text[..text.len() - 1], 1_000_000),
+        Some(b'G' | b'g') => (&text[..text.len() - 1], 1_000_000_000),
+        _ => (text, 1),
+    };
+    let bits = number.parse().ok().and_then(|number: u64| number.checked_mul(scale)).filter(|bits| *bits >= 8);
+    bits.ok_or_else(|| String::from("a rate is a number of bits per second, such as 500M"))
+}
+
+fn serve(flags: &Flags) -> Result<(), Failed> {
+    let signals = Signals::new(&[Signal::Terminate, Signal::Interrupt]).map_err(run_failed)?;
+    let mut config = Config::new(key_from_file(&flags.key).map_err(run_failed)?);
+    (config.port, config.stun_port, config.workers) = (flags.listen, flags.stun_port, flags.threads);
+    config.trusted.clone_from(&flags.trust);
+    config.share = Share::bits_per_second(flags.rate);
+    config.web = web(flags)?;
+    let relay = Relay::start(&config).map_err(run_failed)?;
+    let metrics = flags.metrics.map(|address| Metrics::start(address, relay.observer()));
+    let metrics = metrics.transpose().map_err(|error| Failed::Run(format!("cannot listen for --metrics: {error}")))?;
+    let address = metrics.as_ref().map(Metrics::address);
+    tell(flags, &relay, address)?;
+    let poller = Poller::new().map_err(run_failed)?;
+    poller.add(std::os::fd::AsFd::as_fd(&signals), 0, Interest::READ).map_err(run_failed)?;
+    let mut events = Events::with_capacity(1);
+    while signals.next().is_none() {
+        poller.wait(&mut events, None).map_err(run_failed)?;
+    }
+    drop(metrics);
+    relay.stop();
+    Ok(())
+}
+
+/// Both files of the certificate, or none.
+fn web(flags: &Flags) -> Result<Option<WebConfig>, Failed> {
+    let certificate = match (&flags.web_cert, &flags.web_key) {
+        (Some(chain), Some(key)) => Some((chain.clone(), key.clone())),
+        (None, None) => None,
+        _ => return Err(Failed::Usage(String::from("--web-cert and --web-key belong together"))),
+    };
+    match flags.web {
+        Some(address) => Ok(Some(WebConfig { address: Some(address), certificate })),
+        None if certificate.is_some() => {
+            Err(Failed::Usage(String::from("--web-cert says nothing without --web ADDRESS")))
+        }
+        None => Ok(None),
+    }
+}
+
+/// One line when it is ready.
+fn tell(flags: &Flags, relay: &Relay, metrics: Option<SocketAddr>) -> Result<(), Failed> {
+    let (key, port, stun_port) = (relay.key(), relay.port(), relay.stun_port());
+    if flags.json {
+        let metrics = metrics.map(|address| address.to_string());
+        let web = relay.web().map(|address| address.to_string());
+        let object =
+            json!({ "schema": 1, "key": key, "port": port, "stun_port": stun_port, "metrics": metrics, "web": web });
+        return say(&format!("{object}\n"));
+    }
+    if flags.trust.is_empty() {
+        complain("no --trust KEY: this relay answers STUN, and carries nothing for anybody");
+    }
+    say(&format!("relay {key} on UDP {port}, STUN on {stun_port}, too\n"))
+}
+
+fn key(flags: &Flags) -> Result<(), Failed> {
+    let key = public_key(&key_from_file(&flags.key).map_err(run_failed)?);
+    say(&if flags.json { format!("{}\n", json!({ "schema": 1, "key": key })) } else { format!("{key}\n") })
+}
+
+fn status(flags: &Flags) -> Result<(), Failed> {
+    let address = match flags.metrics {
+        Some(address) => address,
+        None => METRICS.parse().map_err(run_failed)?,
+    };
+    let body = fetch(address).map_err(|error| {
+        Failed::Run(format!("no relay answers at {address}: {error}; is it running with --metrics {address}?"))
+    })?;
+    let object: Value = serde_json::from_str(&body).map_err(run_failed)?;
+    if flags.json {
+        return say(&format!("{object}\n"));
+    }
+    let mut text = String::new();
+    for (name, value) in
+        object.as_object().into_iter().flatten().filter(|(name, value)| *name != "schema" && value.is_u64())
+    {
+        text.push_str(&format!("{:<22}{value}\n", name.replace('_', " ")));
+    }
+    for (reason, count) in
+        object["drops"].as_object().into_iter().flatten().filter(|(_, count)| count.as_u64() != Some(0))
+    {
+        text.push_str(&format!("dropped {reason:<14}{count}\n"));
+    }
+    say(&text)
+}
+
+fn fetch(address: SocketAddr) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    write!(stream, "GET /status HTTP/1.1\r\nHost: relay\r\nConnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.take(1 << 20).read_to_string(&mut answer)?;
+    let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
+    body.ok_or_else(|| std::io::Error::other("that is no answer of a relay"))
+}
+
+fn say(text: &str) -> Result<(), Failed> {
+    let mut out = std::io::stdout();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(run_failed)
+}
+
+fn complain(message: &str) {
+    // Where nobody reads, nobody can be told.
+    let _ = writeln!(std::io::stderr(), "taut-relay: {message}");
+}

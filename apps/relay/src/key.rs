@@ -1,0 +1,77 @@
+//! The relay's key, in a file of its own.
+
+use std::error::Error;
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use ring::rand::SystemRandom;
+use taut_base::{Entropy, PrivateKey};
+use zeroize::Zeroizing;
+
+use crate::shared::OsEntropy;
+
+/// Bytes of the file: a key in base64 and the end of its line.
+const LENGTH: usize = 45;
+
+/// Reads the key in `path`, or makes one if there is no file. A file that holds no key is an error, never a new key: clients know the relay by it, and the
+/// map names it (fault K2).
+///
+/// # Errors
+/// [`KeyError`] says what is wrong with the file.
+pub fn key_from_file(path: &Path) -> Result<PrivateKey, KeyError> {
+    let wrong = |source| KeyError { path: path.to_owned(), source };
+    match read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => make(path).map_err(wrong),
+        outcome => outcome.map_err(wrong),
+    }
+}
+
+fn read(path: &Path) -> io::Result<PrivateKey> {
+    // No waiting for somebody to write into a pipe.
+    const O_NONBLOCK: i32 = 0o4000;
+    let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
+    let about = file.metadata()?;
+    if !about.is_file() || about.mode() & 0o077 != 0 {
+        return Err(io::Error::other("it is no file that its owner alone may read: chmod 600"));
+    }
+    let mut text = Zeroizing::new(String::with_capacity(LENGTH + 1));
+    file.take(LENGTH as u64 + 1).read_to_string(&mut text)?;
+    let key = text.strip_suffix('\n').filter(|_| text.len() == LENGTH);
+    key.and_then(|key| PrivateKey::from_base64(key).ok())
+        .ok_or_else(|| io::Error::other("it holds no key; put the right one back"))
+}
+
+/// Writes a new key under another name first, so that there is a whole one or none.
+fn make(path: &Path) -> io::Result<PrivateKey> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)?;
+    let mut bytes = Zeroizing::new([0; 32]);
+    OsEntropy(SystemRandom::new()).fill(&mut *bytes);
+    let key = PrivateKey::from_bytes(*bytes);
+    let new = path.with_extension("new");
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(key.expose_base64().as_bytes())?;
+    file.write_all(b"\n")?;
+    file.sync_all()?;
+    std::fs::rename(&new, path)?;
+    File::open(folder)?.sync_all()?;
+    Ok(key)
+}
+
+/// Why there is no key.
+#[derive(Debug)]
+pub struct KeyError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot use the relay's key in {}: {}", self.path.display(), self.source)
+    }
+}
+
+impl Error for KeyError {}

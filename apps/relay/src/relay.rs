@@ -1,0 +1,257 @@
+//! Starting and stopping a relay.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::{fmt, io, thread};
+
+use ring::rand::SystemRandom;
+use taut_base::{Entropy, PrivateKey, PublicKey};
+use taut_event::Waker;
+use taut_noise::public_key;
+use taut_relay::{Forward, Limits, Server, Share, VerifyingKey};
+use taut_udp::{BindError, UdpSocket};
+use zeroize::Zeroizing;
+
+use crate::shared::{OsEntropy, Shared};
+use crate::stats::Stats;
+use crate::web::{Entrance, Web, WebConfig};
+use crate::worker::{Sockets, Worker};
+use crate::{DEFAULT_PORT, DEFAULT_STUN_PORT};
+
+/// Bytes asked for as socket buffers: 50 ms at a gigabit per second, in which a worker certainly comes round again.
+const BUFFER: usize = 8 * 1024 * 1024;
+/// More workers than this gain nothing: the sockets of one port are one list in the kernel.
+const MAX_WORKERS: usize = 16;
+
+/// What relay to start.
+#[derive(Clone)]
+pub struct Config {
+    /// UDP port of frames and STUN, on all addresses; 0 for any free one.
+    pub port: u16,
+    /// UDP port of STUN alone; 0 for any free one.
+    pub stun_port: u16,
+    /// The relay's key, by which clients know it.
+    pub key: PrivateKey,
+    /// Whose tickets it takes; more may be added while it runs.
+    pub trusted: Vec<VerifyingKey>,
+    /// What one client may have forwarded.
+    pub share: Share,
+    /// What bounds it.
+    pub limits: Limits,
+    /// Threads that forward; 0 for one per core.
+    pub workers: usize,
+    /// Where to take the same frames over WebSocket, if anywhere.
+    pub web: Option<WebConfig>,
+}
+
+impl Config {
+    /// A relay of this key on its usual ports: a gigabit per second for each client.
+    pub fn new(key: PrivateKey) -> Self {
+        Self {
+            port: DEFAULT_PORT,
+            stun_port: DEFAULT_STUN_PORT,
+            key,
+            trusted: Vec::new(),
+            share: Share::bits_per_second(1_000_000_000),
+            limits: Limits::DEFAULT,
+            workers: 0,
+            web: None,
+        }
+    }
+}
+
+/// A relay that runs. It stops when this is dropped.
+pub struct Relay {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    key: PublicKey,
+    port: u16,
+    stun_port: u16,
+    web: Option<SocketAddr>,
+    has_web: bool,
+}
+
+impl Relay {
+    /// Opens the ports and starts the workers.
+    ///
+    /// # Errors
+    /// [`StartError`] says what was refused, and what to do.
+    pub fn start(config: &Config) -> Result<Self, StartError> {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let workers = if config.workers == 0 { cores } else { config.workers }.clamp(1, MAX_WORKERS);
+        let socket = |port| taut_udp::Config {
+            port,
+            ipv4_only: false,
+            send_buffer: BUFFER,
+            receive_buffer: BUFFER,
+            gso: true,
+            gro: true,
+        };
+        let frames = UdpSocket::bind_shared(&socket(config.port), workers)?;
+        let stun = UdpSocket::bind(&socket(config.stun_port))?;
+        let (port, stun_port) = (frames.first().map_or(0, UdpSocket::port), stun.port());
+
+        let mut entropy = OsEntropy(SystemRandom::new());
+        let mut seed = Zeroizing::new([0; 32]);
+        entropy.fill(&mut *seed);
+        let server = Server::new(config.key.clone(), config.trusted.clone(), config.limits, *seed);
+        let mut wakers = frames.iter().map(|_| Waker::new()).collect::<io::Result<Vec<_>>>()?;
+        let web_waker = Waker::new()?;
+        wakers.extend(config.web.as_ref().map(|_| web_waker.clone()));
+        let shared = Arc::new(Shared::new(server, wakers.clone(), web_waker.clone()));
+        let (web, has_web, key) = (None, false, public_key(&config.key));
+        let mut relay = Self { shared, threads: Vec::new(), key, port, stun_port, web, has_web };
+        if let (Some(web), Some(first)) = (&config.web, frames.first()) {
+            relay.start_web(web, frames.len(), first.try_clone()?, web_waker, config.share)?;
+        }
+        for (number, (frames, waker)) in frames.into_iter().zip(wakers).enumerate() {
+            let sockets = Sockets { frames, stun: stun.try_clone()? };
+            let entropy = OsEntropy(SystemRandom::new());
+            let shared = relay.shared.clone();
+            let worker = Worker::new(number, sockets, waker, Forward::new(config.share), shared, entropy)?;
+            let builder = thread::Builder::new().name(format!("relay-{number}"));
+            relay.threads.push(builder.spawn(move || worker.run())?);
+        }
+        Ok(relay)
+    }
+
+    fn start_web(
+        &mut self,
+        config: &WebConfig,
+        number: usize,
+        udp: UdpSocket,
+        waker: Waker,
+        share: Share,
+    ) -> Result<(), StartError> {
+        let (forward, entropy) = (Forward::new(share), OsEntropy(SystemRandom::new()));
+        let web =
+            Web::new(number, config, udp, waker, forward, self.shared.clone(), entropy).map_err(StartError::Web)?;
+        self.web = web.address();
+        self.has_web = true;
+        self.threads.push(thread::Builder::new().name("relay-web".to_owned()).spawn(move || web.run())?);
+        Ok(())
+    }
+
+    /// Where it takes frames over WebSocket, if it does.
+    pub fn web(&self) -> Option<SocketAddr> {
+        self.web
+    }
+
+    /// Where a web server gives it connections, if it takes frames over WebSocket at all.
+    pub fn entrance(&self) -> Option<Entrance> {
+        self.has_web.then(|| Entrance(self.shared.clone()))
+    }
+
+    /// The key that clients know it by: what the map has to say.
+    pub fn key(&self) -> PublicKey {
+        self.key
+    }
+
+    /// UDP port of frames and STUN.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// UDP port of STUN alone.
+    pub fn stun_port(&self) -> u16 {
+        self.stun_port
+    }
+
+    /// Serves the members of another coordinator, too.
+    pub fn trust(&self, key: VerifyingKey) {
+        self.shared.ask(|server| server.trust(key));
+    }
+
+    /// What has happened so far.
+    pub fn stats(&self) -> Stats {
+        Stats::gather(&self.shared)
+    }
+
+    /// What [`Self::stats`] says, for another thread to ask.
+    pub fn observer(&self) -> impl Fn() -> Stats + Send + Sync + 'static {
+        let shared = self.shared.clone();
+        move || Stats::gather(&shared)
+    }
+
+    /// Tells all clients that it ends, and ends.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.shared.stop();
+        for thread in self.threads.drain(..) {
+            // A worker that panicked has said so; the others end all the same.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Stats {
+    fn gather(shared: &Shared) -> Self {
+        let tally = shared.ask(|server| server.tally());
+        let slow_reader = shared.streams.dropped.load(Ordering::Relaxed);
+        let websockets = shared.streams.count();
+        let mut stats = Self { tally, slow_reader, websockets, ..Self::default() };
+        for worker in &shared.published {
+            let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+            stats.counts.datagrams += read(&worker.datagrams);
+            stats.counts.bytes += read(&worker.bytes);
+            stats.counts.not_wireguard += read(&worker.not_wireguard);
+            stats.counts.unknown_id += read(&worker.unknown_id);
+            stats.counts.over_share += read(&worker.over_share);
+            stats.counts.unbound += read(&worker.unbound);
+            stats.not_sent += read(&worker.not_sent);
+            stats.stun += read(&worker.stun);
+            stats.bad_stun += read(&worker.bad_stun);
+            stats.socket_full += read(&worker.kernel);
+        }
+        stats
+    }
+}
+
+/// Why a relay did not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// A port cannot be had.
+    Bind(BindError),
+    /// WebSocket cannot be had: the address, or the files of the certificate.
+    Web(io::Error),
+    /// The system refused something else.
+    System(io::Error),
+}
+
+impl From<BindError> for StartError {
+    fn from(error: BindError) -> Self {
+        Self::Bind(error)
+    }
+}
+
+impl From<io::Error> for StartError {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bind(error) => error.fmt(f),
+            Self::Web(error) => write!(f, "cannot take frames over WebSocket: {error}"),
+            Self::System(error) => {
+                write!(f, "cannot start the relay: {error}; see the limits of descriptors and memory (ulimit -a)")
+            }
+        }
+    }
+}
+
+impl Error for StartError {}

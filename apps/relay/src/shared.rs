@@ -1,0 +1,171 @@
+//! What all threads of a relay share: the rare work behind one lock, and the queues by which its outcome reaches them.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ring::rand::{SecureRandom, SystemRandom};
+use taut_base::{Entropy, Time};
+use taut_event::{Waker, boot_time, wall_clock};
+use taut_relay::{Change, Clocks, Counts, Forward, Place, Reply, Server};
+use taut_udp::{Transmit, UdpSocket};
+
+use crate::streams::Streams;
+
+/// The operating system's randomness.
+pub(crate) struct OsEntropy(pub(crate) SystemRandom);
+
+impl Entropy for OsEntropy {
+    fn fill(&mut self, bytes: &mut [u8]) {
+        // Linux gives randomness to whoever asks once it has booted; a relay that got none must not make keys.
+        self.0.fill(bytes).expect("the operating system gives randomness");
+    }
+}
+
+/// The two clocks, read together: the one function of this program that does.
+pub(crate) fn clocks() -> Clocks {
+    Clocks { now: Time::from_duration(boot_time()), wall: wall_clock() }
+}
+
+/// Changes on their way to one worker.
+struct Queue {
+    changes: Mutex<VecDeque<Change>>,
+    /// Whether there are any: asked for every datagram that leads nowhere, so it takes no lock.
+    waiting: AtomicBool,
+    waker: Waker,
+}
+
+/// What one worker has counted, for whoever asks.
+#[derive(Default)]
+pub(crate) struct Published {
+    pub(crate) datagrams: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) not_wireguard: AtomicU64,
+    pub(crate) unknown_id: AtomicU64,
+    pub(crate) over_share: AtomicU64,
+    pub(crate) unbound: AtomicU64,
+    pub(crate) not_sent: AtomicU64,
+    pub(crate) stun: AtomicU64,
+    pub(crate) bad_stun: AtomicU64,
+    pub(crate) kernel: AtomicU64,
+}
+
+impl Published {
+    /// Shows a worker's own counts.
+    pub(crate) fn show(&self, counts: &Counts) {
+        let pairs = [
+            (&self.datagrams, counts.datagrams),
+            (&self.bytes, counts.bytes),
+            (&self.not_wireguard, counts.not_wireguard),
+            (&self.unknown_id, counts.unknown_id),
+            (&self.over_share, counts.over_share),
+            (&self.unbound, counts.unbound),
+        ];
+        for (shown, count) in pairs {
+            shown.store(count, Ordering::Relaxed);
+        }
+    }
+}
+
+/// One per relay.
+pub(crate) struct Shared {
+    server: Mutex<Server>,
+    queues: Vec<Queue>,
+    pub(crate) published: Vec<Published>,
+    pub(crate) streams: Streams,
+    stopping: AtomicBool,
+}
+
+impl Shared {
+    /// For workers that are woken by these, of which the last one has the connections.
+    pub(crate) fn new(server: Server, wakers: Vec<Waker>, web: Waker) -> Self {
+        let published = wakers.iter().map(|_| Published::default()).collect();
+        let queue = |waker| Queue { changes: Mutex::default(), waiting: AtomicBool::new(false), waker };
+        let queues = wakers.into_iter().map(queue).collect();
+        Self {
+            server: Mutex::new(server),
+            queues,
+            published,
+            streams: Streams::new(web),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// Does something with the rules for worker `number`. What changed by it stands in that worker's table and in the queues of the others when this
+    /// returns, everywhere in the same order; what is to be sent is added to `replies`.
+    pub(crate) fn with_server<R>(
+        &self,
+        number: usize,
+        forward: &mut Forward,
+        replies: &mut Vec<Reply>,
+        act: impl FnOnce(&mut Server) -> R,
+    ) -> R {
+        let mut server = self.lock();
+        let outcome = act(&mut server);
+        self.take_changes(number, forward);
+        let mut changed = false;
+        while let Some(change) = server.poll_change() {
+            forward.apply(&change);
+            changed = true;
+            for (_, queue) in self.others(number) {
+                locked(&queue.changes).push_back(change);
+                queue.waiting.store(true, Ordering::Release);
+            }
+        }
+        replies.extend(std::iter::from_fn(|| server.poll_reply()));
+        drop(server);
+        if changed {
+            self.others(number).for_each(|(_, queue)| queue.waker.wake());
+        }
+        outcome
+    }
+
+    /// Does something with the rules that changes no table.
+    pub(crate) fn ask<R>(&self, act: impl FnOnce(&mut Server) -> R) -> R {
+        act(&mut self.lock())
+    }
+
+    /// Carries out what the other workers decided. Says whether there was anything.
+    pub(crate) fn take_changes(&self, number: usize, forward: &mut Forward) -> bool {
+        let Some(queue) = self.queues.get(number).filter(|queue| queue.waiting.load(Ordering::Acquire)) else {
+            return false;
+        };
+        let mut changes = locked(&queue.changes);
+        queue.waiting.store(false, Ordering::Release);
+        changes.drain(..).for_each(|change| forward.apply(&change));
+        true
+    }
+
+    /// Sends a frame to a client, wherever it is. One that does not leave is lost, as on the way.
+    pub(crate) fn send(&self, socket: &UdpSocket, place: Place, contents: &[u8]) {
+        match place {
+            Place::Udp(destination) => {
+                let _ = socket.send(&[Transmit { destination, contents, segment_size: 0, ecn: 0 }]);
+            }
+            Place::Stream(number) => self.streams.push(number, contents),
+        }
+    }
+
+    /// Has all workers end.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.queues.iter().for_each(|queue| queue.waker.wake());
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    fn others(&self, number: usize) -> impl Iterator<Item = (usize, &Queue)> {
+        self.queues.iter().enumerate().filter(move |(other, _)| *other != number)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Server> {
+        locked(&self.server)
+    }
+}
+
+/// No rule panics; if one did, the tables would still be whole enough to go on with.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,213 @@
+//! What `taut netcheck` says, for people and for programs.
+
+use std::fmt::Write;
+use std::net::{IpAddr, SocketAddr};
+
+use serde::Serialize;
+use taut_keeper::api::{Filtering, NatKind, NatStatus, PortMapStatus, SCHEMA};
+
+use super::Server;
+use super::survey::{Family, Survey};
+use super::verdict;
+use crate::{status, table};
+
+/// Everything, as `--json` prints it.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    schema: u32,
+    /// Whether any UDP datagram was answered.
+    udp: bool,
+    ipv4: Sight,
+    ipv6: Sight,
+    /// What the running daemon's gateway does; `null` without a daemon.
+    port_mapping: Option<PortMapStatus>,
+    relays: Vec<RelaySight>,
+    /// Relays that the daemon reaches by WebSocket, because UDP is not answered.
+    by_websocket: Vec<WebSight>,
+    /// What follows for direct paths, in sentences.
+    said: Vec<String>,
+}
+
+/// One address family.
+#[derive(Debug, Serialize)]
+struct Sight {
+    state: Reach,
+    /// Our own address towards the relays.
+    local: Option<IpAddr>,
+    /// What is between; `null` where nobody could be asked.
+    nat: Option<NatStatus>,
+    /// Whether the outside port is the socket's own; `null` where that is not known.
+    keeps_port: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Reach {
+    /// A relay answered.
+    Works,
+    /// Asked, and nobody answered.
+    Silent,
+    /// The host has no address or no route of this family.
+    NoRoute,
+    /// No relay of this family is known.
+    NotAsked,
+}
+
+#[derive(Debug, Serialize)]
+struct RelaySight {
+    name: String,
+    endpoints: Vec<EndpointSight>,
+}
+
+/// A relay that the daemon reaches by WebSocket.
+#[derive(Debug, Serialize)]
+struct WebSight {
+    name: String,
+    url: String,
+}
+
+#[derive(Debug, Serialize)]
+struct EndpointSight {
+    endpoint: SocketAddr,
+    /// Milliseconds there and back, in steps of a microsecond; `null` without an answer.
+    latency_ms: Option<f64>,
+}
+
+impl Report {
+    pub(super) fn new(
+        servers: &[Server],
+        survey: &Survey,
+        port_mapping: Option<PortMapStatus>,
+        by_websocket: Vec<[String; 2]>,
+    ) -> Self {
+        let latency = |endpoint: &SocketAddr| {
+            let mut answers = survey.ipv4.answers.iter().chain(&survey.ipv6.answers);
+            let seen = answers.find(|seen| seen.server == *endpoint);
+            seen.map(|seen| (seen.time.as_secs_f64() * 1e6).round() / 1e3)
+        };
+        let endpoints = |server: &Server| {
+            let one = |endpoint: &SocketAddr| EndpointSight { endpoint: *endpoint, latency_ms: latency(endpoint) };
+            server.endpoints.iter().map(one).collect()
+        };
+        let relays =
+            servers.iter().map(|server| RelaySight { name: server.name.clone(), endpoints: endpoints(server) });
+        let (ipv4, ipv6) = (Sight::new(&survey.ipv4), Sight::new(&survey.ipv6));
+        let udp = [&ipv4, &ipv6].iter().any(|sight| sight.state == Reach::Works);
+        let mut said = said(udp, &ipv4, &ipv6, port_mapping.as_ref());
+        if !by_websocket.is_empty() {
+            said.push(String::from(
+                "The daemon reaches relays by WebSocket meanwhile, so peers are reached, more slowly.",
+            ));
+        }
+        let by_websocket = by_websocket.into_iter().map(|[name, url]| WebSight { name, url }).collect();
+        Self { by_websocket, schema: SCHEMA, udp, ipv4, ipv6, port_mapping, relays: relays.collect(), said }
+    }
+
+    /// For people.
+    pub(super) fn render(&self) -> String {
+        let mut rows: Vec<[String; 2]> = Vec::new();
+        let mut row = |name: &str, text: String| rows.push([String::from(name), text]);
+        row("UDP", String::from(if self.udp { "works" } else { "no answer" }));
+        for (name, sight) in [("IPv4", &self.ipv4), ("IPv6", &self.ipv6)] {
+            row(name, sight.describe());
+            if let Some(nat) = sight.nat.as_ref().filter(|_| sight.state == Reach::Works) {
+                row("  NAT", status::nat(nat));
+                row("  mapping", format!("{} (RFC 4787)", nat.mapping));
+                row("  filtering", nat.filtering.to_string());
+                row(
+                    "  hairpin",
+                    String::from(nat.hairpin.map_or("not tried", |works| if works { "yes" } else { "no" })),
+                );
+            }
+        }
+        let mapped = self.port_mapping.as_ref().map(status::port_mapping);
+        row("port mapping", mapped.unwrap_or_else(|| String::from("not asked: the daemon does that, and none is up")));
+        for relay in &self.relays {
+            for one in &relay.endpoints {
+                let time = one.latency_ms.map_or_else(|| String::from("no answer"), |time| format!("{time:.1} ms"));
+                let name = if relay.name.contains(&one.endpoint.ip().to_string()) {
+                    String::new()
+                } else {
+                    format!("{} ", relay.name)
+                };
+                row("relay", format!("{name}{}: {time}", one.endpoint));
+            }
+        }
+        for one in &self.by_websocket {
+            row("WebSocket", format!("{} {}: open", one.name, one.url));
+        }
+        let mut text = table::columns(&rows.iter().map(|row| row.to_vec()).collect::<Vec<_>>());
+        for line in &self.said {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "\n{line}");
+        }
+        text
+    }
+}
+
+impl Sight {
+    fn new(family: &Family) -> Self {
+        let state = match (family.asked, family.local, family.answers.is_empty()) {
+            (false, ..) => Reach::NotAsked,
+            (true, None, _) => Reach::NoRoute,
+            (true, Some(_), true) => Reach::Silent,
+            (true, Some(_), false) => Reach::Works,
+        };
+        let port = family.local.map(|local| local.port());
+        let keeps_port =
+            (state == Reach::Works).then(|| family.answers.iter().all(|seen| Some(seen.mapped.port()) == port));
+        Self { state, local: family.local.map(|local| local.ip()), nat: verdict::nat(family), keeps_port }
+    }
+
+    fn describe(&self) -> String {
+        let local = self.local.map_or_else(String::new, |local| format!(", this host is {local}"));
+        match self.state {
+            Reach::Works => format!("works{local}"),
+            Reach::Silent => format!("no relay answers{local}"),
+            Reach::NoRoute => String::from("no address, or no route to the relays"),
+            Reach::NotAsked => String::from("not asked: no relay has such an address"),
+        }
+    }
+}
+
+/// What follows for direct paths.
+fn said(udp: bool, ipv4: &Sight, ipv6: &Sight, mapped: Option<&PortMapStatus>) -> Vec<String> {
+    if !udp {
+        let asleep = "No relay answered by UDP: this network drops it, or the relays are down.";
+        return vec![
+            String::from(asleep),
+            String::from("Let UDP out to the relays' port 3478; until then no path is direct."),
+        ];
+    }
+    let mut said = Vec::new();
+    if let Some(nat) = &ipv4.nat {
+        said.push(String::from(consequence(nat)));
+    }
+    if mapped.is_some_and(|mapped| !mapped.mapped.is_empty()) {
+        said.push(String::from("The gateway opened a port for this host, so that everybody can reach it there."));
+    }
+    if ipv6.state == Reach::Works {
+        said.push(String::from("By IPv6 hosts are reached without a NAT, where both ends have it."));
+    }
+    said
+}
+
+fn consequence(nat: &NatStatus) -> &'static str {
+    match (nat.kind, nat.filtering) {
+        (NatKind::None | NatKind::FullCone | NatKind::AddressRestrictedCone, _)
+        | (NatKind::Cone, Filtering::NotByPort) => "Direct paths work with every peer that lets UDP out.",
+        (NatKind::Firewall | NatKind::PortRestrictedCone, _) => {
+            "Direct paths work with all peers but those behind a symmetric NAT; there ports are guessed, which often works."
+        }
+        (NatKind::Symmetric, _) => {
+            "Direct paths work with peers that have no NAT, or one that does not filter by port; with others a port mapping or IPv6 helps."
+        }
+        (NatKind::Cone | NatKind::Unknown, _) => {
+            "Too few answers to say with whom direct paths work: ask a second relay, or one of ours, which has a second port."
+        }
+        (NatKind::Blocked, _) => "By IPv4 no relay answered: direct paths need IPv6 here.",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! `taut why`: by which path packets go to a peer, why, and what would mend it.
+
+use std::fmt::Write;
+
+use taut_keeper::api::{NatKind, PathKind, WayStatus, Why};
+
+use crate::client::Client;
+use crate::fault::Fault;
+use crate::flags::{Word, Words, default_socket, unexpected};
+use crate::{output, peers, status, table};
+
+pub(crate) const ARGUMENTS: &str = "PEER [--json] [--socket PATH]";
+
+pub(crate) const DETAILS: &str = "\
+PEER is a name or an overlay address. First come sentences, then a table of all that was tried:
+
+WAY         an endpoint of the peer, or a relay
+KNOWN FROM  who named it: the map, the peer itself, its packets came from there (heard), the relay
+SENT        probes that were sent there, ANSWERED how many came back, HEARD how many of the peer's came from there
+MEANING     what that means
+
+--json      the same as an object, with a schema version";
+
+pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
+    let (mut socket, mut json, mut peer) = (default_socket(), false, None);
+    while let Some(word) = words.next()? {
+        match word {
+            Word::Flag(flag) if flag == "--json" => json = true,
+            Word::Flag(flag) if flag == "--socket" => socket = words.value()?.into(),
+            Word::Value(name) if peer.is_none() => peer = Some(name),
+            other => return Err(unexpected(&other)),
+        }
+    }
+    let peer = peer.ok_or_else(|| Fault::usage("say which peer; `taut status` lists them"))?;
+    let mut client = Client::open(&socket)?;
+    let status = client.status()?;
+    peers::must_run(&status)?;
+    let why = client.why(&peers::find(&status, &peer)?.name)?;
+    match json {
+        true => output::print_json(&*why),
+        false => output::print(&render(&why)),
+    }
+    Ok(())
+}
+
+/// The whole story for people.
+pub(crate) fn render(why: &Why) -> String {
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "{}: {}\n", why.peer, headline(why));
+    for line in &why.said {
+        let _ = writeln!(text, "{line}");
+    }
+    if !why.mend.is_empty() {
+        let _ = writeln!(text, "\nWhat to do:");
+    }
+    for line in &why.mend {
+        let _ = writeln!(text, "- {line}");
+    }
+    let ours = why.ours.as_ref().map(status::nat);
+    let theirs = (why.theirs != NatKind::Unknown).then(|| why.theirs.to_string());
+    let known: Vec<Vec<String>> = [("this host", ours), (&*why.peer, theirs)]
+        .into_iter()
+        .filter_map(|(name, nat)| Some(vec![format!("{name}:"), nat?]))
+        .collect();
+    if !known.is_empty() {
+        let _ = write!(text, "\n{}", table::columns(&known));
+    }
+    if !why.ways.is_empty() {
+        let _ = write!(text, "\n{}", table::columns(&rows(&why.ways)));
+    }
+    text
+}
+
+fn headline(why: &Why) -> String {
+    let mut text = why.path.to_string();
+    if let Some(milliseconds) = why.round_trip_ms.filter(|_| why.path.kind != PathKind::None) {
+        let _ = write!(text, ", {milliseconds:.1} ms");
+    }
+    if let Some(loss) = why.path.loss {
+        let _ = write!(text, ", {:.0} % lost", loss * 100.0);
+    }
+    if let Some(since) = why.path.since_s {
+        let _ = write!(text, ", for {}", table::time(since));
+    }
+    text
+}
+
+fn rows(ways: &[WayStatus]) -> Vec<Vec<String>> {
+    let head = ["WAY", "KNOWN FROM", "SENT", "ANSWERED", "HEARD", "LAST HEARD", "ROUND TRIP", "MEANING"];
+    let mut rows = vec![head.map(String::from).to_vec()];
+    rows.extend(ways.iter().map(|way| {
+        let name = way.relay.as_ref().map_or_else(|| way.endpoint.to_string(), |relay| format!("relay {relay}"));
+        vec![
+            name,
+            way.known_from.join(", "),
+            way.sent.to_string(),
+            way.answered.to_string(),
+            way.heard.to_string(),
+            way.last_heard_s.map_or_else(|| String::from("never"), |since| format!("{} ago", table::time(since))),
+            way.round_trip_ms.map_or_else(|| String::from("-"), |milliseconds| format!("{milliseconds:.1} ms")),
+            way.meaning.clone(),
+        ]
+    }));
+    rows
+}
+
+#[cfg(test)]
+mod tests;

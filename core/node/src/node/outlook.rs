@@ -1,0 +1,80 @@
+//! What the outside looks like from here: where relays see the first lane's socket, how far they are, and what follows from that.
+//!
+//! ```text
+//! map, look around, time ──▶ Outlook ──▶ STUN requests: ToLane::Datagram         FromLane::Datagram ──▶ answers
+//!                              ├─▶ how far a relay is ──▶ Home ──▶ Relays: which two we are bound to
+//!                              └─▶ where we are seen  ──▶ Ours: what peers are told ──▶ poll_endpoints: what the coordinator is told
+//! ```
+
+use std::net::SocketAddr;
+
+use taut_base::{Entropy, LaneId, RelayId};
+use taut_path::{OutlookView, Server};
+use taut_wire::stun::{Answer, REQUEST_LEN};
+
+use super::Node;
+use crate::contract::{Datagram, ToLane};
+
+impl<E: Entropy> Node<E> {
+    /// What relays say of the NAT in front of us.
+    pub fn outlook(&self) -> OutlookView {
+        self.outlook.view()
+    }
+
+    /// Where we may be reached from outside, as gateways and relays say, the former first: what the coordinator is to be told beside our interfaces'
+    /// addresses, when it is news.
+    pub fn poll_endpoints(&mut self) -> Option<Vec<SocketAddr>> {
+        let mut seen = self.mapped.clone();
+        seen.extend(self.reflexive.iter().filter(|endpoint| !self.mapped.contains(endpoint)));
+        let news = seen != self.told;
+        self.told.clone_from(&seen);
+        news.then_some(seen)
+    }
+
+    /// The relays of the map, to be asked and chosen from.
+    pub(super) fn set_servers(&mut self, relays: &[taut_netmap::Relay]) {
+        let server = |relay: &taut_netmap::Relay| Server {
+            relay: relay.id,
+            places: relay.endpoints.clone(),
+            other_port: relay.stun_port,
+        };
+        let servers: Vec<Server> = relays.iter().map(server).collect();
+        let ids: Vec<RelayId> = relays.iter().map(|relay| relay.id).collect();
+        self.outlook.set_servers(&servers, self.now);
+        self.home.set_listed(&ids, self.now);
+    }
+
+    /// A STUN answer came from a relay's place; one that nobody waits for changes nothing.
+    pub(super) fn handle_answer(&mut self, source: SocketAddr, bytes: &[u8]) {
+        let Ok(answer) = Answer::parse(bytes) else { return };
+        if let Some(distance) = self.outlook.handle_answer(source, &answer, self.now) {
+            self.home.measured(distance.relay, distance.round_trip, self.now);
+            self.relays.answered_by_udp(source, &mut self.entropy, self.now);
+        }
+        self.outlook_turn();
+    }
+
+    /// Does what is due, and what follows from what is known by now.
+    pub(super) fn outlook_turn(&mut self) {
+        for ask in self.outlook.handle_timeout(&mut self.entropy, self.now) {
+            let mut request = [0; REQUEST_LEN];
+            ask.request.write(&mut request);
+            if let Some(bytes) = Datagram::new(&request) {
+                self.tell(LaneId::FIRST, ToLane::Datagram { destination: ask.to, bytes });
+            }
+        }
+        while let Some(lost) = self.relays.poll_lost() {
+            self.home.lost(lost, self.now);
+        }
+        if let Some(homes) = self.home.poll_change() {
+            self.relays.set_homes(homes, self.now);
+        }
+        self.ours.set_foretold(self.outlook.foretold());
+        if let Some((reflexive, nat)) = self.outlook.poll_change() {
+            self.reflexive = reflexive;
+            if self.ours.set_reflexive(&self.reflexive, nat, &self.overlay) {
+                self.tell_endpoints();
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Relays seen from the node: what they have to say to lanes and paths, and what they are told ([`crate::relays`]).
+//!
+//! ```text
+//! set_map, set_ticket, FromLane::Datagram, time ──▶ Relays ──▶ ToLane::Datagram, ToLane::Relays
+//!                                                          └─▶ a peer's ways changed: its paths hear of it, and while a handshake is being tried,
+//!                                                              its newest initiation goes by the new way at once
+//! ```
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use taut_base::{Entropy, LaneId, PeerId, RelayId};
+use taut_path::Way;
+use taut_relay::Credentials;
+use taut_wire::stun::is_stun;
+
+use super::Node;
+use crate::contract::{Clocks, Datagram, ToLane};
+use crate::relays::{BridgeWish, RelayView};
+
+impl<E: Entropy> Node<E> {
+    /// What relays know us by: without it none is used. Another one, before the former expires, costs nothing.
+    pub fn set_ticket(&mut self, credentials: Credentials, clocks: Clocks) {
+        self.now = clocks.now;
+        self.relays.set_credentials(credentials, clocks.now);
+        self.relays_turn();
+    }
+
+    /// The relays that we are bound to, best first, when the coordinator is to be told: peers look for us there.
+    pub fn poll_home(&mut self) -> Option<Vec<RelayId>> {
+        self.relays.poll_home()
+    }
+
+    /// The relays of the map.
+    pub fn relays(&self) -> impl Iterator<Item = RelayView<'_>> {
+        self.relays.views()
+    }
+
+    /// The bridges that have to be there from now on, if they are others than before: each shows a WebSocket to a relay as a UDP address of our own
+    /// host, for relays that UDP does not reach. What becomes of them is told by [`Self::bridge_opened`] and [`Self::bridge_closed`].
+    pub fn poll_bridges(&mut self) -> Option<Vec<BridgeWish>> {
+        self.relays.poll_bridges()
+    }
+
+    /// The next relay that does not answer by its bridge: the connection may be dead without anybody having said so.
+    pub fn poll_stuck_bridge(&mut self) -> Option<RelayId> {
+        self.relays.poll_stuck()
+    }
+
+    /// The bridge to this relay is open at this address, or was opened anew.
+    pub fn bridge_opened(&mut self, relay: RelayId, place: SocketAddr, clocks: Clocks) {
+        self.now = clocks.now;
+        self.relays.bridge_opened(relay, place, &mut self.entropy, clocks.now);
+        self.relays_turn();
+    }
+
+    /// The bridge to this relay leads nowhere now.
+    pub fn bridge_closed(&mut self, relay: RelayId, clocks: Clocks) {
+        self.now = clocks.now;
+        self.relays.bridge_closed(relay, &mut self.entropy, clocks.now);
+        self.relays_turn();
+    }
+
+    /// Something came from a relay's place, unread so far.
+    pub(super) fn handle_datagram(&mut self, source: SocketAddr, datagram: &Datagram) {
+        if is_stun(datagram.as_bytes()) {
+            self.handle_answer(source, datagram.as_bytes());
+        } else if self.relays.handle_datagram(source, datagram.as_bytes(), &mut self.entropy, self.now) {
+            self.outlook.handle_doubt(self.now);
+            self.outlook_turn();
+        }
+        self.relays_turn();
+    }
+
+    /// The peer is to be reached by relays, too.
+    pub(super) fn want_relays(&mut self, id: PeerId) {
+        let Some(peer) = self.peers.get(&id).filter(|peer| !peer.native) else { return };
+        self.relays.want(peer.key, &peer.relays, &mut self.entropy, self.now);
+        self.relays_turn();
+    }
+
+    /// The peer authenticated itself by this way.
+    pub(super) fn heard_by_relay(&mut self, id: PeerId, way: Way) {
+        let Some(peer) = self.peers.get(&id).filter(|peer| !peer.native && way.is_relayed()) else { return };
+        self.relays.learn(peer.key, way, self.now);
+        self.relays_turn();
+    }
+
+    /// Does what the relays want by now. What is said to a relay leaves before what is to go by it.
+    pub(super) fn relays_turn(&mut self) {
+        self.outlook_turn();
+        if let Some(places) = self.relays.poll_places() {
+            let places: Arc<[SocketAddr]> = places.into();
+            self.tell_all(|| ToLane::Relays(Arc::clone(&places)));
+        }
+        while let Some((destination, frame)) = self.relays.poll_transmit() {
+            if let Some(bytes) = Datagram::new(frame.as_bytes()) {
+                self.tell(LaneId::FIRST, ToLane::Datagram { destination, bytes });
+            }
+        }
+        while let Some(key) = self.relays.poll_changed() {
+            if let Some(id) = self.by_key.get(&key).copied() {
+                self.set_relayed(id);
+            }
+        }
+    }
+
+    fn set_relayed(&mut self, id: PeerId) {
+        let now = self.now;
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let ways = self.relays.ways(&peer.key);
+        if ways == peer.relayed {
+            return;
+        }
+        let former = std::mem::replace(&mut peer.relayed, ways);
+        if let Some(paths) = &mut peer.paths {
+            paths.set_relays(&peer.relayed, now);
+        }
+        let message = peer.attempt.as_ref().and_then(|_| peer.repeatable(now));
+        if let Some(message) = message {
+            let new: Vec<Way> = peer.relayed.iter().filter(|way| !former.contains(way)).copied().collect();
+            self.send_by(id, &new, message);
+        }
+        self.steer(id);
+    }
+}

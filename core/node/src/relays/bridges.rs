@@ -1,0 +1,75 @@
+//! Bridges to relays that UDP does not reach ([`super::web`]): which there have to be, and what follows when one opens or closes.
+
+use std::net::SocketAddr;
+
+use taut_base::{Entropy, RelayId, Time};
+
+use super::Relays;
+
+/// Bridges at the same time: to our two homes, and to those of peers that are elsewhere. Each is a thread and a connection.
+const MOST: usize = 4;
+
+/// A bridge that has to be there: to which relay, and its URL.
+pub type BridgeWish = (RelayId, String);
+
+impl Relays {
+    /// The bridges that have to be there from now on, if they are others than before. Those to our homes come first.
+    pub(crate) fn poll_bridges(&mut self) -> Option<Vec<BridgeWish>> {
+        let homes = self.homes.clone();
+        let others = self.served.keys().filter(|id| !homes.contains(id)).copied().collect::<Vec<_>>();
+        let mut wanted: Vec<BridgeWish> = Vec::new();
+        for id in homes.into_iter().chain(others) {
+            let Some(served) = self.served.get(&id) else { continue };
+            let (Some(url), Some(_)) = (&served.relay.web, &served.client) else { continue };
+            if served.web.is_wanted() && wanted.len() < MOST {
+                wanted.push((id, url.clone()));
+            }
+        }
+        let news = wanted != self.bridges;
+        self.bridges.clone_from(&wanted);
+        news.then_some(wanted)
+    }
+
+    /// The next relay that was lost though its bridge is open: the connection may be dead.
+    pub(crate) fn poll_stuck(&mut self) -> Option<RelayId> {
+        self.stuck.pop()
+    }
+
+    /// A bridge to the relay opened, or opened anew, at this place of our own host: the relay hears of us there.
+    pub(crate) fn bridge_opened(&mut self, id: RelayId, place: SocketAddr, entropy: &mut impl Entropy, now: Time) {
+        let Some(served) = self.served.get_mut(&id) else { return };
+        self.moved |= served.web.open != Some(place);
+        served.web.open = Some(place);
+        let by_udp = served.is_by_udp();
+        let Some(client) = served.client.as_mut().filter(|_| !by_udp) else { return };
+        // A binding ends with the connection that it came by: where there is one, the relay says so.
+        client.handle_move(now, entropy);
+        self.drive_client(id, entropy, now);
+    }
+
+    /// It closed.
+    pub(crate) fn bridge_closed(&mut self, id: RelayId, entropy: &mut impl Entropy, now: Time) {
+        let Some(served) = self.served.get_mut(&id) else { return };
+        let in_use = served.is_bridged();
+        self.moved |= served.web.open.take().is_some();
+        if let Some(client) = served.client.as_mut().filter(|_| in_use) {
+            client.handle_suspicion(now, entropy);
+        }
+        self.send(id);
+    }
+
+    /// An answer came from the relay by UDP, to a question that was ours: if it is reached by a bridge, it is asked there by UDP again.
+    pub(crate) fn answered_by_udp(&mut self, source: SocketAddr, entropy: &mut impl Entropy, now: Time) {
+        let known = self.served.iter_mut().find(|(_, served)| served.relay.endpoints.contains(&source));
+        let Some((id, served)) = known.filter(|(_, served)| served.is_bridged()) else { return };
+        let id = *id;
+        if !served.web.leave(now) {
+            return;
+        }
+        served.place = Some(source);
+        served.client.as_mut().into_iter().for_each(|client| client.handle_move(now, entropy));
+        self.changed
+            .extend(self.wanted.keys().copied().chain(self.served.values().flat_map(|served| &served.known).copied()));
+        self.send(id);
+    }
+}

@@ -1,0 +1,274 @@
+//! A relay that UDP does not reach is asked for a bridge, used by it, and reached by UDP again as soon as that answers: a whole node, and the real rules of a
+//! relay, on a wire that lets UDP through or not.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+#[expect(dead_code, reason = "what several tests share, of which this one needs a part")]
+mod common;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use common::{Dice, dice, key, map};
+use taut_base::{LaneId, PrivateKey, RelayId, Time};
+use taut_netmap::Relay;
+use taut_node::{Clocks, Datagram, FromLane, Node, ToLane};
+use taut_noise::public_key;
+use taut_relay::{Credentials, Limits as RelayLimits, NetworkTag, Place, Server, SigningKey, Terms, Ticket};
+use taut_tunnel::Limits;
+use taut_wire::stun::{Answer, MAX_ANSWER_LEN, Request};
+
+const STEP: Duration = Duration::from_millis(5);
+const WALL: Duration = Duration::from_secs(1_800_000_000);
+const RELAY: RelayId = RelayId(1);
+/// Who the relay's end of the bridge is to it.
+const STREAM: Place = Place::Stream(1);
+
+fn at_udp() -> SocketAddr {
+    SocketAddr::from(([198, 51, 100, 7], 3478))
+}
+
+/// Where the relay sees the node.
+fn me() -> SocketAddr {
+    SocketAddr::from(([203, 0, 113, 1], 8288))
+}
+
+fn at_bridge() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 40_000))
+}
+
+/// One node, its relay, and what is between.
+struct World {
+    node: Node<Dice>,
+    relay: Server,
+    dice: Dice,
+    now: Time,
+    /// What UDP lets through: frames, STUN.
+    udp: (bool, bool),
+    /// A bridge that is wished for opens, or stays closed.
+    web: bool,
+    wished: bool,
+    is_open: bool,
+    /// The places that the lane hears.
+    heard: Vec<SocketAddr>,
+}
+
+fn world(udp: (bool, bool)) -> World {
+    let signer = SigningKey::from_seed([3; 32]).unwrap();
+    let (relay_key, bind) = (PrivateKey::from_bytes([200; 32]), PrivateKey::from_bytes([201; 32]));
+    let mut listed = map(0, 0..2);
+    listed.relays = vec![Relay {
+        id: RELAY,
+        name: String::from("r"),
+        key: public_key(&relay_key),
+        endpoints: vec![at_udp()],
+        stun_port: 0,
+        web: Some(String::from("wss://r.example/")),
+    }];
+    let terms = Terms {
+        network: NetworkTag([7; 16]),
+        node: public_key(&key(0)),
+        bind: public_key(&bind),
+        not_before: WALL.as_secs(),
+        expires: WALL.as_secs() + 72 * 3600,
+    };
+    let credentials = Credentials { bind, ticket: Ticket::sign(&terms, &signer) };
+    let mut node = Node::new(key(0), Limits::WIREGUARD, dice(1));
+    node.set_map(&listed);
+    let relay = Server::new(relay_key, vec![signer.verifying()], RelayLimits::DEFAULT, [5; 32]);
+    let heard = Vec::new();
+    let (now, dice) = (Time::ZERO + Duration::from_secs(100), dice(2));
+    let mut world = World { node, relay, dice, now, udp, web: true, wished: false, is_open: false, heard };
+    let clocks = world.clocks();
+    world.node.set_ticket(credentials, clocks);
+    world
+}
+
+impl World {
+    fn clocks(&self) -> Clocks {
+        Clocks { now: self.now, wall: WALL }
+    }
+
+    fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            self.now = self.now + STEP;
+            let clocks = self.clocks();
+            if self.node.poll_timeout().is_some_and(|due| due <= self.now) {
+                self.node.handle_timeout(clocks);
+                assert!(
+                    self.node.poll_timeout().is_none_or(|due| due > self.now),
+                    "it has nothing to do, and says that it has"
+                );
+            }
+            self.relay.handle_timeout(self.now);
+            if let Some(wishes) = self.node.poll_bridges() {
+                self.wished = wishes == [(RELAY, String::from("wss://r.example/"))];
+                assert!(self.wished || wishes.is_empty());
+            }
+            while self.node.poll_stuck_bridge().is_some() {}
+            self.set_bridge(self.wished && self.web);
+            self.carry();
+        }
+    }
+
+    fn set_bridge(&mut self, open: bool) {
+        let clocks = self.clocks();
+        match (std::mem::replace(&mut self.is_open, open), open) {
+            (false, true) => self.node.bridge_opened(RELAY, at_bridge(), clocks),
+            (true, false) => {
+                self.relay.handle_hangup(STREAM);
+                self.node.bridge_closed(RELAY, clocks);
+            }
+            _ => {}
+        }
+    }
+
+    /// What the node's lane would send, and what comes back.
+    fn carry(&mut self) {
+        while let Some(command) = self.node.poll_command() {
+            match command {
+                ToLane::Relays(places) => self.heard = places.to_vec(),
+                ToLane::Datagram { destination, bytes } => self.send(destination, bytes.as_bytes()),
+                _ => {}
+            }
+        }
+        while self.relay.poll_change().is_some() {}
+        while let Some(reply) = self.relay.poll_reply() {
+            match reply.place {
+                Place::Udp(_) if self.udp.0 => self.hear(at_udp(), reply.as_bytes()),
+                Place::Stream(_) if self.is_open => self.hear(at_bridge(), reply.as_bytes()),
+                _ => {}
+            }
+        }
+    }
+
+    fn send(&mut self, to: SocketAddr, bytes: &[u8]) {
+        let clocks = taut_relay::Clocks { now: self.now, wall: WALL };
+        if let Ok(request) = Request::parse(bytes) {
+            if self.udp.1 && to == at_udp() && !request.change_port {
+                let answer = Answer { transaction: request.transaction, mapped: me(), other: None };
+                let mut bytes = [0; MAX_ANSWER_LEN];
+                let length = answer.write(&mut bytes);
+                self.hear(at_udp(), &bytes[..length]);
+            }
+            return;
+        }
+        let place = match to {
+            _ if to == at_udp() && self.udp.0 => Place::Udp(me()),
+            _ if to == at_bridge() && self.is_open => STREAM,
+            _ => return,
+        };
+        let _ = self.relay.handle_frame(place, bytes, clocks, &mut self.dice);
+    }
+
+    fn hear(&mut self, source: SocketAddr, bytes: &[u8]) {
+        if self.heard.contains(&source) {
+            let said = FromLane::Datagram { source, bytes: Datagram::new(bytes).unwrap() };
+            self.node.handle(LaneId::FIRST, said, self.clocks());
+        }
+    }
+
+    /// Where the relay answers, if it does.
+    fn place(&self) -> Option<SocketAddr> {
+        self.node.relays().next().unwrap().place
+    }
+}
+
+const fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[test]
+fn where_udp_passes_nobody_wishes_for_a_bridge() {
+    let mut world = world((true, true));
+    world.run(secs(3_600));
+    assert!(world.place() == Some(at_udp()) && !world.wished);
+}
+
+#[test]
+fn fault_j10_without_udp_the_relay_is_reached_by_the_bridge_within_two_seconds_and_stays_so() {
+    let mut world = world((false, false));
+    world.run(Duration::from_millis(900));
+    assert!(!world.wished, "UDP has a second");
+    world.run(Duration::from_millis(1_100));
+    assert_eq!(world.place(), Some(at_bridge()));
+    assert!(world.node.relays().next().unwrap().is_bridged);
+    assert_eq!(world.node.poll_home(), Some(vec![RELAY]), "others are told that we are there");
+    for _ in 0..360 {
+        world.run(secs(10));
+        assert_eq!(world.place(), Some(at_bridge()));
+    }
+}
+
+#[test]
+fn udp_that_comes_back_takes_the_binding_along_and_the_bridge_is_let_go_after_its_trial() {
+    let mut world = world((false, false));
+    world.run(secs(5));
+    world.udp = (true, true);
+    let mut waited = 0;
+    while world.place() != Some(at_udp()) {
+        world.run(STEP);
+        waited += 1;
+        assert!(world.place().is_some(), "the relay is never lost meanwhile");
+        assert!(waited < 70 * 200, "UDP is asked every minute at least");
+    }
+    assert!(world.wished, "it is on trial");
+    world.run(secs(11));
+    assert!(!world.wished && !world.is_open && world.place() == Some(at_udp()));
+    assert!(!world.heard.contains(&at_bridge()));
+    // And it goes again.
+    world.udp = (false, false);
+    world.run(secs(40));
+    assert_eq!(world.place(), Some(at_bridge()));
+}
+
+#[test]
+fn where_only_stun_passes_the_bridge_is_left_for_half_a_second_and_then_not_for_ten_minutes() {
+    let mut world = world((false, true));
+    world.run(secs(30));
+    assert_eq!(world.place(), Some(at_bridge()));
+    let mut away = Duration::ZERO;
+    for _ in 0..(3_600_000 / 5) {
+        world.run(STEP);
+        if world.place() != Some(at_bridge()) {
+            away += STEP;
+        }
+    }
+    // Once in ten minutes, and half a second each time.
+    assert!(away <= 7 * Duration::from_millis(1_000), "{away:?}");
+}
+
+#[test]
+fn fault_f8_a_bridge_that_breaks_is_noticed_and_used_again_when_it_is_back() {
+    let mut world = world((false, false));
+    world.run(secs(5));
+    world.web = false;
+    for _ in 0..20 {
+        world.run(Duration::from_millis(100));
+        assert!(world.wished, "that it is broken is no reason to let it go");
+    }
+    assert!(world.place().is_none() && world.wished && !world.heard.contains(&at_bridge()));
+    world.run(secs(60));
+    world.web = true;
+    world.run(secs(1));
+    assert_eq!(world.place(), Some(at_bridge()));
+    // Broken and back between two looks of the keeper: the relay has forgotten us, and says so.
+    world.relay.handle_hangup(STREAM);
+    let clocks = world.clocks();
+    world.node.bridge_opened(RELAY, at_bridge(), clocks);
+    world.run(Duration::from_millis(100));
+    assert_eq!((world.place(), world.relay.tally().clients), (Some(at_bridge()), 1));
+}
+
+#[test]
+fn a_relay_that_was_started_again_needs_no_bridge() {
+    let mut world = world((true, true));
+    world.run(secs(5));
+    for _ in 0..20 {
+        // It has forgotten us.
+        world.relay.handle_hangup(Place::Udp(me()));
+        world.run(secs(30));
+        assert!(world.place() == Some(at_udp()) && !world.wished);
+    }
+}

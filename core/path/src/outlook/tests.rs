@@ -1,0 +1,210 @@
+use super::*;
+
+struct Counter(u8);
+
+impl Entropy for Counter {
+    fn fill(&mut self, bytes: &mut [u8]) {
+        self.0 = self.0.wrapping_add(1);
+        bytes.fill(self.0);
+    }
+}
+
+fn at(milliseconds: u64) -> Time {
+    Time::ZERO + Duration::from_millis(milliseconds)
+}
+
+fn place(host: u8, port: u16) -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, host], port))
+}
+
+fn own() -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 2], 8288))
+}
+
+fn outer(port: u16) -> SocketAddr {
+    SocketAddr::from(([198, 51, 100, 1], port))
+}
+
+fn outlook() -> Outlook {
+    let server =
+        |number: u8| Server { relay: RelayId(u32::from(number)), places: vec![place(number, 3478)], other_port: 3479 };
+    let mut outlook = Outlook::default();
+    outlook.set_hosts(&[own()]);
+    outlook.set_servers(&[server(1), server(2)], at(0));
+    outlook
+}
+
+/// Runs for some time against a NAT: where a place sees us, whether the answer comes from the other port, if it comes. Returns how much was asked.
+fn run(
+    outlook: &mut Outlook,
+    from: u64,
+    until: u64,
+    nat: impl Fn(SocketAddr) -> Option<SocketAddr>,
+    open: bool,
+) -> usize {
+    let mut entropy = Counter(u8::try_from(from % 251).unwrap());
+    let mut asked = 0;
+    let mut now = from;
+    while let Some(due) = outlook.poll_timeout().filter(|due| *due < at(until)) {
+        now = now.max(u64::try_from(due.since(Time::ZERO).as_millis()).unwrap());
+        let asks = outlook.handle_timeout(&mut entropy, at(now));
+        asked += asks.len();
+        for ask in asks {
+            let Some(mapped) = nat(ask.to) else { continue };
+            let Request { transaction, change_port } = ask.request;
+            let source = if change_port { SocketAddr::new(ask.to.ip(), 3479) } else { ask.to };
+            let far = if ask.to.ip() == place(1, 0).ip() { 30 } else { 10 };
+            if !change_port || open {
+                outlook.handle_answer(source, &Answer { transaction, mapped, other: None }, at(now + far));
+            }
+        }
+    }
+    asked
+}
+
+#[test]
+fn kinds_of_nat_are_told_apart() {
+    let kind = |nat: &dyn Fn(SocketAddr) -> Option<SocketAddr>, open| {
+        let mut outlook = outlook();
+        run(&mut outlook, 0, 2_000, nat, open);
+        let view = outlook.view();
+        (view.nat, view.mapping, view.filtering)
+    };
+    let (loose, strict) = (Filtering::AtMostAddressDependent, Filtering::AddressAndPortDependent);
+    assert_eq!(kind(&|_| Some(own()), true), (Nat::Open, Mapping::None, loose));
+    assert_eq!(kind(&|_| Some(outer(7)), true), (Nat::Cone, Mapping::EndpointIndependent, loose));
+    assert_eq!(kind(&|_| Some(outer(7)), false), (Nat::Cone, Mapping::EndpointIndependent, strict));
+    let last = |to: SocketAddr| u16::from(to.ip().to_string().ends_with('1'));
+    let by_address = |to: SocketAddr| Some(outer(1_000 + 20_000 * last(to)));
+    assert_eq!(kind(&by_address, false), (Nat::Symmetric, Mapping::AddressDependent, strict));
+    let by_port = |to: SocketAddr| Some(outer(1_000 + 20_000 * last(to) + 7 * to.port()));
+    assert_eq!(kind(&by_port, false), (Nat::Symmetric, Mapping::AddressAndPortDependent, strict));
+    let in_a_row = |to: SocketAddr| Some(outer(1_000 + 3 * (2 - last(to)) + 6 * (to.port() - 3478)));
+    assert_eq!(kind(&in_a_row, false).0, Nat::Sequential);
+    assert_eq!(kind(&|_| None, false), (Nat::Unknown, Mapping::Unknown, Filtering::Unknown));
+}
+
+#[test]
+fn udp_that_is_blocked_is_called_so_after_two_rounds_and_looked_at_ever_more_rarely() {
+    let mut outlook = outlook();
+    run(&mut outlook, 0, 2_000, |_| None, false);
+    assert_eq!(outlook.view().udp, None);
+    run(&mut outlook, 2_000, 8_000, |_| None, false);
+    assert_eq!((outlook.view().udp, outlook.view().nat), (Some(false), Nat::Blocked));
+    let asked = run(&mut outlook, 8_000, 608_000, |_| None, false);
+    assert!(asked <= 12 * 9, "{asked} in ten minutes");
+    run(&mut outlook, 608_000, 700_000, |_| Some(outer(7)), true);
+    assert_eq!((outlook.view().udp, outlook.view().nat), (Some(true), Nat::Cone));
+}
+
+#[test]
+fn the_nearest_relay_is_known_after_one_round() {
+    let mut outlook = outlook();
+    run(&mut outlook, 0, 2_000, |_| Some(outer(7)), true);
+    let relays: Vec<_> =
+        outlook.view().relays.iter().map(|distance| (distance.relay.0, distance.round_trip.as_millis())).collect();
+    assert_eq!(relays, [(2, 10), (1, 30)]);
+}
+
+#[test]
+fn while_nothing_changes_one_request_goes_every_25_seconds_or_five_minutes() {
+    let mut outlook = outlook();
+    outlook.set_talking(true, at(0));
+    run(&mut outlook, 0, 2_000, |_| Some(outer(7)), true);
+    assert_eq!(outlook.poll_change(), Some((vec![outer(7)], Nat::Cone)));
+    let asked = run(&mut outlook, 2_000, 302_000, |_| Some(outer(7)), true);
+    assert!((11..=12).contains(&asked), "{asked} in five minutes");
+    outlook.set_talking(false, at(302_000));
+    let asked = run(&mut outlook, 330_000, 600_000, |_| Some(outer(7)), true);
+    assert!(asked <= 2, "{asked} while nobody talks");
+    assert_eq!(outlook.poll_change(), None);
+}
+
+#[test]
+fn fault_d4_a_mapping_that_changed_is_found_and_told() {
+    let mut outlook = outlook();
+    outlook.set_talking(true, at(0));
+    run(&mut outlook, 0, 2_000, |_| Some(outer(7)), true);
+    outlook.poll_change();
+    run(&mut outlook, 2_000, 32_000, |_| Some(outer(8)), true);
+    assert_eq!(outlook.poll_change(), Some((vec![outer(8)], Nat::Cone)));
+}
+
+/// After five seconds behind a NAT.
+fn known() -> Outlook {
+    let mut outlook = outlook();
+    run(&mut outlook, 0, 5_000, |_| Some(outer(40_000)), false);
+    outlook.poll_change();
+    outlook
+}
+
+#[test]
+fn fault_d4_a_path_in_doubt_has_the_mapping_looked_at_at_once_and_seldom() {
+    let mut outlook = known();
+    outlook.handle_doubt(at(6_000));
+    assert!(
+        run(&mut outlook, 6_000, 8_000, |_| Some(outer(50_000)), false) > 1,
+        "one question, and a round for its answer"
+    );
+    assert_eq!(outlook.poll_change().map(|(seen, _)| seen), Some(vec![outer(50_000)]));
+    let mut asked = 0;
+    for moment in (9_000..14_000).step_by(100) {
+        outlook.handle_doubt(at(moment));
+        asked += run(&mut outlook, moment, moment + 100, |_| Some(outer(50_000)), false);
+    }
+    assert_eq!(asked, 3);
+}
+
+#[test]
+fn fault_d4_a_question_that_is_lost_while_the_nat_starts_again_is_asked_again_soon_and_of_others() {
+    let mut outlook = known();
+    outlook.set_talking(true, at(5_000));
+    run(&mut outlook, 5_000, 6_000, |_| Some(outer(40_000)), false);
+    outlook.handle_doubt(at(6_000));
+    assert_eq!(run(&mut outlook, 6_000, 7_000, |_| None, false), 2);
+    // The nearest is gone for good.
+    let mapped = |to: SocketAddr| (to == place(1, 3478)).then(|| outer(50_000));
+    run(&mut outlook, 7_000, 11_000, mapped, false);
+    assert_eq!(outlook.poll_change().map(|(seen, _)| seen), Some(vec![outer(50_000)]));
+    // Who is never answered asks at the usual pace in the end.
+    run(&mut outlook, 11_000, 100_000, |_| None, false);
+    let asked = run(&mut outlook, 100_000, 200_000, |_| None, false);
+    assert!(asked <= 4, "{asked} in 100 s");
+}
+
+#[test]
+fn fault_d4_a_doubt_during_a_round_is_looked_into_after_it() {
+    let mut outlook = outlook();
+    run(&mut outlook, 0, 1_000, |_| Some(outer(40_000)), false);
+    outlook.poll_change();
+    outlook.handle_doubt(at(1_000));
+    run(&mut outlook, 1_000, 2_000, |_| Some(outer(50_000)), false);
+    assert_eq!(outlook.poll_change().map(|(seen, _)| seen), Some(vec![outer(50_000)]));
+}
+
+#[test]
+fn fault_d4_an_answer_that_is_older_than_a_doubt_does_not_settle_it() {
+    let mut outlook = known();
+    outlook.handle_doubt(at(6_000));
+    let asks = outlook.handle_timeout(&mut Counter(77), at(6_000));
+    outlook.handle_doubt(at(6_050));
+    let answer = Answer { transaction: asks[0].request.transaction, mapped: outer(40_000), other: None };
+    outlook.handle_answer(asks[0].to, &answer, at(6_100));
+    run(&mut outlook, 6_100, 9_000, |_| Some(outer(50_000)), false);
+    assert_eq!(outlook.poll_change().map(|(seen, _)| seen), Some(vec![outer(50_000)]));
+}
+
+#[test]
+fn answers_that_nobody_waits_for_say_nothing() {
+    let mut outlook = outlook();
+    let asks = outlook.handle_timeout(&mut Counter(0), at(0));
+    let mut answer = Answer { transaction: [99; 12], mapped: outer(7), other: None };
+    assert_eq!(outlook.handle_answer(place(1, 3478), &answer, at(5)), None, "an unknown transaction");
+    answer.transaction = asks[0].request.transaction;
+    assert_eq!(outlook.handle_answer(place(9, 3478), &answer, at(5)), None, "from elsewhere");
+    assert!(outlook.handle_answer(asks[0].to, &answer, at(5)).is_some());
+    assert_eq!(outlook.handle_answer(asks[0].to, &answer, at(6)), None, "twice");
+    let late = Answer { transaction: asks[1].request.transaction, ..answer };
+    outlook.handle_timeout(&mut Counter(50), at(6_000));
+    assert_eq!(outlook.handle_answer(asks[1].to, &late, at(6_001)), None, "long ago");
+}

@@ -1,0 +1,242 @@
+//! Calls to a UPnP gateway's services, and their answers (WANIPConnection:1 and :2).
+
+use std::fmt;
+use std::net::Ipv4Addr;
+
+use crate::description::Service;
+use crate::http::{Answer, post};
+use crate::xml::{Token, tokens};
+
+/// What the gateway is asked to do. Mappings are for UDP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// The gateway's outer address.
+    Address,
+    /// A mapping of this outer port.
+    Add(Wanted),
+    /// A mapping of this outer port or of another one (version 2 only).
+    AddAny(Wanted),
+    /// The end of the mapping of this outer port.
+    Delete(u16),
+}
+
+/// A mapping to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The outer port.
+    pub outside: u16,
+    /// Our address.
+    pub own: Ipv4Addr,
+    /// Our port.
+    pub port: u16,
+    /// Seconds; 0 is for ever.
+    pub lease: u32,
+}
+
+impl Call {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Address => "GetExternalIPAddress",
+            Self::Add(_) => "AddPortMapping",
+            Self::AddAny(_) => "AddAnyPortMapping",
+            Self::Delete(_) => "DeletePortMapping",
+        }
+    }
+
+    /// The HTTP request that makes the call.
+    pub fn request(self, service: &Service) -> Vec<u8> {
+        let (name, urn) = (self.name(), service.kind.urn());
+        let arguments = match self {
+            Self::Address => String::new(),
+            Self::Add(wanted) | Self::AddAny(wanted) => wanted.arguments(),
+            Self::Delete(outside) => place(outside),
+        };
+        let body = format!(
+            "<?xml version=\"1.0\"?>\r\n<s:Envelope xmlns:s=\"http://schemas.xmlsoap.org/soap/envelope/\" \
+             s:encodingStyle=\"http://schemas.xmlsoap.org/soap/encoding/\"><s:Body><u:{name} xmlns:u=\"{urn}\">{arguments}</u:{name}>\
+             </s:Body></s:Envelope>\r\n"
+        );
+        post(service.control.place, &service.control.path, &format!("{urn}#{name}"), &body)
+    }
+
+    /// Reads the answer to this call.
+    ///
+    /// # Errors
+    /// When the gateway refuses, or what it says is no answer to this call.
+    pub fn answer(self, answer: &Answer) -> Result<Done, Refusal> {
+        let text = String::from_utf8_lossy(&answer.body);
+        let fields = Fields::read(&text);
+        if let Some(code) = fields.error {
+            return Err(Refusal::Code(code));
+        }
+        // The element's name is that of the call with "Response" behind it.
+        let named = fields.response.strip_suffix("Response") == Some(self.name());
+        match answer.status {
+            300..=399 => return Err(Refusal::Redirect),
+            200 if named => {}
+            200 => return Err(Refusal::Nonsense),
+            status => return Err(Refusal::Status(status)),
+        }
+        match self {
+            Self::Address => fields.address.map(Done::Address).ok_or(Refusal::Nonsense),
+            Self::AddAny(_) => fields.port.map(Done::Mapped).ok_or(Refusal::Nonsense),
+            Self::Add(wanted) => Ok(Done::Mapped(wanted.outside)),
+            Self::Delete(_) => Ok(Done::Deleted),
+        }
+    }
+}
+
+impl Wanted {
+    fn arguments(self) -> String {
+        let Self { outside, own, port, lease } = self;
+        format!(
+            "{}<NewInternalPort>{port}</NewInternalPort><NewInternalClient>{own}</NewInternalClient><NewEnabled>1</NewEnabled>\
+             <NewPortMappingDescription>taut</NewPortMappingDescription><NewLeaseDuration>{lease}</NewLeaseDuration>",
+            place(outside)
+        )
+    }
+}
+
+/// The arguments that name a mapping.
+fn place(outside: u16) -> String {
+    format!("<NewRemoteHost></NewRemoteHost><NewExternalPort>{outside}</NewExternalPort><NewProtocol>UDP</NewProtocol>")
+}
+
+/// A call that was obeyed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// The outer address.
+    Address(Ipv4Addr),
+    /// Mapped, to this outer port.
+    Mapped(u16),
+    /// No longer mapped.
+    Deleted,
+}
+
+/// A call that was not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// UPnP's error code.
+    Code(u16),
+    /// An HTTP status that is neither success nor a UPnP error.
+    Status(u16),
+    /// It says to ask elsewhere; nobody else is asked.
+    Redirect,
+    /// No answer to what was asked.
+    Nonsense,
+}
+
+impl Refusal {
+    /// Somebody else has the outer port.
+    pub const CONFLICT: Self = Self::Code(718);
+    /// Mappings are for ever or not at all.
+    pub const ONLY_PERMANENT: Self = Self::Code(725);
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(401 | 602) => f.write_str("it does not know the request"),
+            Self::Code(606) => f.write_str("not authorised: port mapping is switched off there, or not for this host"),
+            Self::Code(718) => f.write_str("somebody else has the port"),
+            Self::Code(725) => f.write_str("it maps ports for ever or not at all"),
+            Self::Code(728) => f.write_str("it has no room for more mappings"),
+            Self::Code(code) => write!(f, "error {code}"),
+            Self::Status(status) => write!(f, "HTTP status {status}"),
+            Self::Redirect => f.write_str("it says to ask elsewhere, which is not done"),
+            Self::Nonsense => f.write_str("its answer makes no sense"),
+        }
+    }
+}
+
+/// What may stand in an answer.
+#[derive(Default)]
+struct Fields<'a> {
+    /// The element whose name ends with "Response".
+    response: &'a str,
+    address: Option<Ipv4Addr>,
+    port: Option<u16>,
+    error: Option<u16>,
+}
+
+impl<'a> Fields<'a> {
+    fn read(text: &'a str) -> Self {
+        let mut fields = Self::default();
+        let mut element = "";
+        for token in tokens(text) {
+            match token {
+                Token::Open(name) => {
+                    element = name;
+                    if name.ends_with("Response") {
+                        fields.response = name;
+                    }
+                }
+                Token::Close(_) => element = "",
+                Token::Text(text) => match element {
+                    "NewExternalIPAddress" => fields.address = text.trim().parse().ok(),
+                    "NewReservedPort" => fields.port = text.trim().parse().ok(),
+                    "errorCode" => fields.error = text.trim().parse().ok(),
+                    _ => {}
+                },
+            }
+        }
+        fields
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::description::Kind;
+    use crate::url::Url;
+
+    const WANTED: Wanted = Wanted { outside: 9000, own: Ipv4Addr::new(192, 168, 1, 5), port: 8288, lease: 7_200 };
+
+    fn answer(status: u16, inner: &str) -> Answer {
+        let body = format!("<s:Envelope xmlns:s=\"x\"><s:Body>{inner}</s:Body></s:Envelope>");
+        Answer { status, body: body.into_bytes() }
+    }
+
+    #[test]
+    fn a_call_has_its_arguments() {
+        let control = Url::parse("http://192.168.1.1:5000/ctl").unwrap();
+        let request = Call::Add(WANTED).request(&Service { kind: Kind::Ip1, control });
+        let text = String::from_utf8(request).unwrap();
+        for part in [
+            "POST /ctl HTTP/1.1\r\nHost: 192.168.1.1:5000\r\n",
+            "SOAPAction: \"urn:schemas-upnp-org:service:WANIPConnection:1#AddPortMapping\"\r\n",
+            "<NewExternalPort>9000</NewExternalPort><NewProtocol>UDP</NewProtocol><NewInternalPort>8288</NewInternalPort>",
+            "<NewInternalClient>192.168.1.5</NewInternalClient>",
+        ] {
+            assert!(text.contains(part), "{part} is not in {text}");
+        }
+    }
+
+    #[test]
+    fn answers_are_read_by_their_call() {
+        let address = answer(
+            200,
+            "<u:GetExternalIPAddressResponse><NewExternalIPAddress> 203.0.113.9 </NewExternalIPAddress></u:GetExternalIPAddressResponse>",
+        );
+        assert_eq!(Call::Address.answer(&address), Ok(Done::Address([203, 0, 113, 9].into())));
+        assert_eq!(Call::Add(WANTED).answer(&address), Err(Refusal::Nonsense));
+        let added = answer(200, "<u:AddPortMappingResponse/>");
+        assert_eq!(Call::Add(WANTED).answer(&added), Ok(Done::Mapped(9000)));
+        assert_eq!(Call::AddAny(WANTED).answer(&added), Err(Refusal::Nonsense));
+        let any = "<AddAnyPortMappingResponse><NewReservedPort>9001</NewReservedPort></AddAnyPortMappingResponse>";
+        assert_eq!(Call::AddAny(WANTED).answer(&answer(200, any)), Ok(Done::Mapped(9001)));
+        assert_eq!(Call::Delete(1).answer(&answer(200, "<DeletePortMappingResponse/>")), Ok(Done::Deleted));
+    }
+
+    #[test]
+    fn refusals_are_told_apart() {
+        let fault =
+            answer(500, "<s:Fault><detail><UPnPError><errorCode>718</errorCode></UPnPError></detail></s:Fault>");
+        assert_eq!(Call::Add(WANTED).answer(&fault), Err(Refusal::CONFLICT));
+        assert_eq!(Call::Address.answer(&answer(404, "")), Err(Refusal::Status(404)));
+        assert_eq!(Call::Address.answer(&answer(302, "<u:GetExternalIPAddressResponse/>")), Err(Refusal::Redirect));
+        for refusal in [401, 606, 718, 725, 728, 999].map(Refusal::Code) {
+            assert!(!refusal.to_string().is_empty());
+        }
+    }
+}

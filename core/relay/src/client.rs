@@ -1,0 +1,520 @@
+//! One node at one relay, without a socket: it binds, keeps the binding alive, opens peers, and notices when the relay is gone.
+//!
+//! ```text
+//!              ┌──────────── bound ────────────┐
+//!   Binding ───┤                               ▼
+//!    ▲  ▲      └─ 3 unanswered ─▶ Lost     Ready ── pings unanswered, or it leaves ──▶ Lost, Binding again
+//!    │  └───────── again after a pause ──┘     │
+//!    └───────── the relay says it does not know us ─┘
+//! ```
+//! Numbers of peers are drawn here and told to the relay by `open`; what bears them may follow at once, so opening costs no round trip. A peer that opened
+//! us has a number, too: `arrived` tells it. All that was asked for is asked for again on each new binding, under the same numbers.
+//!
+//! The binding lasts while the relay hears from us: a ping every 20 to 25 seconds, which also keeps the mapping of a NAT that forgets after 30. A ping that
+//! is not answered within a second is followed by three quick ones, as is [`Client::handle_suspicion`]: then the relay counts as gone.
+//!
+//! The owner asks [`Client::poll_timeout`], calls [`Client::handle_timeout`] then, and sends what [`Client::poll_transmit`] gives after every call.
+
+mod bind;
+mod peers;
+
+use std::time::Duration;
+
+use taut_base::{Entropy, PrivateKey, PublicKey, Time};
+use zeroize::Zeroizing;
+
+use crate::control::{Link, Message, Opened, Why};
+use crate::frame::{self, Frame};
+use crate::ticket::Ticket;
+use bind::Binding;
+use peers::Peers;
+
+/// Longest datagram that a client sends by itself.
+const MAX_DATAGRAM: usize = 512;
+
+/// Shortest and longest pause between two signs of life: below the 30 s after which strict NATs forget a mapping (RFC 4787 asks for 120, many have 30).
+const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(25));
+/// How long an answer to a sign of life may take before it is asked for in haste: above any round trip.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Quick pings without an answer after which the relay is gone.
+const QUICK_TRIES: u32 = 3;
+/// Time between quick pings: at least this, so that three make 400 ms, and twice the round trip on long ways.
+const QUICK: Duration = Duration::from_millis(133);
+/// And at most this.
+const QUICK_MAX: Duration = Duration::from_secs(1);
+/// How often what was replaced by another program under the same key tries to come back: so two of them do not push each other out without end.
+const AFTER_REPLACED: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(60));
+
+/// By what a node is known to a relay.
+#[derive(Clone)]
+pub struct Credentials {
+    /// The private half of the ticket's bind key.
+    pub bind: PrivateKey,
+    /// What the coordinator signed.
+    pub ticket: Ticket,
+}
+
+/// A datagram for the relay, in place.
+#[derive(Clone)]
+pub struct Datagram {
+    length: usize,
+    bytes: [u8; MAX_DATAGRAM],
+}
+
+impl Datagram {
+    fn new(frame: &[u8]) -> Self {
+        let mut bytes = [0; MAX_DATAGRAM];
+        let length = frame.len().min(MAX_DATAGRAM);
+        bytes[..length].copy_from_slice(&frame[..length]);
+        Self { length, bytes }
+    }
+
+    /// The bytes to send.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The relay has bound us: peers can be opened, and numbers used.
+    Ready,
+    /// The peer is bound there, too, and what bears `id` reaches it.
+    Opened {
+        /// Who.
+        peer: PublicKey,
+        /// Its number.
+        id: u32,
+    },
+    /// The peer is not bound there now. [`Event::Arrived`] follows when it comes, as long as it is open.
+    Absent {
+        /// Who.
+        peer: PublicKey,
+    },
+    /// The peer has come, or has opened us.
+    Arrived {
+        /// Who.
+        peer: PublicKey,
+        /// Its number.
+        id: u32,
+    },
+    /// The relay does not open the peer: we have too many open, or the peer has.
+    Refused {
+        /// Who.
+        peer: PublicKey,
+    },
+    /// The relay is of no use now. The client goes on trying by itself.
+    Lost(LostCause),
+}
+
+/// Why a relay is of no use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LostCause {
+    /// It does not answer.
+    Silent,
+    /// It said that it ends.
+    Left,
+    /// Another program has bound itself with this node's key.
+    Replaced,
+    /// The ticket has expired: [`Client::set_credentials`].
+    Expired,
+}
+
+/// How it stands with a relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Asked to bind us, without an answer so far.
+    Binding,
+    /// Bound.
+    Ready,
+    /// Bound, and a quick ping was not answered.
+    Suspected,
+    /// Given up for now; tried again later.
+    Lost,
+}
+
+/// A ping that waits for its answer.
+struct Asked {
+    /// The first try's; the others count on from it.
+    nonce: u64,
+    /// When each try was sent; only as many as may be on their way.
+    sent: Time,
+    tries: u32,
+    next: Time,
+    quick: bool,
+}
+
+/// A binding that holds.
+struct Bound {
+    link: Link,
+    index: u32,
+    asked: Option<Asked>,
+    next_ping: Time,
+}
+
+/// What waits to be sent.
+enum Outgoing {
+    Bind,
+    Control(Message),
+}
+
+/// One node at one relay.
+pub struct Client {
+    relay: PublicKey,
+    credentials: Credentials,
+    bound: Option<Bound>,
+    binding: Option<Binding>,
+    /// When to bind, while neither bound nor binding.
+    next_bind: Time,
+    /// Attempts to bind that came to nothing, in a row.
+    failures: u32,
+    peers: Peers,
+    out: std::collections::VecDeque<Outgoing>,
+    round_trip: Option<Duration>,
+    seen: Option<std::net::SocketAddr>,
+}
+
+impl Client {
+    /// A node at the relay of this key (from the map). It binds at the next [`Self::handle_timeout`].
+    pub fn new(relay: PublicKey, credentials: Credentials, now: Time) -> Self {
+        Self {
+            relay,
+            credentials,
+            bound: None,
+            binding: None,
+            next_bind: now,
+            failures: 0,
+            peers: Peers::default(),
+            out: std::collections::VecDeque::new(),
+            round_trip: None,
+            seen: None,
+        }
+    }
+
+    /// Shows another ticket from now on: binds anew at once, and goes on with the present binding meanwhile.
+    pub fn set_credentials(&mut self, credentials: Credentials, now: Time) {
+        self.credentials = credentials;
+        self.binding = None;
+        self.failures = 0;
+        self.next_bind = now;
+    }
+
+    /// Which relay this is.
+    pub fn relay(&self) -> PublicKey {
+        self.relay
+    }
+
+    /// How it stands.
+    pub fn standing(&self) -> Standing {
+        match &self.bound {
+            Some(Bound { asked: Some(Asked { quick: true, tries: 2.., .. }), .. }) => Standing::Suspected,
+            Some(_) => Standing::Ready,
+            None if self.failures == 0 => Standing::Binding,
+            None => Standing::Lost,
+        }
+    }
+
+    /// Whether frames may be sent now.
+    pub fn is_ready(&self) -> bool {
+        self.bound.is_some()
+    }
+
+    /// Whether the relay was asked to bind us, and has not answered so far: not while a pause is kept.
+    pub fn is_asking(&self) -> bool {
+        self.bound.is_none() && self.binding.is_some()
+    }
+
+    /// How long the relay takes to answer, smoothed; `None` before its first answer.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.round_trip
+    }
+
+    /// Where the relay last saw us.
+    pub fn seen(&self) -> Option<std::net::SocketAddr> {
+        self.seen
+    }
+
+    /// Wants to reach `peer` there. Says the number to use at once, if the relay has bound us; an [`Event`] says later whether the peer is there.
+    pub fn open(&mut self, peer: PublicKey, now: Time, entropy: &mut impl Entropy) -> Option<u32> {
+        let id = self.peers.ask(peer, now, entropy);
+        if self.bound.is_some() {
+            if self.peers.is_due(&peer, now) {
+                self.send_open(peer, now);
+            }
+            return Some(id);
+        }
+        None
+    }
+
+    /// Does not want to reach `peer` there any more. It may still reach us.
+    pub fn close(&mut self, peer: &PublicKey) {
+        if self.peers.close(peer) && self.bound.is_some() {
+            self.out.push_back(Outgoing::Control(Message::Close { node: *peer }));
+        }
+    }
+
+    /// The number of a peer there, if frames with it may be sent: asked for or told, and not known to lead nowhere.
+    pub fn id_of(&self, peer: &PublicKey) -> Option<u32> {
+        self.bound.as_ref().and_then(|_| self.peers.id_of(peer))
+    }
+
+    /// Whom a number stands for. Frames may bear a number of which the relay's word was lost: they are the peer's all the same, and who it is
+    /// says its handshake.
+    pub fn peer_of(&self, id: u32) -> Option<PublicKey> {
+        self.peers.peer_of(id)
+    }
+
+    /// Notes that `id` stands for `peer`, which authenticated itself behind it. Of a peer that has another number the relay's word was lost: that is
+    /// [in doubt](Self::doubt).
+    pub fn learn(&mut self, peer: PublicKey, id: u32, now: Time) {
+        if !self.peers.learn(peer, id) {
+            self.doubt(&peer, now);
+        }
+    }
+
+    /// What the relay said of `peer` may have been lost: it does not answer, or is heard behind another number. The relay is asked once more; an
+    /// [`Event`] says what is true, and until then everything stays.
+    pub fn doubt(&mut self, peer: &PublicKey, now: Time) {
+        if self.bound.is_some() && self.peers.doubt(peer, now) {
+            self.send_open(*peer, now);
+        }
+    }
+
+    /// Our address may have changed: shows the relay the new one at once. It sends there as soon as it has heard that.
+    pub fn handle_move(&mut self, now: Time, entropy: &mut impl Entropy) {
+        match &mut self.bound {
+            Some(bound) => bound.asked = None,
+            // Nothing to wait for: what was in vain elsewhere may succeed from here.
+            None => {
+                self.next_bind = now;
+                self.binding = None;
+            }
+        }
+        self.handle_suspicion(now, entropy);
+    }
+
+    /// Something says that the relay may be gone: asks it at once, and says [`LostCause::Silent`] within 400 ms, or six round trips if that is more.
+    pub fn handle_suspicion(&mut self, now: Time, entropy: &mut impl Entropy) {
+        let Some(bound) = &mut self.bound else { return };
+        if bound.asked.as_ref().is_some_and(|asked| asked.quick) {
+            return;
+        }
+        bound.asked = Some(Asked { nonce: nonce(entropy), sent: now, tries: 0, next: now, quick: true });
+        self.ping(now);
+    }
+
+    /// Says goodbye; the client is of no use afterwards. Send what [`Self::poll_transmit`] gives.
+    pub fn leave(&mut self) {
+        self.out.clear();
+        if self.bound.is_some() {
+            self.out.push_back(Outgoing::Control(Message::Leave(Why::Away)));
+        }
+    }
+
+    /// A datagram came from the relay's address. All that is no frame for a client, not authentic or not new is ignored.
+    pub fn handle_datagram(&mut self, datagram: &[u8], now: Time, entropy: &mut impl Entropy) -> Option<Event> {
+        match frame::parse(datagram).ok()? {
+            Frame::Bound(bound) => self.handle_bound(bound, now, entropy),
+            Frame::Control(control) => self.handle_control(control, now, entropy),
+            Frame::Cookie(cookie) => {
+                let repeat = self.binding.as_mut().is_some_and(|binding| binding.take_cookie(cookie, now));
+                if repeat {
+                    self.out.push_back(Outgoing::Bind);
+                }
+                None
+            }
+            Frame::Again { echo, .. } => {
+                let bound = self.bound.as_ref()?;
+                // What was answered may be data that a lane sent, or anybody's invention: then the relay is asked about something that we know.
+                if bound.link.has_sent(echo) {
+                    self.bind_anew(now);
+                } else {
+                    self.handle_suspicion(now, entropy);
+                }
+                None
+            }
+            Frame::Data { .. } | Frame::Bind(_) => None,
+        }
+    }
+
+    /// When [`Self::handle_timeout`] has something to do.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let bound = self.bound.as_ref().map(|bound| bound.asked.as_ref().map_or(bound.next_ping, |asked| asked.next));
+        let peers = self.bound.as_ref().and_then(|_| self.peers.next());
+        let binding = match &self.binding {
+            Some(binding) => Some(binding.next),
+            None if self.wants_bind() => Some(self.next_bind),
+            None => None,
+        };
+        [bound, peers, binding].into_iter().flatten().min()
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Time, entropy: &mut impl Entropy) -> Option<Event> {
+        if self.bound.is_some() {
+            while let Some(peer) = self.peers.take_due(now) {
+                self.send_open(peer, now);
+            }
+        }
+        let lost = self.ping_timeout(now, entropy);
+        self.bind_timeout(now, entropy).or(lost)
+    }
+
+    /// The next datagram for the relay, to be sent from the socket that it answers to.
+    pub fn poll_transmit(&mut self) -> Option<Datagram> {
+        loop {
+            match self.out.pop_front()? {
+                Outgoing::Bind => {
+                    if let Some(binding) = &self.binding {
+                        return Some(Datagram::new(binding.message()));
+                    }
+                }
+                Outgoing::Control(message) => {
+                    if let Some(bound) = &mut self.bound {
+                        return Some(Datagram::new(&bound.link.seal(&message)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// A binding is wanted while there is none, and once where another ticket is to be shown.
+    fn wants_bind(&self) -> bool {
+        self.bound.is_none() || self.next_bind != Time(u64::MAX)
+    }
+
+    fn send_open(&mut self, peer: PublicKey, now: Time) {
+        if let Some(id) = self.peers.asked_again(&peer, now) {
+            self.out.push_back(Outgoing::Control(Message::Open { id, node: peer }));
+        }
+    }
+
+    fn handle_control(
+        &mut self,
+        control: &[u8; frame::CONTROL_LEN],
+        now: Time,
+        entropy: &mut impl Entropy,
+    ) -> Option<Event> {
+        let bound = self.bound.as_mut().filter(|bound| frame::le32(control, 4) == bound.index)?;
+        let Opened { message, counter, .. } = bound.link.open(control)?;
+        match message? {
+            Message::Pong { nonce, seen } => {
+                self.seen = Some(seen);
+                self.handle_pong(nonce, now, entropy);
+                None
+            }
+            Message::Opened { id, node } => {
+                self.peers.opened(node, id, counter).then_some(Event::Opened { peer: node, id })
+            }
+            Message::Arrived { id, node } => {
+                let id = self.peers.arrived(node, id, counter)?;
+                Some(Event::Arrived { peer: node, id })
+            }
+            Message::Absent { node, .. } => {
+                self.peers.absent(&node, counter, now).then_some(Event::Absent { peer: node })
+            }
+            Message::Refused { node } => self.peers.refused(&node, counter).then_some(Event::Refused { peer: node }),
+            Message::Leave(why) => Some(self.handle_leave(why, now, entropy)),
+            Message::Ping { .. } | Message::Open { .. } | Message::Close { .. } => None,
+        }
+    }
+
+    fn handle_leave(&mut self, why: Why, now: Time, entropy: &mut impl Entropy) -> Event {
+        let (pause, cause) = match why {
+            Why::Away => ((Duration::from_millis(250), Duration::from_secs(2)), LostCause::Left),
+            Why::Replaced => (AFTER_REPLACED, LostCause::Replaced),
+            Why::Expired => (AFTER_REPLACED, LostCause::Expired),
+        };
+        self.drop_binding();
+        self.failures = 1;
+        self.next_bind = now + between(pause, entropy);
+        Event::Lost(cause)
+    }
+
+    fn handle_pong(&mut self, nonce: u64, now: Time, entropy: &mut impl Entropy) {
+        let Some(bound) = &mut self.bound else { return };
+        let Some(asked) = &bound.asked else { return };
+        let number = nonce.wrapping_sub(asked.nonce);
+        if number >= u64::from(asked.tries) {
+            return;
+        }
+        // Only the last try's answer tells the round trip.
+        let sample = (number + 1 == u64::from(asked.tries)).then(|| now.since(asked.sent));
+        bound.asked = None;
+        bound.next_ping = now + between(KEEPALIVE, entropy);
+        if let Some(sample) = sample {
+            self.note_round_trip(sample);
+        }
+    }
+
+    fn note_round_trip(&mut self, sample: Duration) {
+        self.round_trip = Some(self.round_trip.map_or(sample, |smoothed| (smoothed * 7 + sample) / 8));
+    }
+
+    fn ping_timeout(&mut self, now: Time, entropy: &mut impl Entropy) -> Option<Event> {
+        let bound = self.bound.as_mut()?;
+        match &mut bound.asked {
+            None if now >= bound.next_ping => {
+                bound.asked = Some(Asked { nonce: nonce(entropy), sent: now, tries: 0, next: now, quick: false });
+                self.ping(now);
+            }
+            Some(asked) if now >= asked.next && asked.quick && asked.tries >= QUICK_TRIES => {
+                self.drop_binding();
+                self.failures = 1;
+                self.next_bind = now + between((Duration::ZERO, Duration::from_secs(1)), entropy);
+                return Some(Event::Lost(LostCause::Silent));
+            }
+            Some(asked) if now >= asked.next => {
+                if !asked.quick {
+                    *asked = Asked { nonce: nonce(entropy), sent: now, tries: 0, next: now, quick: true };
+                }
+                self.ping(now);
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// Sends the next try of the ping that waits for an answer.
+    fn ping(&mut self, now: Time) {
+        let quick = self.round_trip.map_or(QUICK, |round_trip| (round_trip * 2).clamp(QUICK, QUICK_MAX));
+        let Some(asked) = self.bound.as_mut().and_then(|bound| bound.asked.as_mut()) else { return };
+        let nonce = asked.nonce.wrapping_add(u64::from(asked.tries));
+        asked.tries += 1;
+        asked.sent = now;
+        asked.next = now + if asked.quick { quick } else { PATIENCE };
+        // In front: what is said behind it may depend on where we are.
+        self.out.push_front(Outgoing::Control(Message::Ping { nonce }));
+    }
+
+    fn drop_binding(&mut self) {
+        self.bound = None;
+        self.binding = None;
+        self.out.clear();
+    }
+
+    /// The relay does not know the binding any more: nothing of it is left to wait for.
+    fn bind_anew(&mut self, now: Time) {
+        self.drop_binding();
+        self.failures = 0;
+        self.next_bind = now;
+    }
+}
+
+fn nonce(entropy: &mut impl Entropy) -> u64 {
+    u64::from(entropy.next_u32()) << 32 | u64::from(entropy.next_u32())
+}
+
+/// A duration between two, drawn: what many clients do at the same moment spreads so (fault F8).
+fn between((least, most): (Duration, Duration), entropy: &mut impl Entropy) -> Duration {
+    let span = u32::try_from(most.saturating_sub(least).as_micros()).unwrap_or(u32::MAX);
+    least + Duration::from_micros(u64::from(entropy.below(span)))
+}
+
+/// A fresh private key, for one handshake.
+fn draw_key(entropy: &mut impl Entropy) -> PrivateKey {
+    let mut bytes = Zeroizing::new([0; 32]);
+    entropy.fill(&mut *bytes);
+    PrivateKey::from_bytes(*bytes)
+}

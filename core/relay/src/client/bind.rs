@@ -1,0 +1,128 @@
+//! One attempt to bind: one message, sent several times, until the relay answers or the attempt is given up.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::time::Duration;
+
+use taut_base::{Entropy, PresharedKey, Time};
+use taut_noise::DecryptError;
+use taut_tunnel::cookie::{Cookies, mac1};
+use taut_tunnel::handshake::{Identity, Remote};
+use taut_wire::wireguard::CookieReply;
+
+use super::{Bound, Client, Event, KEEPALIVE, LostCause, Outgoing, between, draw_key};
+use crate::control::Link;
+use crate::frame::{BIND_LEN, BOUND_LEN, COOKIE_LEN, le32};
+use crate::handshake::Initiator;
+
+/// How often the message is sent, and the pause after the first time, which doubles: 1.75 s in all.
+const TRIES: u32 = 3;
+const RETRY: Duration = Duration::from_millis(250);
+/// The longest pause between two attempts: who has no other relay is out of reach for as long after this one came back. Thousands of clients that come
+/// within so long are no crowd for a relay.
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// Cookies are kept per path; a client has but one.
+const PATH: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
+
+pub(super) struct Binding {
+    initiator: Initiator,
+    message: Box<[u8; BIND_LEN]>,
+    index: u32,
+    remote: Remote,
+    cookies: Cookies,
+    tries: u32,
+    sent: Time,
+    pub(super) next: Time,
+}
+
+impl Binding {
+    /// Fails for a relay whose key is no honest key: the map should not have named it.
+    fn start(client: &Client, now: Time, entropy: &mut impl Entropy) -> Result<Self, DecryptError> {
+        let index = entropy.next_u32();
+        let (bind, ticket) = (&client.credentials.bind, &client.credentials.ticket);
+        let (initiator, message) = Initiator::start(&client.relay, bind, ticket, index, draw_key(entropy))?;
+        let remote =
+            Remote::new(&Identity::new(bind.clone()), client.relay, PresharedKey::NONE).map_err(|_| DecryptError)?;
+        let mut message = Box::new(message);
+        remote.write_mac1(message.as_mut_slice());
+        Ok(Self { initiator, message, index, remote, cookies: Cookies::default(), tries: 0, sent: now, next: now })
+    }
+
+    pub(super) fn message(&self) -> &[u8] {
+        self.message.as_slice()
+    }
+
+    /// Puts the cookie that the relay gave for this very message into it; true when there is one to be shown now.
+    pub(super) fn take_cookie(&mut self, cookie: &[u8; COOKIE_LEN], now: Time) -> bool {
+        let (Some(nonce), Some(sealed_cookie)) = (cookie[8..].first_chunk(), cookie.last_chunk()) else { return false };
+        let reply = CookieReply { receiver: le32(cookie, 4), nonce, sealed_cookie };
+        let Some(mac1) = mac1(self.message.as_slice()).copied() else { return false };
+        if reply.receiver != self.index || !self.cookies.take(&self.remote, &mac1, PATH, &reply, now) {
+            return false;
+        }
+        self.cookies.write_mac2(PATH, self.message.as_mut_slice(), now);
+        true
+    }
+}
+
+impl Client {
+    /// Begins an attempt, sends its message again, or gives it up.
+    pub(super) fn bind_timeout(&mut self, now: Time, entropy: &mut impl Entropy) -> Option<Event> {
+        if self.binding.is_none() {
+            if !self.wants_bind() || now < self.next_bind {
+                return None;
+            }
+            match Binding::start(self, now, entropy) {
+                Ok(binding) => self.binding = Some(binding),
+                Err(_) => return self.attempt_failed(now, entropy),
+            }
+        }
+        let binding = self.binding.as_mut().filter(|binding| now >= binding.next)?;
+        if binding.tries == TRIES {
+            return self.attempt_failed(now, entropy);
+        }
+        binding.next = now + RETRY * 2_u32.pow(binding.tries);
+        binding.tries += 1;
+        binding.sent = now;
+        self.out.push_back(Outgoing::Bind);
+        None
+    }
+
+    /// The pause before the next attempt doubles, and is drawn, so that the clients of a relay that comes back do not come back together.
+    fn attempt_failed(&mut self, now: Time, entropy: &mut impl Entropy) -> Option<Event> {
+        self.binding = None;
+        self.failures = self.failures.saturating_add(1);
+        let most = (Duration::from_secs(1) * 2_u32.pow(self.failures.min(5))).min(PAUSE_MAX);
+        self.next_bind = now + between((most / 2, most), entropy);
+        // Said once; and not of a binding that holds, only because a newer ticket is not taken.
+        (self.failures == 1 && self.bound.is_none()).then_some(Event::Lost(LostCause::Silent))
+    }
+
+    pub(super) fn handle_bound(
+        &mut self,
+        bound: &[u8; BOUND_LEN],
+        now: Time,
+        entropy: &mut impl Entropy,
+    ) -> Option<Event> {
+        let binding = self.binding.as_ref().filter(|binding| binding.index == le32(bound, 4))?;
+        let (keys, welcome) = binding.initiator.finish(bound).ok()?;
+        let sample = (binding.tries == 1).then(|| now.since(binding.sent));
+        let (index, was_bound) = (binding.index, self.bound.is_some());
+        let link = Link::new(&keys, le32(bound, 8));
+        self.bound = Some(Bound { link, index, asked: None, next_ping: now + between(KEEPALIVE, entropy) });
+        self.binding = None;
+        self.failures = 0;
+        self.next_bind = Time(u64::MAX);
+        self.seen = Some(welcome.seen);
+        self.out.clear();
+        if let Some(sample) = sample {
+            self.note_round_trip(sample);
+        }
+        // The first frame under the new keys is what makes the relay use them, so there is always one.
+        self.handle_suspicion(now, entropy);
+        self.peers.ask_all_again(now);
+        while let Some(peer) = self.peers.take_due(now) {
+            self.send_open(peer, now);
+        }
+        (!was_bound).then_some(Event::Ready)
+    }
+}

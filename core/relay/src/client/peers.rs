@@ -1,0 +1,239 @@
+//! The peers that one has numbers for at a relay.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use taut_base::{Entropy, PublicKey, Time};
+
+use crate::frame::ID_BITS;
+
+/// Pause before an `open` without an answer is said again; it doubles.
+const RETRY: Duration = Duration::from_millis(250);
+/// Up to this while it is not known whether the peer is there.
+const RETRY_MAX: Duration = Duration::from_secs(5);
+/// How soon an absent peer is asked for again: the relay tells when it comes, and this is for the case that its word was lost.
+const ABSENT: Duration = Duration::from_secs(30);
+/// Up to this.
+const ABSENT_MAX: Duration = Duration::from_secs(300);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Asked for, unanswered.
+    Asking,
+    /// There.
+    Here,
+    /// Not there.
+    Absent,
+}
+
+struct Peer {
+    id: u32,
+    state: State,
+    /// We want it; else it only wants us.
+    wanted: bool,
+    /// When it is asked for next, and the pause after that.
+    due: Option<Time>,
+    pause: Duration,
+    /// The counter of the relay's last word on it.
+    word: u64,
+}
+
+/// Peers by key and by number.
+#[derive(Default)]
+pub(super) struct Peers {
+    by_key: BTreeMap<PublicKey, Peer>,
+    by_id: BTreeMap<u32, PublicKey>,
+    due: BTreeSet<(Time, PublicKey)>,
+}
+
+impl Peers {
+    /// Wants a peer, and says its number.
+    pub(super) fn ask(&mut self, key: PublicKey, now: Time, entropy: &mut impl Entropy) -> u32 {
+        if let Some(peer) = self.by_key.get_mut(&key) {
+            let id = peer.id;
+            if !peer.wanted {
+                peer.wanted = true;
+                self.schedule(&key, Some(now));
+            }
+            return id;
+        }
+        let id = self.draw(entropy);
+        self.by_id.insert(id, key);
+        self.by_key.insert(key, Peer { id, state: State::Asking, wanted: true, due: None, pause: RETRY, word: 0 });
+        self.schedule(&key, Some(now));
+        id
+    }
+
+    /// Does not want it any more; false if it was not wanted.
+    pub(super) fn close(&mut self, key: &PublicKey) -> bool {
+        self.schedule(key, None);
+        let wanted = self.by_key.get_mut(key).is_some_and(|peer| std::mem::take(&mut peer.wanted));
+        if self.by_key.get(key).is_some_and(|peer| peer.state != State::Here) {
+            self.forget(key);
+        }
+        wanted
+    }
+
+    pub(super) fn id_of(&self, key: &PublicKey) -> Option<u32> {
+        self.by_key.get(key).filter(|peer| peer.state != State::Absent).map(|peer| peer.id)
+    }
+
+    pub(super) fn peer_of(&self, id: u32) -> Option<PublicKey> {
+        self.by_id.get(&id).copied()
+    }
+
+    /// The peer was heard behind this number. False when it has another one with us.
+    pub(super) fn learn(&mut self, key: PublicKey, id: u32) -> bool {
+        if let Some(peer) = self.by_key.get(&key) {
+            return peer.id == id;
+        }
+        if let Entry::Vacant(vacant) = self.by_id.entry(id) {
+            vacant.insert(key);
+            self.by_key.insert(key, Peer { id, state: State::Here, wanted: false, due: None, pause: RETRY, word: 0 });
+        }
+        true
+    }
+
+    /// What is known of a peer that counts as here may be wrong: it is asked for again now. False when it is being asked for anyway, or unknown.
+    pub(super) fn doubt(&mut self, key: &PublicKey, now: Time) -> bool {
+        let Some(peer) = self.by_key.get_mut(key).filter(|peer| peer.state == State::Here) else { return false };
+        (peer.state, peer.wanted, peer.pause) = (State::Asking, true, RETRY);
+        self.schedule(key, Some(now));
+        true
+    }
+
+    /// Whether the relay said something later on this peer than `word`: its words overtake each other on the way, and the last one counts.
+    fn is_late(&self, key: &PublicKey, word: u64) -> bool {
+        self.by_key.get(key).is_some_and(|peer| word < peer.word)
+    }
+
+    /// The relay answers: the peer is here, under this number. False when it has said something else since.
+    pub(super) fn opened(&mut self, key: PublicKey, id: u32, word: u64) -> bool {
+        let news = !self.is_late(&key, word);
+        if news {
+            self.here(key, id, word);
+        }
+        news
+    }
+
+    /// The relay says that a peer is here; says the number that it has with us, unless it has said something else since. While we ask for it ourselves,
+    /// under a number of ours, that one will count: both `open`s met on their way.
+    pub(super) fn arrived(&mut self, key: PublicKey, id: u32, word: u64) -> Option<u32> {
+        if self.is_late(&key, word) {
+            return None;
+        }
+        match self.by_key.get_mut(&key) {
+            Some(peer) if peer.wanted && peer.state == State::Asking => {
+                peer.word = word;
+                Some(peer.id)
+            }
+            _ => {
+                self.here(key, id, word);
+                Some(id)
+            }
+        }
+    }
+
+    fn here(&mut self, key: PublicKey, id: u32, word: u64) {
+        self.schedule(&key, None);
+        let wanted = self.by_key.get(&key).is_some_and(|peer| peer.wanted);
+        if self.by_key.get(&key).is_none_or(|peer| peer.id != id) {
+            self.forget(&key);
+            if let Some(former) = self.by_id.get(&id).copied() {
+                self.forget(&former);
+            }
+        }
+        self.by_id.insert(id, key);
+        self.by_key.insert(key, Peer { id, state: State::Here, wanted, due: None, pause: RETRY, word });
+    }
+
+    /// The relay says that a peer is not here; false if nobody asked, or if it has said something else since.
+    pub(super) fn absent(&mut self, key: &PublicKey, word: u64, now: Time) -> bool {
+        if self.is_late(key, word) {
+            return false;
+        }
+        let Some(peer) = self.by_key.get_mut(key) else { return false };
+        peer.word = word;
+        if !peer.wanted {
+            self.forget(key);
+            return true;
+        }
+        if peer.state != State::Absent {
+            peer.state = State::Absent;
+            peer.pause = ABSENT;
+        }
+        let next = now + peer.pause;
+        self.schedule(key, Some(next));
+        true
+    }
+
+    /// The relay refuses it; false if nobody asked, or if it has said something else since.
+    pub(super) fn refused(&mut self, key: &PublicKey, word: u64) -> bool {
+        !self.is_late(key, word) && self.close(key)
+    }
+
+    /// All that is wanted is asked for on a new binding. What only wanted us will say so again.
+    pub(super) fn ask_all_again(&mut self, now: Time) {
+        let keys: Vec<_> = self.by_key.keys().copied().collect();
+        for key in keys {
+            let Some(peer) = self.by_key.get_mut(&key) else { continue };
+            if !peer.wanted {
+                self.forget(&key);
+                continue;
+            }
+            // The words of a new binding are counted anew.
+            (peer.state, peer.pause, peer.word) = (State::Asking, RETRY, 0);
+            self.schedule(&key, Some(now));
+        }
+    }
+
+    /// When one is asked for next.
+    pub(super) fn next(&self) -> Option<Time> {
+        self.due.first().map(|(time, _)| *time)
+    }
+
+    pub(super) fn is_due(&self, key: &PublicKey, now: Time) -> bool {
+        self.by_key.get(key).and_then(|peer| peer.due).is_some_and(|due| due <= now)
+    }
+
+    pub(super) fn take_due(&mut self, now: Time) -> Option<PublicKey> {
+        self.due.first().filter(|(time, _)| *time <= now).map(|(_, key)| *key)
+    }
+
+    /// An `open` leaves now: under which number, and when it is said again.
+    pub(super) fn asked_again(&mut self, key: &PublicKey, now: Time) -> Option<u32> {
+        let peer = self.by_key.get_mut(key)?;
+        let (id, next) = (peer.id, now + peer.pause);
+        let most = if peer.state == State::Absent { ABSENT_MAX } else { RETRY_MAX };
+        peer.pause = (peer.pause * 2).min(most);
+        self.schedule(key, Some(next));
+        Some(id)
+    }
+
+    fn schedule(&mut self, key: &PublicKey, due: Option<Time>) {
+        let Some(peer) = self.by_key.get_mut(key) else { return };
+        if let Some(former) = std::mem::replace(&mut peer.due, due) {
+            self.due.remove(&(former, *key));
+        }
+        if let Some(due) = due {
+            self.due.insert((due, *key));
+        }
+    }
+
+    fn forget(&mut self, key: &PublicKey) {
+        self.schedule(key, None);
+        if let Some(peer) = self.by_key.remove(key) {
+            self.by_id.remove(&peer.id);
+        }
+    }
+
+    fn draw(&self, entropy: &mut impl Entropy) -> u32 {
+        loop {
+            let id = entropy.next_u32() & ID_BITS;
+            if id != 0 && !self.by_id.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+}

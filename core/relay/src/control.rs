@@ -1,0 +1,286 @@
+//! What a bound client and its relay say to each other, and how it is sealed.
+//!
+//! A message has 40 bytes, the same for all kinds, so that who reads along cannot tell them apart. Integers are little-endian, what is not named is zero
+//! when sent and ignored when read.
+//!
+//! ```text
+//! ping     1 0 0 0  0 (4)   nonce (8)                          client → relay
+//! pong     2 0 0 0  0 (4)   nonce (8)  address (16)  port (2)  relay → client: and where you are
+//! open     3 0 0 0  id (4)  node key (32)                      client → relay: what bears this number is for that node, if nothing stands for it yet
+//! close    4 0 0 0  0 (4)   node key (32)                      client → relay: no more of that
+//! opened   5 0 0 0  id (4)  node key (32)                      relay → client: that node has this number now, and it is here
+//! absent   6 0 0 0  id (4)  node key (32)                      relay → client: it is not here; `arrived` follows once it is
+//! arrived  7 0 0 0  id (4)  node key (32)                      relay → client: it has come, or has opened you
+//! refused  8 0 0 0  0 (4)   node key (32)                      relay → client: you have too many open, or that one has
+//! leave    9 why 0 0                                           both: this binding ends. 0 goes away, 1 another one took its place, 2 the ticket has expired
+//! ```
+
+use std::net::SocketAddr;
+
+use taut_base::PublicKey;
+use taut_noise::{AeadKey, TAG};
+
+use crate::frame::{CONTROL, CONTROL_LEN, ECHO_LEN, MESSAGE_LEN, header, le32};
+use crate::handshake::{Keys, read_address, write_address};
+
+/// Frames whose tags are remembered: as many as are said at once when a relay turns out to have forgotten us.
+const TAGS: usize = 8;
+
+/// Why a binding ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    Away,
+    Replaced,
+    Expired,
+}
+
+/// One message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Message {
+    Ping { nonce: u64 },
+    Pong { nonce: u64, seen: SocketAddr },
+    Open { id: u32, node: PublicKey },
+    Close { node: PublicKey },
+    Opened { id: u32, node: PublicKey },
+    Absent { id: u32, node: PublicKey },
+    Arrived { id: u32, node: PublicKey },
+    Refused { node: PublicKey },
+    Leave(Why),
+}
+
+impl Message {
+    pub(crate) fn write(&self) -> [u8; MESSAGE_LEN] {
+        let mut bytes = [0; MESSAGE_LEN];
+        let mut named = |kind, id: u32, node: &PublicKey| {
+            bytes[0] = kind;
+            bytes[4..8].copy_from_slice(&id.to_le_bytes());
+            bytes[8..].copy_from_slice(node.as_bytes());
+        };
+        match *self {
+            Self::Open { id, node } => named(3, id, &node),
+            Self::Close { node } => named(4, 0, &node),
+            Self::Opened { id, node } => named(5, id, &node),
+            Self::Absent { id, node } => named(6, id, &node),
+            Self::Arrived { id, node } => named(7, id, &node),
+            Self::Refused { node } => named(8, 0, &node),
+            Self::Ping { nonce } => {
+                bytes[0] = 1;
+                bytes[8..16].copy_from_slice(&nonce.to_le_bytes());
+            }
+            Self::Pong { nonce, seen } => {
+                bytes[0] = 2;
+                bytes[8..16].copy_from_slice(&nonce.to_le_bytes());
+                write_address(&mut bytes[16..], seen);
+            }
+            Self::Leave(why) => bytes[..2].copy_from_slice(&[9, why as u8]),
+        }
+        bytes
+    }
+
+    /// Reads an authentic message; `None` for what a later version may say.
+    pub(crate) fn parse(bytes: &[u8; MESSAGE_LEN]) -> Option<Self> {
+        let id = le32(bytes, 4);
+        let node = PublicKey(*bytes.last_chunk()?);
+        let nonce = u64::from_le_bytes(*bytes[8..].first_chunk()?);
+        Some(match bytes[0] {
+            1 => Self::Ping { nonce },
+            2 => Self::Pong { nonce, seen: read_address(&bytes[16..]) },
+            3 => Self::Open { id, node },
+            4 => Self::Close { node },
+            5 => Self::Opened { id, node },
+            6 => Self::Absent { id, node },
+            7 => Self::Arrived { id, node },
+            8 => Self::Refused { node },
+            9 => Self::Leave(match bytes[1] {
+                1 => Why::Replaced,
+                2 => Why::Expired,
+                _ => Why::Away,
+            }),
+            _ => return None,
+        })
+    }
+}
+
+/// One end of a binding: keys, counter, replay window.
+pub(crate) struct Link {
+    /// The other end's index for us.
+    remote: u32,
+    sending: AeadKey,
+    receiving: AeadKey,
+    sent: u64,
+    window: Window,
+    /// The tags of the frames that were sealed last, each at its counter modulo their number.
+    tags: [[u8; ECHO_LEN]; TAGS],
+}
+
+/// What an authentic control frame says.
+pub(crate) struct Opened {
+    /// `None`: nothing that this version knows.
+    pub(crate) message: Option<Message>,
+    /// No later one was heard before.
+    pub(crate) newest: bool,
+    /// Which it was of those that were sealed: frames overtake each other.
+    pub(crate) counter: u64,
+}
+
+impl Link {
+    pub(crate) fn new(keys: &Keys, remote: u32) -> Self {
+        let (sending, receiving) = (AeadKey::new(&keys.sending), AeadKey::new(&keys.receiving));
+        Self { remote, sending, receiving, sent: 0, window: Window::default(), tags: [[0; ECHO_LEN]; TAGS] }
+    }
+
+    /// Seals a message. The counter cannot reach its end: at the rate that a relay takes, that is longer than any ticket lasts.
+    pub(crate) fn seal(&mut self, message: &Message) -> [u8; CONTROL_LEN] {
+        let mut frame = [0; CONTROL_LEN];
+        let (head, sealed) = frame.split_at_mut(16);
+        head[..8].copy_from_slice(&header(CONTROL, self.remote));
+        head[8..].copy_from_slice(&self.sent.to_le_bytes());
+        let (body, tag) = sealed.split_at_mut(MESSAGE_LEN);
+        body.copy_from_slice(&message.write());
+        let sealed = self.sending.seal(self.sent, &head[..8], body);
+        tag.copy_from_slice(&sealed);
+        let place = usize::try_from(self.sent % TAGS as u64).unwrap_or(0);
+        self.tags[place] = sealed;
+        self.sent += 1;
+        frame
+    }
+
+    /// Opens a frame, once (fault C6).
+    pub(crate) fn open(&mut self, frame: &[u8; CONTROL_LEN]) -> Option<Opened> {
+        let (head, sealed) = frame.split_at(16);
+        let counter = u64::from_le_bytes(*head[8..].first_chunk()?);
+        if !self.window.fresh(counter) {
+            return None;
+        }
+        let mut work: [u8; MESSAGE_LEN + TAG] = sealed.try_into().ok()?;
+        let plain: &[u8; MESSAGE_LEN] = (&*self.receiving.open(counter, &head[..8], &mut work)?).try_into().ok()?;
+        let newest = self.window.mark(counter);
+        Some(Opened { message: Message::parse(plain), newest, counter })
+    }
+
+    /// Whether `echo` is the end of something that was sealed of late: then who repeats it has seen it.
+    pub(crate) fn has_sent(&self, echo: &[u8; ECHO_LEN]) -> bool {
+        *echo != [0; ECHO_LEN] && self.tags.contains(echo)
+    }
+}
+
+/// Which of the last 64 counters were seen: control frames are few, and a client has one of these at each relay.
+#[derive(Default)]
+struct Window {
+    /// One more than the highest; 0 before the first.
+    next: u64,
+    /// Bit *n*: `next - 1 - n` was seen.
+    seen: u64,
+}
+
+impl Window {
+    fn fresh(&self, counter: u64) -> bool {
+        if counter == u64::MAX {
+            return false;
+        }
+        match (counter + 1).cmp(&self.next) {
+            std::cmp::Ordering::Greater => true,
+            _ => {
+                let age = self.next - 1 - counter;
+                age < 64 && self.seen & (1 << age) == 0
+            }
+        }
+    }
+
+    /// Remembers a fresh counter; true when it is the highest so far.
+    fn mark(&mut self, counter: u64) -> bool {
+        if counter < self.next {
+            self.seen |= 1 << (self.next - 1 - counter).min(63);
+            return false;
+        }
+        let ahead = counter + 1 - self.next;
+        self.seen = if ahead < 64 { self.seen << ahead } else { 0 } | 1;
+        self.next = counter + 1;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zeroize::Zeroizing;
+
+    fn links() -> (Link, Link) {
+        let keys = |a, b| Keys { sending: Zeroizing::new([a; 32]), receiving: Zeroizing::new([b; 32]) };
+        (Link::new(&keys(1, 2), 7), Link::new(&keys(2, 1), 8))
+    }
+
+    fn all() -> Vec<Message> {
+        let (id, node) = (0x1234_5670, PublicKey([9; 32]));
+        vec![
+            Message::Ping { nonce: u64::MAX },
+            Message::Pong { nonce: 3, seen: "192.0.2.1:8288".parse().unwrap() },
+            Message::Pong { nonce: 3, seen: "[fd00::1]:8288".parse().unwrap() },
+            Message::Open { id, node },
+            Message::Close { node },
+            Message::Opened { id, node },
+            Message::Absent { id, node },
+            Message::Arrived { id, node },
+            Message::Refused { node },
+            Message::Leave(Why::Away),
+            Message::Leave(Why::Replaced),
+            Message::Leave(Why::Expired),
+        ]
+    }
+
+    #[test]
+    fn what_is_sealed_is_opened() {
+        let (mut a, mut b) = links();
+        for message in all() {
+            let opened = b.open(&a.seal(&message)).unwrap();
+            assert_eq!(opened.message, Some(message));
+            assert!(opened.newest);
+        }
+    }
+
+    #[test]
+    fn fault_a14_any_bit_flipped_is_refused_and_costs_nothing() {
+        let (mut a, mut b) = links();
+        let frame = a.seal(&Message::Ping { nonce: 1 });
+        for bit in 0..CONTROL_LEN * 8 {
+            let mut altered = frame;
+            altered[bit / 8] ^= 1 << (bit % 8);
+            assert!(b.open(&altered).is_none(), "bit {bit}");
+        }
+        assert!(b.open(&frame).is_some());
+        assert!(a.open(&frame).is_none(), "one's own");
+    }
+
+    #[test]
+    fn fault_c6_a_control_frame_that_is_repeated_is_refused() {
+        let (mut a, mut b) = links();
+        let frames: Vec<_> = (0..100).map(|nonce| a.seal(&Message::Ping { nonce })).collect();
+        assert!(b.open(&frames[40]).unwrap().newest);
+        assert!(!b.open(&frames[39]).unwrap().newest, "late, but new");
+        assert!(b.open(&frames[99]).unwrap().newest);
+        for old in [39, 40, 99, 0, 35] {
+            assert!(b.open(&frames[old]).is_none(), "{old}");
+        }
+        assert!(b.open(&frames[36]).is_some(), "just inside");
+    }
+
+    #[test]
+    fn the_window_agrees_with_a_set() {
+        let mut window = Window::default();
+        let mut seen = std::collections::BTreeSet::new();
+        let (mut state, mut at) = (1_u64, 0_u64);
+        for _ in 0..20_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let counter = (at + (state >> 33) % 90).saturating_sub(60);
+            let highest = seen.last().copied().unwrap_or(0);
+            let fresh = !seen.contains(&counter) && highest.saturating_sub(counter) < 64;
+            assert_eq!(window.fresh(counter), fresh);
+            if fresh {
+                assert_eq!(window.mark(counter), seen.is_empty() || counter > highest);
+                seen.insert(counter);
+                at = at.max(counter);
+            }
+        }
+        assert!(!window.fresh(u64::MAX));
+    }
+}

@@ -1,0 +1,342 @@
+//! The frequent work of a relay: from whom a frame is, whom its id stands for, and the id under which that one knows the sender.
+//!
+//! Each thread has one of these and asks nobody; what the [`Server`](crate::Server) decides comes to all of them as [`Change`]s, in order. A client's
+//! frames come to one thread, which alone counts them against the client's share, so the shares need no common state either.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::time::Duration;
+
+use taut_base::Time;
+
+use crate::frame::{DATA_HEADER, data, data_header};
+use crate::server::Place;
+
+/// A map whose keys are drawn or proven by members, never chosen by strangers; so the hash needs no secret.
+type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
+
+/// How much one client may have forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Bytes per second on average, frame headers included; at least 1.
+    pub bytes_per_second: u64,
+    /// Bytes at once beyond that.
+    pub burst: u64,
+}
+
+impl Share {
+    /// So many bits per second, and what that is in 50 ms at once: a TCP window's worth, and no more than a queue on the way would hold.
+    pub const fn bits_per_second(bits: u64) -> Self {
+        let bytes_per_second = if bits < 8 { 1 } else { bits / 8 };
+        let burst = bytes_per_second / 20;
+        // Never less than a superpacket.
+        Self { bytes_per_second, burst: if burst < 65_536 { 65_536 } else { burst } }
+    }
+
+    fn time_of(&self, bytes: u64) -> Duration {
+        let nanoseconds = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second.max(1));
+        Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
+    }
+}
+
+/// Something that the server decided. Clients are named by slots: small numbers that are used again, behind [`Change::Gone`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A client is here from now on: it bound, or moved.
+    Client {
+        /// Which.
+        slot: u32,
+        /// Where it is.
+        place: Place,
+    },
+    /// A client is bound no more. Its channels were closed before.
+    Gone {
+        /// Which.
+        slot: u32,
+    },
+    /// What bears `id` and comes from `slot` goes to `to`, under `to_id`.
+    Open {
+        /// From whom.
+        slot: u32,
+        /// By which number.
+        id: u32,
+        /// To whom.
+        to: u32,
+        /// What the sender is to that one.
+        to_id: u32,
+    },
+    /// That number stands for nobody any more.
+    Close {
+        /// Whose.
+        slot: u32,
+        /// Which.
+        id: u32,
+    },
+}
+
+/// Why a datagram was not forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoForward {
+    /// No data frame, or nothing of WireGuard's in it.
+    NotWireguard,
+    /// Its number stands for nobody, or for somebody who is not here.
+    UnknownId,
+    /// Its sender has used up its share for now.
+    OverShare,
+}
+
+/// What was forwarded and what was not, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Datagrams handed on.
+    pub datagrams: u64,
+    /// Their bytes, frame headers included.
+    pub bytes: u64,
+    /// [`NoForward::NotWireguard`].
+    pub not_wireguard: u64,
+    /// [`NoForward::UnknownId`].
+    pub unknown_id: u64,
+    /// [`NoForward::OverShare`].
+    pub over_share: u64,
+    /// From somebody who is not bound here.
+    pub unbound: u64,
+}
+
+struct Channel {
+    to: u32,
+    to_id: u32,
+}
+
+struct Client {
+    place: Place,
+    channels: Map<u32, Channel>,
+    /// When its share is whole again.
+    whole: Time,
+}
+
+/// Who is where, and what their numbers mean.
+pub struct Forward {
+    places: Map<Place, u32>,
+    clients: Vec<Option<Client>>,
+    share: Share,
+    counts: Counts,
+}
+
+impl Forward {
+    /// Nobody is bound yet; everybody will have this share.
+    pub fn new(share: Share) -> Self {
+        Self { places: Map::default(), clients: Vec::new(), share, counts: Counts::default() }
+    }
+
+    /// Carries out what the server decided.
+    pub fn apply(&mut self, change: &Change) {
+        match *change {
+            Change::Client { slot, place } => self.put(slot, place),
+            Change::Gone { slot } => {
+                let gone = self.clients.get_mut(slot as usize).and_then(Option::take);
+                if let Some(client) = gone {
+                    self.vacate(&client.place, slot);
+                }
+            }
+            Change::Open { slot, id, to, to_id } => {
+                if let Some(client) = self.client(slot) {
+                    client.channels.insert(id, Channel { to, to_id });
+                }
+            }
+            Change::Close { slot, id } => {
+                if let Some(client) = self.client(slot) {
+                    client.channels.remove(&id);
+                }
+            }
+        }
+    }
+
+    /// Which client sends from there.
+    pub fn client_at(&self, place: &Place) -> Option<u32> {
+        self.places.get(place).copied()
+    }
+
+    /// Takes a frame that came from the client in `slot`, writes the number that its receiver knows the sender by, and says where it goes.
+    ///
+    /// # Errors
+    /// [`NoForward`] says why it goes nowhere; it is counted.
+    pub fn forward(&mut self, slot: u32, frame: &mut [u8], now: Time) -> Result<Place, NoForward> {
+        let outcome = self.decide(slot, frame, now);
+        let counter = match outcome {
+            Ok((place, to_id)) => {
+                frame[..DATA_HEADER].copy_from_slice(&data_header(to_id));
+                self.counts.datagrams += 1;
+                self.counts.bytes += frame.len() as u64;
+                return Ok(place);
+            }
+            Err(NoForward::NotWireguard) => &mut self.counts.not_wireguard,
+            Err(NoForward::UnknownId) => &mut self.counts.unknown_id,
+            Err(NoForward::OverShare) => &mut self.counts.over_share,
+        };
+        *counter += 1;
+        outcome.map(|(place, _)| place)
+    }
+
+    /// Notes that a datagram came from somebody who is not bound.
+    pub fn count_unbound(&mut self) {
+        self.counts.unbound += 1;
+    }
+
+    /// Notes that something came that is no frame at all.
+    pub fn count_not_wireguard(&mut self) {
+        self.counts.not_wireguard += 1;
+    }
+
+    /// What became of all frames so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    fn decide(&mut self, slot: u32, frame: &[u8], now: Time) -> Result<(Place, u32), NoForward> {
+        let (id, _) = data(frame).ok_or(NoForward::NotWireguard)?;
+        let share = self.share;
+        let client = self.client(slot).ok_or(NoForward::UnknownId)?;
+        let Channel { to, to_id } = *client.channels.get(&id).ok_or(NoForward::UnknownId)?;
+        // The generic cell rate algorithm of ITU-T I.371, in bytes.
+        if client.whole > now + share.time_of(share.burst) {
+            return Err(NoForward::OverShare);
+        }
+        client.whole = client.whole.max(now) + share.time_of(frame.len() as u64);
+        let receiver = self.client(to).ok_or(NoForward::UnknownId)?;
+        Ok((receiver.place, to_id))
+    }
+
+    fn client(&mut self, slot: u32) -> Option<&mut Client> {
+        self.clients.get_mut(slot as usize)?.as_mut()
+    }
+
+    fn put(&mut self, slot: u32, place: Place) {
+        let index = slot as usize;
+        if index >= self.clients.len() {
+            self.clients.resize_with(index + 1, || None);
+        }
+        let Some(entry) = self.clients.get_mut(index) else { return };
+        let former = match entry {
+            Some(client) => std::mem::replace(&mut client.place, place),
+            None => {
+                *entry = Some(Client { place, channels: Map::default(), whole: Time::ZERO });
+                place
+            }
+        };
+        self.vacate(&former, slot);
+        self.places.insert(place, slot);
+    }
+
+    /// Whoever is there now stays.
+    fn vacate(&mut self, place: &Place, slot: u32) {
+        if self.places.get(place) == Some(&slot) {
+            self.places.remove(place);
+        }
+    }
+}
+
+impl fmt::Display for NoForward {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotWireguard => "a frame with nothing of WireGuard's in it",
+            Self::UnknownId => "a number that stands for nobody here",
+            Self::OverShare => "more than its sender's share",
+        })
+    }
+}
+
+impl std::error::Error for NoForward {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(last: u8) -> Place {
+        Place::Udp(std::net::SocketAddr::from(([192, 0, 2, last], 8288)))
+    }
+
+    fn frame(id: u32, size: usize) -> Vec<u8> {
+        let mut frame = data_header(id).to_vec();
+        frame.extend([4, 0, 0, 0]);
+        frame.resize(size, 7);
+        frame
+    }
+
+    /// Clients 0 and 1, which are 0x10 and 0x20 to each other.
+    fn two(share: Share) -> Forward {
+        let mut forward = Forward::new(share);
+        for change in [
+            Change::Client { slot: 0, place: place(1) },
+            Change::Client { slot: 1, place: place(2) },
+            Change::Open { slot: 0, id: 0x10, to: 1, to_id: 0x20 },
+            Change::Open { slot: 1, id: 0x20, to: 0, to_id: 0x10 },
+        ] {
+            forward.apply(&change);
+        }
+        forward
+    }
+
+    const WIDE: Share = Share::bits_per_second(1_000_000_000);
+
+    #[test]
+    fn a_frame_goes_to_whom_its_number_stands_for() {
+        let mut forward = two(WIDE);
+        let mut bytes = frame(0x10, 100);
+        assert_eq!(forward.forward(0, &mut bytes, Time::ZERO), Ok(place(2)));
+        assert_eq!(bytes, frame(0x20, 100), "nothing but the number changes");
+        assert_eq!(forward.client_at(&place(1)), Some(0));
+        assert_eq!((forward.counts().datagrams, forward.counts().bytes), (1, 100));
+    }
+
+    #[test]
+    fn fault_f2_nothing_in_a_frame_is_an_address() {
+        let mut forward = two(WIDE);
+        for id in (0..u32::MAX).step_by(65_521).filter(|id| *id != 0x10) {
+            assert_eq!(forward.forward(0, &mut frame(id, 40), Time::ZERO), Err(NoForward::UnknownId));
+        }
+        for length in 0..40 {
+            assert_eq!(forward.forward(0, &mut frame(0x10, 40)[..length], Time::ZERO), Err(NoForward::NotWireguard));
+        }
+        let mut other = frame(0x10, 100);
+        other[8] = 0x45;
+        assert_eq!(forward.forward(0, &mut other, Time::ZERO), Err(NoForward::NotWireguard), "an IP packet in clear");
+    }
+
+    #[test]
+    fn fault_f4_a_number_means_nothing_from_elsewhere() {
+        let mut forward = two(WIDE);
+        assert_eq!(forward.client_at(&place(9)), None);
+        assert_eq!(forward.forward(1, &mut frame(0x10, 100), Time::ZERO), Err(NoForward::UnknownId));
+    }
+
+    #[test]
+    fn fault_f6_a_greedy_client_has_its_share_and_the_other_one_its_own() {
+        let share = Share { bytes_per_second: 100_000, burst: 10_000 };
+        let mut forward = two(share);
+        let (mut greedy, mut modest) = (0, 0);
+        for millisecond in 0..1000_u64 {
+            let now = Time::ZERO + Duration::from_millis(10_000 + millisecond);
+            greedy += (0..20).filter(|_| forward.forward(0, &mut frame(0x10, 1000), now).is_ok()).count();
+            if millisecond % 20 == 0 {
+                modest += usize::from(forward.forward(1, &mut frame(0x20, 1000), now).is_ok());
+            }
+        }
+        assert!((100..=112).contains(&greedy), "{greedy} of 1000 bytes in a second");
+        assert_eq!(modest, 50);
+        assert_eq!(forward.counts().over_share, 20_000 - greedy as u64);
+    }
+
+    #[test]
+    fn who_moves_is_found_at_the_new_place_only() {
+        let mut forward = two(WIDE);
+        forward.apply(&Change::Client { slot: 1, place: place(3) });
+        assert_eq!((forward.client_at(&place(2)), forward.client_at(&place(3))), (None, Some(1)));
+        assert_eq!(forward.forward(0, &mut frame(0x10, 100), Time::ZERO), Ok(place(3)));
+        // Another client takes the place: the one that was there is to be found nowhere, and does not take it away when it goes.
+        forward.apply(&Change::Client { slot: 0, place: place(3) });
+        forward.apply(&Change::Gone { slot: 1 });
+        assert_eq!(forward.client_at(&place(3)), Some(0));
+        assert_eq!(forward.forward(0, &mut frame(0x10, 100), Time::ZERO), Err(NoForward::UnknownId));
+    }
+}

@@ -1,0 +1,368 @@
+//! The rare work of a relay: who is bound, from where, who has opened whom. Sans-IO, and one per relay, whatever the number of its threads.
+//!
+//! ```text
+//! bind ── Door ──▶ Pending ── first control frame ──▶ Binding ── open ──▶ Change for each thread's Forward
+//!         mac1,    10 s at most                       90 s without a sign of life, or until the ticket expires
+//!         cookie,
+//!         ticket
+//! ```
+//! - **Nothing for strangers**: without a valid ticket there is silence, after mac1 and at most two Diffie-Hellman. What is answered is never answered
+//!   by more than it has.
+//! - **A recorded `bind` binds nobody**: a binding counts from the first control frame under its keys, and only such a frame moves a client.
+//! - **One binding per member**: the later one takes the place of the former, with its channels and numbers, and the former is told (fault F10).
+//! - **Channels**: an `open` makes one in both directions if the other is bound, and waits for it if not. A number is a client's own: what bears it and
+//!   comes from elsewhere means nothing. A channel lasts while one of both wants it.
+//!
+//! All tables are bounded by [`Limits`]; what strangers can make grow is [`Limits::pending`] alone.
+
+mod bindings;
+mod channels;
+mod door;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use taut_base::{Entropy, PrivateKey, PublicKey, Time};
+use taut_noise::{hash, public_key};
+use taut_tunnel::handshake::Identity;
+
+use crate::control::{Message, Why};
+use crate::forward::Change;
+use crate::frame::{self, BOUND_LEN, COOKIE_LEN, Frame};
+use crate::ticket::{BadTicket, NetworkTag, VerifyingKey};
+use bindings::{Binding, Pending};
+use door::Door;
+
+/// Where a client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    /// At an address, by datagrams.
+    Udp(SocketAddr),
+    /// At the end of a connection: its number, never used again while the relay runs.
+    Stream(u64),
+}
+
+/// The two clocks, read together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clocks {
+    /// Since some fixed start; all timers use it.
+    pub now: Time,
+    /// Since 1970, as the host believes; only for tickets.
+    pub wall: Duration,
+}
+
+/// What bounds a relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Clients that are bound at the same time.
+    pub clients: usize,
+    /// Peers that one client has numbers for.
+    pub channels: usize,
+    /// Bindings that wait for their first control frame.
+    pub pending: usize,
+    /// How long a binding lasts without a sign of life: three of a client's keepalives, and some.
+    pub patience: Duration,
+}
+
+impl Limits {
+    /// A relay's, unless told otherwise: a few hundred megabytes when all of it is used.
+    pub const DEFAULT: Self =
+        Self { clients: 65_536, channels: 4_096, pending: 1_024, patience: Duration::from_secs(90) };
+}
+
+/// A frame for a client, in place.
+#[derive(Clone, Copy)]
+pub struct Reply {
+    /// Where it goes.
+    pub place: Place,
+    length: usize,
+    bytes: [u8; Reply::MAX],
+}
+
+impl Reply {
+    /// The longest: `bound`.
+    const MAX: usize = if BOUND_LEN > COOKIE_LEN { BOUND_LEN } else { COOKIE_LEN };
+
+    fn new(place: Place, frame: &[u8]) -> Self {
+        let mut bytes = [0; Self::MAX];
+        let length = frame.len().min(Self::MAX);
+        bytes[..length].copy_from_slice(&frame[..length]);
+        Self { place, length, bytes }
+    }
+
+    /// The bytes to send.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+/// A node in a network, as a ticket names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Member {
+    /// Signer and network: nobody can name a network into another coordinator's.
+    scope: [u8; 16],
+    node: PublicKey,
+}
+
+impl Member {
+    fn new(signer: &VerifyingKey, network: NetworkTag, node: PublicKey) -> Self {
+        let mut scope = [0; 16];
+        scope.copy_from_slice(&hash(&[&signer.0, &network.0])[..16]);
+        Self { scope, node }
+    }
+}
+
+/// What has happened since the start, and how many there are now. No address, no key (fault F12).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Clients that are bound now.
+    pub clients: u64,
+    /// Channels between two of them now, each counted once for each direction.
+    pub channels: u64,
+    /// Bindings that began.
+    pub bound: u64,
+    /// Of them, those that took the place of another one.
+    pub replaced: u64,
+    /// Clients that were heard from elsewhere.
+    pub moved: u64,
+    /// Bindings that ended by themselves: silent, left, expired.
+    pub ended: u64,
+    /// [`Refused::NotAFrame`].
+    pub not_a_frame: u64,
+    /// [`Refused::BadMac`].
+    pub bad_mac: u64,
+    /// [`Refused::CookieAsked`].
+    pub cookie_asked: u64,
+    /// [`Refused::BindRate`].
+    pub bind_rate: u64,
+    /// [`Refused::NotAuthentic`].
+    pub not_authentic: u64,
+    /// [`Refused::Ticket`], whatever is wrong with it.
+    pub bad_ticket: u64,
+    /// [`Refused::NotTheirs`].
+    pub not_theirs: u64,
+    /// [`Refused::Full`].
+    pub full: u64,
+    /// [`Refused::Unbound`].
+    pub unbound: u64,
+    /// [`Refused::ControlRate`].
+    pub control_rate: u64,
+}
+
+/// Why a frame changed nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// No frame that a client sends.
+    NotAFrame,
+    /// A bind that was not made for this relay: the sender does not know its key.
+    BadMac,
+    /// A bind without a cookie, while there are too many; the sender was given one.
+    CookieAsked,
+    /// More binds from there than anybody needs.
+    BindRate,
+    /// It does not open, or not a second time.
+    NotAuthentic,
+    /// A bind whose ticket does not hold.
+    Ticket(BadTicket),
+    /// A bind with somebody else's ticket (fault F3).
+    NotTheirs,
+    /// There is no more room.
+    Full,
+    /// From somebody who is not bound here; told so, within limits.
+    Unbound,
+    /// More control frames of one client than anybody needs.
+    ControlRate,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAFrame => f.write_str("no frame that a client of a relay sends"),
+            Self::BadMac => f.write_str("a bind for another relay"),
+            Self::CookieAsked => f.write_str("too many binds; the sender was asked for a cookie"),
+            Self::BindRate => f.write_str("too many binds from there"),
+            Self::NotAuthentic => {
+                f.write_str("a frame that was altered, repeated or made by nobody whom this relay knows")
+            }
+            Self::Ticket(reason) => write!(f, "a bind with {reason}"),
+            Self::NotTheirs => f.write_str("a bind with somebody else's ticket"),
+            Self::Full => f.write_str("as many clients as this relay takes"),
+            Self::Unbound => f.write_str("from somebody who is not bound here; told to bind again"),
+            Self::ControlRate => f.write_str("more control frames of one client than anybody needs"),
+        }
+    }
+}
+
+/// The rules of one relay.
+pub struct Server {
+    private: PrivateKey,
+    public: PublicKey,
+    trusted: Vec<VerifyingKey>,
+    limits: Limits,
+    door: Door,
+    /// Clients; a slot is used again once everything that named it is gone.
+    slots: Vec<Option<Binding>>,
+    free: Vec<u32>,
+    by_index: BTreeMap<u32, u32>,
+    by_member: BTreeMap<Member, u32>,
+    /// By our index.
+    pending: BTreeMap<u32, Pending>,
+    /// Oldest first.
+    pending_order: VecDeque<(Time, u32)>,
+    /// Who wants to reach a member, whether it is bound or not.
+    wanted: BTreeMap<Member, BTreeSet<u32>>,
+    /// When to look at a binding next. One entry each.
+    deadlines: BTreeSet<(Time, u32)>,
+    out: VecDeque<Reply>,
+    changes: VecDeque<Change>,
+    tally: Tally,
+}
+
+impl Server {
+    /// A relay with this key. It serves whom one of `trusted` signed a ticket for. `seed` is fresh randomness, for its cookies.
+    pub fn new(private: PrivateKey, trusted: Vec<VerifyingKey>, limits: Limits, seed: [u8; 32]) -> Self {
+        let identity = Identity::new(private.clone());
+        Self {
+            public: public_key(&private),
+            private,
+            trusted,
+            limits,
+            door: Door::new(identity.checker(seed)),
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_index: BTreeMap::new(),
+            by_member: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            pending_order: VecDeque::new(),
+            wanted: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            out: VecDeque::new(),
+            changes: VecDeque::new(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// The key that clients know it by.
+    pub fn public(&self) -> PublicKey {
+        self.public
+    }
+
+    /// Serves the members of another coordinator, too.
+    pub fn trust(&mut self, key: VerifyingKey) {
+        if !self.trusted.contains(&key) {
+            self.trusted.push(key);
+        }
+    }
+
+    /// What has happened so far.
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// Takes a frame that is not for [`Forward`](crate::Forward): `bind`, `control`, or data from somebody whom it does not know. Afterwards carry out
+    /// [`Self::poll_change`] and send [`Self::poll_reply`], in this order, until both are empty.
+    ///
+    /// # Errors
+    /// [`Refused`] says why nothing changed; it is counted. What there is to be answered waits in [`Self::poll_reply`] all the same.
+    pub fn handle_frame(
+        &mut self,
+        place: Place,
+        datagram: &[u8],
+        clocks: Clocks,
+        entropy: &mut impl Entropy,
+    ) -> Result<(), Refused> {
+        let outcome = match frame::parse(datagram) {
+            Ok(Frame::Bind(bind)) => self.handle_bind(place, bind, clocks, entropy),
+            Ok(Frame::Control(control)) => self.handle_control(place, control, clocks.now, entropy),
+            Ok(Frame::Data { id, .. }) => {
+                self.tell_unbound(place, id, datagram, clocks.now);
+                Err(Refused::Unbound)
+            }
+            _ => Err(Refused::NotAFrame),
+        };
+        if let Err(refused) = &outcome {
+            *self.counter(refused) += 1;
+        }
+        outcome
+    }
+
+    /// The next thing for every thread's [`Forward`](crate::Forward).
+    pub fn poll_change(&mut self) -> Option<Change> {
+        self.changes.pop_front()
+    }
+
+    /// The next frame to be sent.
+    pub fn poll_reply(&mut self) -> Option<Reply> {
+        self.out.pop_front()
+    }
+
+    /// When [`Self::handle_timeout`] has something to do.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let pending = self.pending_order.front().map(|(time, _)| *time);
+        let deadline = self.deadlines.first().map(|(time, _)| *time);
+        [pending, deadline].into_iter().flatten().min()
+    }
+
+    /// Time has passed: what waited too long, was silent too long or has expired ends.
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some((_, index)) = self.pending_order.pop_front_if(|(time, _)| *time <= now) {
+            self.pending.remove(&index);
+        }
+        while let Some((time, slot)) = self.deadlines.first().copied().filter(|(time, _)| *time <= now) {
+            self.deadlines.remove(&(time, slot));
+            self.look_at(slot, now);
+        }
+    }
+
+    /// The connection that a client was at has ended: so has its binding, if it is still there.
+    pub fn handle_hangup(&mut self, place: Place) {
+        let found = self.slots.iter().position(|slot| slot.as_ref().is_some_and(|binding| binding.place == place));
+        if let Some(slot) = found.and_then(|slot| u32::try_from(slot).ok()) {
+            self.end(slot);
+        }
+    }
+
+    /// The relay ends: all clients are told, so that they are elsewhere at once (fault F8).
+    pub fn leave(&mut self) {
+        for binding in self.slots.iter_mut().flatten() {
+            self.out.push_back(Reply::new(binding.place, &binding.link.seal(&Message::Leave(Why::Away))));
+        }
+    }
+
+    fn say(&mut self, slot: u32, message: &Message) {
+        if let Some(binding) = self.slots.get_mut(slot as usize).and_then(Option::as_mut) {
+            self.out.push_back(Reply::new(binding.place, &binding.link.seal(message)));
+        }
+    }
+
+    fn binding(&mut self, slot: u32) -> Option<&mut Binding> {
+        self.slots.get_mut(slot as usize)?.as_mut()
+    }
+
+    /// Answers what bears `id` and comes from nobody, so that a client of a relay that was started again notices at once.
+    fn tell_unbound(&mut self, place: Place, id: u32, datagram: &[u8], now: Time) {
+        if self.door.may_tell(now)
+            && let Some(again) = frame::again(id, datagram)
+        {
+            self.out.push_back(Reply::new(place, &again));
+        }
+    }
+
+    fn counter(&mut self, refused: &Refused) -> &mut u64 {
+        let tally = &mut self.tally;
+        match refused {
+            Refused::NotAFrame => &mut tally.not_a_frame,
+            Refused::BadMac => &mut tally.bad_mac,
+            Refused::CookieAsked => &mut tally.cookie_asked,
+            Refused::BindRate => &mut tally.bind_rate,
+            Refused::NotAuthentic => &mut tally.not_authentic,
+            Refused::Ticket(_) => &mut tally.bad_ticket,
+            Refused::NotTheirs => &mut tally.not_theirs,
+            Refused::Full => &mut tally.full,
+            Refused::Unbound => &mut tally.unbound,
+            Refused::ControlRate => &mut tally.control_rate,
+        }
+    }
+}

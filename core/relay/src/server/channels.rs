@@ -1,0 +1,204 @@
+//! Who has opened whom.
+
+use taut_base::{Entropy, PublicKey};
+
+use super::{Member, Server};
+use crate::control::Message;
+use crate::forward::Change;
+use crate::frame::ID_BITS;
+
+/// One client's half of a channel.
+pub(super) struct Side {
+    /// The number that it has for the other one.
+    pub(super) id: u32,
+    /// It wants the channel; else only the other one does.
+    wanted: bool,
+    /// The other one is bound, and has its half.
+    pub(super) live: bool,
+}
+
+impl Server {
+    pub(super) fn handle_message(&mut self, slot: u32, message: &Message, entropy: &mut impl Entropy) {
+        match *message {
+            Message::Ping { nonce } => {
+                let seen = self.seen_of(slot);
+                self.say(slot, &Message::Pong { nonce, seen });
+            }
+            Message::Open { id, node } => {
+                let said = self.open(slot, node, id, entropy);
+                self.say(slot, &said);
+            }
+            Message::Close { node } => self.close(slot, &node),
+            Message::Leave(_) => self.end(slot),
+            // A relay's own words.
+            Message::Pong { .. }
+            | Message::Opened { .. }
+            | Message::Absent { .. }
+            | Message::Arrived { .. }
+            | Message::Refused { .. } => {}
+        }
+    }
+
+    /// The client wants to reach `node` under the number `id`.
+    fn open(&mut self, slot: u32, node: PublicKey, id: u32, entropy: &mut impl Entropy) -> Message {
+        let refused = Message::Refused { node };
+        let Some(member) = self.binding(slot).map(|binding| binding.member) else { return refused };
+        if member.node == node || !self.put_side(slot, node, Some(id), true, entropy) {
+            return refused;
+        }
+        let other = Member { node, ..member };
+        self.wanted.entry(other).or_default().insert(slot);
+        let Some(other_slot) = self.by_member.get(&other).copied() else {
+            return Message::Absent { id: self.id_of(slot, &node), node };
+        };
+        if self.join(slot, other_slot, entropy) {
+            return Message::Opened { id: self.id_of(slot, &node), node };
+        }
+        self.close(slot, &node);
+        refused
+    }
+
+    /// The client does not want the channel any more. It stays while the other one wants it.
+    fn close(&mut self, slot: u32, node: &PublicKey) {
+        let Some(binding) = self.binding(slot) else { return };
+        let other = Member { node: *node, ..binding.member };
+        let own = binding.member.node;
+        let Some(side) = binding.channels.get_mut(node) else { return };
+        side.wanted = false;
+        self.forget_wish(slot, &other);
+        let other_slot = self.by_member.get(&other).copied();
+        let is_wanted = other_slot
+            .and_then(|other_slot| self.binding(other_slot))
+            .and_then(|binding| binding.channels.get(&own))
+            .is_some_and(|side| side.wanted);
+        if !is_wanted {
+            // Both forget their numbers.
+            self.drop_side(slot, node);
+            if let Some(other_slot) = other_slot {
+                self.drop_side(other_slot, &own);
+            }
+        }
+    }
+
+    /// A member has come: who waits for it has a channel to it from now on, and both are told.
+    pub(super) fn welcome_back(&mut self, slot: u32, member: &Member, entropy: &mut impl Entropy) {
+        let waiting: Vec<u32> =
+            self.wanted.get(member).map(|slots| slots.iter().copied().collect()).unwrap_or_default();
+        for other in waiting {
+            if self.join(other, slot, entropy) {
+                let id = self.id_of(other, &member.node);
+                self.say(other, &Message::Arrived { id, node: member.node });
+            }
+        }
+    }
+
+    /// A client is gone, with this half of a channel to `node`.
+    pub(super) fn hang_up(&mut self, gone: &Member, node: PublicKey, side: &Side, slot: u32) {
+        let other = Member { node, ..*gone };
+        self.forget_wish(slot, &other);
+        if side.live {
+            self.tally.channels -= 1;
+        }
+        let Some(other_slot) = self.by_member.get(&other).copied() else { return };
+        let Some(theirs) = self.binding(other_slot).and_then(|binding| binding.channels.get_mut(&gone.node)) else {
+            return;
+        };
+        let (id, wanted, was_live) = (theirs.id, theirs.wanted, std::mem::take(&mut theirs.live));
+        if was_live {
+            self.tally.channels -= 1;
+            self.changes.push_back(Change::Close { slot: other_slot, id });
+        }
+        if wanted {
+            self.say(other_slot, &Message::Absent { id, node: gone.node });
+        } else {
+            self.drop_side(other_slot, &gone.node);
+        }
+    }
+
+    /// Makes the channel between a client that wants it and one that is there; the latter is told if it is new to it. False when the latter has too many.
+    fn join(&mut self, slot: u32, other: u32, entropy: &mut impl Entropy) -> bool {
+        let Some(own) = self.binding(slot).map(|binding| binding.member.node) else { return false };
+        let Some(node) = self.binding(other).map(|binding| binding.member.node) else { return false };
+        let known = self.binding(other).is_some_and(|binding| binding.channels.get(&own).is_some_and(|side| side.live));
+        if !self.put_side(other, own, None, false, entropy) {
+            return false;
+        }
+        let (id, other_id) = (self.id_of(slot, &node), self.id_of(other, &own));
+        for (slot, node, id, to, to_id) in [(slot, node, id, other, other_id), (other, own, other_id, slot, id)] {
+            if let Some(side) = self.binding(slot).and_then(|binding| binding.channels.get_mut(&node)) {
+                let was_live = std::mem::replace(&mut side.live, true);
+                self.tally.channels += u64::from(!was_live);
+            }
+            self.changes.push_back(Change::Open { slot, id, to, to_id });
+        }
+        if !known {
+            self.say(other, &Message::Arrived { id: other_id, node: own });
+        }
+        true
+    }
+
+    /// Sees to it that a client has a number for `node`: the one that it asks for, if nothing else has that, or the one that it has, or one that is
+    /// drawn. False when it has too many.
+    fn put_side(
+        &mut self,
+        slot: u32,
+        node: PublicKey,
+        asked: Option<u32>,
+        wanted: bool,
+        entropy: &mut impl Entropy,
+    ) -> bool {
+        let most = self.limits.channels;
+        let Some(binding) = self.binding(slot) else { return false };
+        let has = binding.channels.get(&node).map(|side| side.id);
+        if has.is_none() && binding.channels.len() >= most {
+            return false;
+        }
+        let is_free = |id: u32| id != 0 && id & !ID_BITS == 0 && !binding.ids.contains_key(&id);
+        let id = match (asked.filter(|id| is_free(*id)), has) {
+            (Some(id), _) | (None, Some(id)) => id,
+            (None, None) => loop {
+                let id = entropy.next_u32() & ID_BITS;
+                if is_free(id) {
+                    break id;
+                }
+            },
+        };
+        let side = binding.channels.entry(node).or_insert(Side { id, wanted, live: false });
+        side.wanted |= wanted;
+        side.id = id;
+        let was_live = side.live;
+        binding.ids.insert(id, node);
+        if let Some(former) = has.filter(|former| *former != id) {
+            binding.ids.remove(&former);
+            if was_live {
+                self.changes.push_back(Change::Close { slot, id: former });
+            }
+        }
+        true
+    }
+
+    /// Takes away one half of a channel, and tells whose it was.
+    fn drop_side(&mut self, slot: u32, node: &PublicKey) {
+        let Some(binding) = self.binding(slot) else { return };
+        let Some(side) = binding.channels.remove(node) else { return };
+        binding.ids.remove(&side.id);
+        self.say(slot, &Message::Absent { id: side.id, node: *node });
+        if side.live {
+            self.tally.channels -= 1;
+            self.changes.push_back(Change::Close { slot, id: side.id });
+        }
+    }
+
+    fn forget_wish(&mut self, slot: u32, other: &Member) {
+        if let Some(slots) = self.wanted.get_mut(other) {
+            slots.remove(&slot);
+            if slots.is_empty() {
+                self.wanted.remove(other);
+            }
+        }
+    }
+
+    fn id_of(&mut self, slot: u32, node: &PublicKey) -> u32 {
+        self.binding(slot).and_then(|binding| binding.channels.get(node)).map_or(0, |side| side.id)
+    }
+}

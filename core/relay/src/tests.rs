@@ -1,0 +1,765 @@
+//! A relay and its clients, together, without a network: who reaches whom, and what strangers get.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use taut_base::{Entropy, PrivateKey, PublicKey, Time};
+use taut_noise::public_key;
+
+use crate::frame::{self, AGAIN_LEN, BIND_LEN, CONTROL_LEN, data_header};
+use crate::{
+    BadTicket, Client, Clocks, Credentials, Event, Forward, Limits, LostCause, NetworkTag, NoForward, Place, Refused,
+    Server, Share, SigningKey, Standing, Terms, Ticket,
+};
+
+/// Randomness that is the same in every run.
+pub(crate) struct Dice(u64);
+
+impl Entropy for Dice {
+    fn fill(&mut self, bytes: &mut [u8]) {
+        for byte in bytes {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            *byte = self.0.to_be_bytes()[0];
+        }
+    }
+}
+
+const WALL: u64 = 1_800_000_000;
+const DAY: u64 = 86_400;
+
+fn coordinator(number: u8) -> SigningKey {
+    SigningKey::from_seed([number; 32]).unwrap()
+}
+
+fn node_key(number: u8) -> PublicKey {
+    public_key(&PrivateKey::from_bytes([number; 32]))
+}
+
+fn bind_key(number: u8) -> PrivateKey {
+    PrivateKey::from_bytes([number ^ 0xff; 32])
+}
+
+fn terms(number: u8) -> Terms {
+    let bind = public_key(&bind_key(number));
+    Terms { network: NetworkTag([1; 16]), node: node_key(number), bind, not_before: WALL, expires: WALL + 2 * DAY }
+}
+
+fn credentials(number: u8) -> Credentials {
+    Credentials { bind: bind_key(number), ticket: Ticket::sign(&terms(number), &coordinator(1)) }
+}
+
+fn place(port: u16) -> Place {
+    Place::Udp(SocketAddr::from(([192, 0, 2, 1], port)))
+}
+
+/// A client, where it is, what happened to it, and the data that came.
+type End = (Place, Client, Vec<Event>, Vec<Vec<u8>>);
+
+/// A relay with its one thread's table, and clients, each at a port.
+struct Net {
+    server: Server,
+    forward: Forward,
+    clients: Vec<End>,
+    now: Time,
+    dice: Dice,
+    /// The relay hears nothing.
+    dead: bool,
+    /// What the relay says stays on its way, here.
+    held: Option<Vec<(Place, Vec<u8>)>>,
+}
+
+fn relay_key() -> PrivateKey {
+    PrivateKey::from_bytes([200; 32])
+}
+
+impl Net {
+    fn new(limits: Limits) -> Self {
+        let server = Server::new(relay_key(), vec![coordinator(1).verifying()], limits, [3; 32]);
+        let now = Time::ZERO + Duration::from_secs(1000);
+        let forward = Forward::new(Share::bits_per_second(1_000_000_000));
+        Self { server, forward, clients: Vec::new(), now, dice: Dice(7), dead: false, held: None }
+    }
+
+    fn with(numbers: &[u8]) -> Self {
+        let mut net = Self::new(Limits::DEFAULT);
+        for number in numbers {
+            net.join(credentials(*number));
+        }
+        net.run(Duration::from_millis(100));
+        net
+    }
+
+    fn join(&mut self, credentials: Credentials) -> usize {
+        let client = Client::new(public_key(&relay_key()), credentials, self.now);
+        let port = 1000 + u16::try_from(self.clients.len()).unwrap();
+        self.clients.push((place(port), client, Vec::new(), Vec::new()));
+        self.clients.len() - 1
+    }
+
+    /// The relay is started again: it has forgotten everything but its key.
+    fn restart(&mut self) {
+        self.server = Server::new(relay_key(), vec![coordinator(1).verifying()], Limits::DEFAULT, [4; 32]);
+        self.forward = Forward::new(Share::bits_per_second(1_000_000_000));
+    }
+
+    fn clocks(&self) -> Clocks {
+        Clocks { now: self.now, wall: Duration::from_secs(WALL) + self.now.since(Time::ZERO) }
+    }
+
+    /// Something comes to the relay.
+    fn receive(&mut self, from: Place, bytes: &[u8]) -> Result<(), Refused> {
+        if self.dead {
+            return Ok(());
+        }
+        let mut bytes = bytes.to_vec();
+        if let (Some(slot), Some(_)) = (self.forward.client_at(&from), frame::data(&bytes)) {
+            if let Ok(to) = self.forward.forward(slot, &mut bytes, self.now) {
+                self.deliver(to, &bytes);
+            }
+            return Ok(());
+        }
+        let clocks = self.clocks();
+        let outcome = self.server.handle_frame(from, &bytes, clocks, &mut self.dice);
+        self.flush();
+        outcome
+    }
+
+    fn flush(&mut self) {
+        while let Some(change) = self.server.poll_change() {
+            self.forward.apply(&change);
+        }
+        while let Some(reply) = self.server.poll_reply() {
+            match &mut self.held {
+                Some(held) => held.push((reply.place, reply.as_bytes().to_vec())),
+                None => self.deliver(reply.place, reply.as_bytes()),
+            }
+        }
+    }
+
+    /// The relay sends.
+    fn deliver(&mut self, to: Place, bytes: &[u8]) {
+        let now = self.now;
+        for (place, client, events, data) in &mut self.clients {
+            if *place != to {
+                continue;
+            }
+            if frame::data(bytes).is_some() {
+                data.push(bytes.to_vec());
+            } else {
+                events.extend(client.handle_datagram(bytes, now, &mut self.dice));
+            }
+        }
+    }
+
+    /// Lets all say what they have to say.
+    fn settle(&mut self) {
+        for _ in 0..20 {
+            for number in 0..self.clients.len() {
+                while let Some(datagram) = self.clients[number].1.poll_transmit() {
+                    let from = self.clients[number].0;
+                    let _ = self.receive(from, datagram.as_bytes());
+                }
+            }
+        }
+    }
+
+    fn run(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        loop {
+            self.settle();
+            let due = self
+                .clients
+                .iter()
+                .filter_map(|(_, client, ..)| client.poll_timeout())
+                .chain(self.server.poll_timeout());
+            let next = due.min().unwrap_or(end).max(self.now + Duration::from_millis(1));
+            if next > end {
+                self.now = end;
+                return;
+            }
+            self.now = next;
+            for (_, client, events, _) in &mut self.clients {
+                events.extend(client.handle_timeout(next, &mut self.dice));
+            }
+            self.server.handle_timeout(next);
+            self.flush();
+        }
+    }
+
+    fn open(&mut self, client: usize, peer: u8) -> Option<u32> {
+        let id = self.clients[client].1.open(node_key(peer), self.now, &mut self.dice);
+        self.settle();
+        id
+    }
+
+    fn send(&mut self, client: usize, id: u32, text: &[u8]) {
+        let from = self.clients[client].0;
+        let _ = self.receive(from, &carried(id, text));
+    }
+
+    fn events(&mut self, client: usize) -> Vec<Event> {
+        std::mem::take(&mut self.clients[client].2)
+    }
+
+    fn data(&mut self, client: usize) -> Vec<(u32, Vec<u8>)> {
+        let frames = std::mem::take(&mut self.clients[client].3);
+        frames.iter().map(|bytes| frame::data(bytes).map(|(id, inner)| (id, inner[32..].to_vec())).unwrap()).collect()
+    }
+
+    /// Both reach each other by the numbers that they have now.
+    fn assert_reach(&mut self, a: (usize, u8), b: (usize, u8)) {
+        for (from, to) in [(a, b), (b, a)] {
+            let id = self.clients[from.0].1.id_of(&node_key(to.1)).expect("a number for the peer");
+            let back = self.clients[to.0].1.id_of(&node_key(from.1)).expect("a number for the sender");
+            self.data(to.0);
+            self.send(from.0, id, b"hello");
+            assert_eq!(self.data(to.0), [(back, b"hello".to_vec())]);
+        }
+    }
+}
+
+/// A frame with something in it that looks like data of WireGuard's.
+fn carried(id: u32, text: &[u8]) -> Vec<u8> {
+    [&data_header(id), &[4, 0, 0, 0][..], &[0; 28], text].concat()
+}
+
+#[test]
+fn two_nodes_reach_each_other_and_opening_costs_no_round_trip() {
+    let mut net = Net::with(&[1, 2]);
+    assert_eq!(net.events(0), [Event::Ready]);
+    assert_eq!(net.clients[0].1.standing(), Standing::Ready);
+    assert_eq!(net.clients[0].1.seen(), Some("192.0.2.1:1000".parse().unwrap()));
+    // `open` and what bears its number leave together.
+    let id = net.clients[0].1.open(node_key(2), net.now, &mut net.dice).unwrap();
+    let open = net.clients[0].1.poll_transmit().unwrap();
+    let from = net.clients[0].0;
+    net.receive(from, open.as_bytes()).unwrap();
+    net.send(0, id, b"first");
+    assert_eq!(net.events(0), [Event::Opened { peer: node_key(2), id }]);
+    let Some(Event::Arrived { peer, id: back }) = net.events(1).pop() else { panic!("B hears of A before its data") };
+    assert_eq!(peer, node_key(1));
+    assert_eq!(net.data(1), [(back, b"first".to_vec())]);
+    assert_eq!(net.clients[1].1.peer_of(back), Some(node_key(1)));
+    net.assert_reach((0, 1), (1, 2));
+}
+
+#[test]
+fn opens_that_cross_end_in_one_channel() {
+    let mut net = Net::with(&[1, 2]);
+    let now = net.now;
+    for (client, peer) in [(0, 2), (1, 1)] {
+        net.clients[client].1.open(node_key(peer), now, &mut net.dice);
+    }
+    net.settle();
+    assert_eq!(net.server.tally().channels, 2);
+    net.assert_reach((0, 1), (1, 2));
+}
+
+#[test]
+fn who_is_absent_is_announced_when_it_comes_and_when_it_goes() {
+    let mut net = Net::with(&[1]);
+    let id = net.open(0, 2).unwrap();
+    assert_eq!(net.events(0), [Event::Ready, Event::Absent { peer: node_key(2) }]);
+    assert_eq!(net.clients[0].1.id_of(&node_key(2)), None);
+    net.send(0, id, b"nobody");
+    assert_eq!(net.forward.counts().unknown_id, 1);
+    net.join(credentials(2));
+    net.run(Duration::from_millis(100));
+    assert_eq!(net.events(0), [Event::Arrived { peer: node_key(2), id }], "under the same number");
+    net.assert_reach((0, 1), (1, 2));
+    net.clients[1].1.leave();
+    net.settle();
+    assert_eq!(net.events(0), [Event::Absent { peer: node_key(2) }]);
+    assert_eq!((net.server.tally().clients, net.server.tally().channels), (1, 0));
+}
+
+#[test]
+fn a_channel_lasts_while_one_of_both_wants_it() {
+    let mut net = Net::with(&[1, 2]);
+    let id = net.open(0, 2).unwrap();
+    net.open(1, 1);
+    net.clients[0].1.close(&node_key(2));
+    net.settle();
+    net.assert_reach((0, 1), (1, 2));
+    net.clients[1].1.close(&node_key(1));
+    net.settle();
+    assert_eq!(net.server.tally().channels, 0);
+    net.send(0, id, b"closed");
+    assert_eq!(net.data(1), []);
+}
+
+#[test]
+fn of_words_that_overtake_each_other_the_last_one_said_counts() {
+    let mut net = Net::with(&[1, 2]);
+    net.open(0, 2);
+    // The program of the first node was started again: it draws another number, and is told of the former one.
+    let again = net.join(credentials(1));
+    let (from, client, ..) = &mut net.clients[again];
+    let from = *from;
+    client.open(node_key(2), net.now, &mut net.dice);
+    client.handle_timeout(net.now, &mut net.dice);
+    let bind = client.poll_transmit().unwrap();
+    net.receive(from, bind.as_bytes()).unwrap();
+    net.held = Some(Vec::new());
+    net.settle();
+    let held = net.held.take().unwrap();
+    assert!(held.iter().filter(|(to, _)| *to == from).count() >= 2);
+    held.iter().rev().for_each(|(to, bytes)| net.deliver(*to, bytes));
+    net.settle();
+    net.assert_reach((again, 1), (1, 2));
+}
+
+#[test]
+fn who_is_heard_behind_another_number_is_asked_for_again() {
+    let mut net = Net::with(&[1, 2]);
+    net.open(1, 1);
+    let former = net.clients[0].1.id_of(&node_key(2)).unwrap();
+    // The peer does not want us any more, and then does: all that the relay says of it to us is lost.
+    let ours = net.clients[0].0;
+    net.held = Some(Vec::new());
+    net.clients[1].1.close(&node_key(1));
+    net.settle();
+    net.open(1, 1);
+    let held = net.held.take().unwrap();
+    held.iter().filter(|(to, _)| *to != ours).for_each(|(to, bytes)| net.deliver(*to, bytes));
+    net.send(0, former, b"nowhere");
+    assert_eq!((net.forward.counts().unknown_id, net.data(1).len()), (1, 0));
+    let id = net.clients[1].1.id_of(&node_key(1)).unwrap();
+    net.send(1, id, b"from the peer");
+    let (heard, _) = net.data(0).remove(0);
+    assert_ne!(heard, former);
+    net.clients[0].1.learn(node_key(2), heard, net.now);
+    net.settle();
+    net.assert_reach((0, 1), (1, 2));
+    // Once is enough.
+    net.clients[0].1.doubt(&node_key(2), net.now);
+    net.clients[0].1.doubt(&node_key(2), net.now);
+    assert!(net.clients[0].1.poll_transmit().is_some() && net.clients[0].1.poll_transmit().is_none());
+}
+
+#[test]
+fn fault_f1_a_stranger_gets_silence_and_nothing_is_relayed() {
+    let mut net = Net::with(&[1, 2]);
+    let id = net.open(0, 2).unwrap();
+    let stranger = place(9);
+    net.clients.push((stranger, Client::new(node_key(5), credentials(5), net.now), Vec::new(), Vec::new()));
+    let expired = Ticket::sign(&Terms { expires: WALL + 10, ..terms(5) }, &coordinator(1));
+    let foreign = Ticket::sign(&terms(5), &coordinator(9));
+    for (ticket, reason) in [(expired, BadTicket::Expired), (foreign, BadTicket::UnknownSigner)] {
+        let bind = bind_of(&Credentials { bind: bind_key(5), ticket }, &mut net.dice, net.now);
+        assert_eq!(net.receive(stranger, &bind), Err(Refused::Ticket(reason)));
+    }
+    assert!(net.server.poll_reply().is_none());
+    assert_eq!(net.receive(stranger, &carried(id, b"let me in")), Err(Refused::Unbound));
+    assert_eq!(net.data(1), []);
+    assert_eq!(net.server.tally().clients, 2);
+}
+
+/// What a client sends first.
+fn bind_of(credentials: &Credentials, dice: &mut Dice, now: Time) -> Vec<u8> {
+    let mut client = Client::new(public_key(&relay_key()), credentials.clone(), now);
+    client.handle_timeout(now, dice);
+    client.poll_transmit().unwrap().as_bytes().to_vec()
+}
+
+#[test]
+fn fault_f3_f10_a_ticket_serves_only_the_key_that_it_was_given_to() {
+    let mut net = Net::with(&[]);
+    let thief = Credentials { bind: bind_key(6), ticket: credentials(1).ticket };
+    let bind = bind_of(&thief, &mut net.dice, net.now);
+    assert_eq!(net.receive(place(9), &bind), Err(Refused::NotTheirs));
+    assert_eq!(net.server.tally().not_theirs, 1);
+}
+
+#[test]
+fn fault_f10_of_two_programs_with_one_key_the_later_one_counts_and_the_former_is_told() {
+    let mut net = Net::with(&[1, 2]);
+    net.open(1, 1);
+    net.assert_reach((0, 1), (1, 2));
+    let second = net.join(credentials(1));
+    net.run(Duration::from_millis(100));
+    assert_eq!(net.events(0).last(), Some(&Event::Lost(LostCause::Replaced)));
+    assert!(net.events(second).contains(&Event::Ready));
+    net.assert_reach((second, 1), (1, 2));
+    assert_eq!(net.server.tally().clients, 2);
+    // The former comes back, but not at once: two of them do not push each other out without end (fault D14).
+    net.run(Duration::from_secs(25));
+    assert_eq!(net.server.tally().replaced, 1);
+    net.run(Duration::from_secs(600));
+    assert!((2..=22).contains(&net.server.tally().replaced), "{}", net.server.tally().replaced);
+}
+
+#[test]
+fn fault_f4_numbers_are_random_and_mean_nothing_from_elsewhere() {
+    let mut net = Net::with(&[1, 2, 3]);
+    let id = net.open(0, 2).unwrap();
+    let other = net.open(0, 3).unwrap();
+    assert!(id != other && id & 0xf == 0 && other & 0xf == 0);
+    // Another member, with the number of somebody else.
+    net.send(2, id, b"not mine");
+    assert_eq!(net.data(1), []);
+    assert_eq!(net.forward.counts().unknown_id, 1);
+    assert_eq!(net.forward.forward(0, &mut carried(id ^ 1, b"lane"), net.now), Err(NoForward::UnknownId));
+}
+
+#[test]
+fn members_of_different_networks_never_meet() {
+    let mut net = Net::with(&[1]);
+    let other = Terms { network: NetworkTag([2; 16]), ..terms(2) };
+    net.join(Credentials { bind: bind_key(2), ticket: Ticket::sign(&other, &coordinator(1)) });
+    net.server.trust(coordinator(2).verifying());
+    net.join(Credentials { bind: bind_key(3), ticket: Ticket::sign(&terms(3), &coordinator(2)) });
+    net.run(Duration::from_millis(100));
+    for peer in [2, 3] {
+        net.open(0, peer);
+        assert_eq!(net.clients[0].1.id_of(&node_key(peer)), None, "{peer}");
+    }
+    assert_eq!(net.server.tally().channels, 0);
+}
+
+#[test]
+fn fault_f7_what_strangers_can_make_grow_is_bounded() {
+    let mut net = Net::new(Limits { pending: 8, clients: 3, channels: 2, ..Limits::DEFAULT });
+    // Binds that are never confirmed.
+    for number in 0..12 {
+        let bind = bind_of(&credentials(number), &mut net.dice, net.now);
+        let outcome = net.receive(place(100 + u16::from(number)), &bind);
+        assert_eq!(outcome, if number < 8 { Ok(()) } else { Err(Refused::Full) });
+    }
+    net.run(Duration::from_secs(11));
+    for number in 1..=5 {
+        net.join(credentials(number));
+    }
+    net.run(Duration::from_secs(1));
+    assert_eq!(net.server.tally().clients, 3, "and these are served");
+    for peer in 11..=13 {
+        net.open(0, peer);
+    }
+    assert_eq!(net.events(0).last(), Some(&Event::Refused { peer: node_key(13) }));
+}
+
+#[test]
+fn fault_f11_n1_the_coordinator_is_away_and_bound_clients_stay_while_their_tickets_last() {
+    let mut net = Net::with(&[1, 2]);
+    net.open(0, 2);
+    net.run(Duration::from_secs(DAY));
+    net.assert_reach((0, 1), (1, 2));
+    assert_eq!(net.server.tally().bound, 2, "nobody had to bind again");
+    net.run(Duration::from_secs(DAY));
+    assert!(net.events(0).contains(&Event::Lost(LostCause::Expired)));
+    assert_eq!(net.server.tally().clients, 0);
+    // Another ticket, and all is as before.
+    for number in [1, 2] {
+        let renewed = Terms { not_before: WALL + 2 * DAY, expires: WALL + 4 * DAY, ..terms(number) };
+        let ticket = Ticket::sign(&renewed, &coordinator(1));
+        let now = net.now;
+        net.clients[usize::from(number) - 1].1.set_credentials(Credentials { bind: bind_key(number), ticket }, now);
+    }
+    net.run(Duration::from_secs(1));
+    net.assert_reach((0, 1), (1, 2));
+}
+
+#[test]
+fn a_new_ticket_is_shown_without_a_gap() {
+    let mut net = Net::with(&[1, 2]);
+    let id = net.open(0, 2).unwrap();
+    let renewed = Terms { expires: WALL + 3 * DAY, ..terms(1) };
+    let ticket = Ticket::sign(&renewed, &coordinator(1));
+    let now = net.now;
+    net.clients[0].1.set_credentials(Credentials { bind: bind_key(1), ticket }, now);
+    assert_eq!(net.clients[0].1.id_of(&node_key(2)), Some(id));
+    net.run(Duration::from_millis(100));
+    assert_eq!(net.clients[0].1.id_of(&node_key(2)), Some(id));
+    net.assert_reach((0, 1), (1, 2));
+    assert_eq!(net.server.tally().replaced, 1);
+    net.run(Duration::from_secs(2 * DAY + 3600));
+    assert!(net.clients[0].1.is_ready(), "beyond the first ticket");
+}
+
+#[test]
+fn fault_f8_a_relay_that_dies_is_noticed_soon_and_one_that_ends_at_once() {
+    let mut net = Net::with(&[1, 2]);
+    net.events(0);
+    net.dead = true;
+    let now = net.now;
+    net.clients[0].1.handle_suspicion(now, &mut net.dice);
+    net.run(Duration::from_millis(398));
+    assert_eq!(net.events(0), []);
+    assert_eq!(net.clients[0].1.standing(), Standing::Suspected);
+    net.run(Duration::from_millis(2));
+    assert_eq!(net.events(0), [Event::Lost(LostCause::Silent)]);
+    // Without a hint: the next sign of life, one second, and three quick ones.
+    net.run(Duration::from_millis(26_500));
+    assert!(net.events(1).contains(&Event::Lost(LostCause::Silent)));
+    net.dead = false;
+    net.run(Duration::from_secs(40));
+    assert!(net.clients[0].1.is_ready() && net.clients[1].1.is_ready(), "tried again by itself");
+    net.events(0);
+    net.server.leave();
+    net.flush();
+    assert_eq!(net.events(0), [Event::Lost(LostCause::Left)]);
+}
+
+#[test]
+fn fault_f8_attempts_to_come_back_are_spread() {
+    let mut net = Net::with(&(1..=40).collect::<Vec<_>>());
+    net.dead = true;
+    net.run(Duration::from_secs(60));
+    let next: Vec<_> = net.clients.iter().filter_map(|(_, client, ..)| client.poll_timeout()).collect();
+    let (first, last) = (next.iter().min().unwrap(), next.iter().max().unwrap());
+    assert!(last.since(*first) > Duration::from_secs(4), "{:?}", last.since(*first));
+    // However long it was away: who waits for it is not kept waiting.
+    net.run(Duration::from_secs(600));
+    net.dead = false;
+    net.run(Duration::from_secs(12));
+    assert!(net.clients.iter().all(|(_, client, ..)| client.is_ready()));
+}
+
+#[test]
+fn a_relay_that_was_started_again_is_noticed_by_the_next_frame() {
+    let mut net = Net::with(&[1, 2]);
+    let id = net.open(0, 2).unwrap();
+    net.restart();
+    // Data that it does not know: a hint, and one round trip later a proof, and then a new binding with the same numbers.
+    let (from, now) = (net.clients[0].0, net.now);
+    assert_eq!(net.receive(from, &carried(id, b"lost")), Err(Refused::Unbound));
+    assert_eq!(net.now, now);
+    net.run(Duration::from_millis(5));
+    assert_eq!(net.clients[0].1.id_of(&node_key(2)), None, "B has not noticed yet");
+    net.send(1, 16, b"lost, too");
+    net.run(Duration::from_millis(5));
+    assert_eq!(net.clients[0].1.id_of(&node_key(2)), Some(id));
+    net.assert_reach((0, 1), (1, 2));
+}
+
+#[test]
+fn an_invented_again_costs_one_ping() {
+    let mut net = Net::with(&[1]);
+    let again = [&[0x84, 2, 0, 0, 1, 2, 3, 4][..], &[7; 16]].concat();
+    assert_eq!(again.len(), AGAIN_LEN);
+    net.events(0);
+    for _ in 0..100 {
+        net.deliver(place(1000), &again);
+    }
+    let first = net.clients[0].1.poll_transmit().unwrap();
+    assert_eq!(first.as_bytes().len(), CONTROL_LEN);
+    assert!(net.clients[0].1.poll_transmit().is_none());
+    net.receive(place(1000), first.as_bytes()).unwrap();
+    assert!(net.clients[0].1.is_ready() && net.events(0).is_empty());
+}
+
+#[test]
+fn fault_d3_a_binding_lives_through_a_nat_that_forgets_after_thirty_seconds() {
+    let mut net = Net::with(&[1]);
+    let mut heard = net.now;
+    for _ in 0..2000 {
+        net.now = net.clients[0].1.poll_timeout().unwrap();
+        net.run(Duration::from_millis(1));
+        assert!(net.now.since(heard) <= Duration::from_millis(25_010), "{:?}", net.now.since(heard));
+        heard = net.now;
+    }
+}
+
+#[test]
+fn fault_d3_d4_a_client_that_moves_is_found_at_once() {
+    let mut net = Net::with(&[1, 2]);
+    net.open(0, 2);
+    for port in 2000..2020 {
+        net.clients[0].0 = place(port);
+        let now = net.now;
+        net.clients[0].1.handle_move(now, &mut net.dice);
+        net.settle();
+        net.assert_reach((0, 1), (1, 2));
+        assert_eq!(net.clients[0].1.seen(), Some(SocketAddr::from(([192, 0, 2, 1], port))));
+    }
+    assert_eq!(net.server.tally().moved, 20);
+    // A NAT that changed its port, of which the client knows nothing: the relay tells it, because it knows nobody there.
+    net.clients[0].0 = place(3000);
+    let id = net.clients[0].1.id_of(&node_key(2)).unwrap();
+    net.send(0, id, b"lost");
+    net.settle();
+    net.assert_reach((0, 1), (1, 2));
+}
+
+#[test]
+fn fault_c6_a_repeated_control_frame_from_elsewhere_moves_nobody() {
+    let mut net = Net::with(&[1, 2]);
+    net.open(0, 2);
+    let now = net.now;
+    net.clients[0].1.handle_suspicion(now, &mut net.dice);
+    let ping = net.clients[0].1.poll_transmit().unwrap();
+    net.receive(place(1000), ping.as_bytes()).unwrap();
+    assert_eq!(net.receive(place(9), ping.as_bytes()), Err(Refused::NotAuthentic));
+    assert_eq!(net.server.tally().moved, 0);
+    // One that comes late from an earlier place is authentic, and moves nobody either.
+    net.clients[0].1.handle_move(now, &mut net.dice);
+    let late = net.clients[0].1.poll_transmit().unwrap();
+    net.clients[0].1.handle_move(now, &mut net.dice);
+    net.settle();
+    net.receive(place(9), late.as_bytes()).unwrap();
+    assert_eq!(net.server.tally().moved, 0);
+}
+
+#[test]
+fn fault_c6_a_recorded_bind_binds_nobody() {
+    let mut net = Net::with(&[]);
+    let client = net.join(credentials(1));
+    let (now, from) = (net.now, net.clients[client].0);
+    net.clients[client].1.handle_timeout(now, &mut net.dice);
+    let bind = net.clients[client].1.poll_transmit().unwrap();
+    net.receive(from, bind.as_bytes()).unwrap();
+    net.settle();
+    assert_eq!(net.server.tally().clients, 1);
+    for _ in 0..5 {
+        net.receive(place(9), bind.as_bytes()).unwrap();
+    }
+    net.run(Duration::from_secs(30));
+    assert_eq!((net.server.tally().replaced, net.server.tally().bound), (0, 1));
+    assert_eq!(net.forward.client_at(&from), Some(0));
+}
+
+#[test]
+fn fault_a14_a16_any_bit_of_a_bind_flipped_is_refused() {
+    let mut net = Net::with(&[]);
+    let bind = bind_of(&credentials(1), &mut net.dice, net.now);
+    assert_eq!(bind.len(), BIND_LEN);
+    for bit in 0..(BIND_LEN - 16) * 8 {
+        let mut altered = bind.clone();
+        altered[bit / 8] ^= 1 << (bit % 8);
+        assert!(net.receive(place(9), &altered).is_err(), "bit {bit}");
+    }
+    for length in 0..BIND_LEN {
+        assert_eq!(net.receive(place(9), &bind[..length]), Err(Refused::NotAFrame));
+    }
+    assert_eq!(net.server.tally().bad_mac, (BIND_LEN as u64 - 16 - 4) * 8, "all but those that are no frame at all");
+    // With a good mac1 around it the handshake itself refuses.
+    let remote = taut_tunnel::handshake::Remote::new(
+        &taut_tunnel::handshake::Identity::new(bind_key(1)),
+        public_key(&relay_key()),
+        taut_base::PresharedKey::NONE,
+    );
+    let remote = remote.unwrap();
+    for byte in 4..BIND_LEN - 32 {
+        net.now = net.now + Duration::from_secs(1);
+        let mut altered = bind.clone();
+        altered[byte] ^= 0x10;
+        remote.write_mac1(&mut altered);
+        assert_eq!(net.receive(place(9), &altered), Err(Refused::NotAuthentic), "byte {byte}");
+    }
+    assert_eq!(net.receive(place(9), &bind), Ok(()));
+}
+
+#[test]
+fn fault_a14_a16_any_bit_of_the_answer_flipped_is_refused_and_the_real_one_still_counts() {
+    let mut net = Net::with(&[]);
+    let mut client = Client::new(public_key(&relay_key()), credentials(1), net.now);
+    client.handle_timeout(net.now, &mut net.dice);
+    let bind = client.poll_transmit().unwrap();
+    let clocks = net.clocks();
+    net.server.handle_frame(place(9), bind.as_bytes(), clocks, &mut net.dice).unwrap();
+    let bound = net.server.poll_reply().unwrap().as_bytes().to_vec();
+    for bit in 0..bound.len() * 8 {
+        let mut altered = bound.clone();
+        altered[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(client.handle_datagram(&altered, net.now, &mut net.dice), None, "bit {bit}");
+        assert!(!client.is_ready());
+    }
+    assert_eq!(client.handle_datagram(&bound, net.now, &mut net.dice), Some(Event::Ready));
+}
+
+#[test]
+fn fault_b3_b5_a_flood_of_binds_is_asked_for_cookies_and_honest_clients_get_in() {
+    let mut net = Net::with(&[]);
+    let flood = bind_of(&credentials(9), &mut net.dice, net.now);
+    let mut cookies = 0;
+    let at_start = net.now;
+    for number in 0..20_000_u64 {
+        net.now = at_start + Duration::from_micros(number * 50);
+        // From invented sources, and from one port of the NAT that the honest client is behind.
+        let source = match number % 2 {
+            0 => SocketAddr::from(([10, (number >> 16) as u8, (number >> 8) as u8, number as u8], 9)),
+            _ => SocketAddr::from(([192, 0, 2, 1], 9)),
+        };
+        let clocks = net.clocks();
+        let outcome = net.server.handle_frame(Place::Udp(source), &flood, clocks, &mut net.dice);
+        cookies += u32::from(outcome == Err(Refused::CookieAsked));
+        while let Some(reply) = net.server.poll_reply() {
+            assert!(reply.as_bytes().len() <= flood.len());
+        }
+    }
+    assert!(cookies > 15_000, "{cookies}");
+    // A second later, in the honest client's own name.
+    net.now = net.now + Duration::from_secs(1);
+    for _ in 0..100 {
+        let _ = net.receive(place(1000), &flood);
+    }
+    let honest = net.join(credentials(1));
+    let before = net.server.tally().cookie_asked;
+    net.run(Duration::from_millis(100));
+    assert!(net.clients[honest].1.is_ready());
+    assert_eq!(net.server.tally().cookie_asked, before + 1, "by one cookie");
+}
+
+#[test]
+fn fault_a14_random_bytes_change_nothing() {
+    let mut net = Net::with(&[1, 2]);
+    net.open(0, 2);
+    let mut bytes = [0; 400];
+    for round in 0..20_000_usize {
+        net.dice.fill(&mut bytes);
+        let length = round % bytes.len();
+        if round % 3 != 0 {
+            bytes[0] = 0x80 | bytes[0] & 7;
+            bytes[1..4].fill(0);
+        }
+        let _ = net.receive(place(9), &bytes[..length]);
+        net.deliver(place(1000), &bytes[..length]);
+    }
+    net.clients[0].3.clear();
+    net.run(Duration::from_secs(1));
+    net.assert_reach((0, 1), (1, 2));
+    assert_eq!(net.server.tally().clients, 2);
+}
+
+/// Any order of joining, leaving, opening, closing, moving and restarting: the tables of server and thread agree, nothing is left over.
+#[test]
+fn whatever_happens_the_tables_agree() {
+    for seed in 0..30 {
+        let mut net = Net::with(&[1, 2, 3, 4]);
+        let mut dice = Dice(seed);
+        for _ in 0..200 {
+            let (client, peer) = (dice.below(4) as usize, dice.below(4) as u8 + 1);
+            match dice.below(6) {
+                0 | 1 => drop(net.open(client, peer)),
+                2 => net.clients[client].1.close(&node_key(peer)),
+                3 => {
+                    net.clients[client].0 = place(5000 + u16::try_from(dice.below(1000)).unwrap() * 4 + client as u16);
+                    let now = net.now;
+                    net.clients[client].1.handle_move(now, &mut net.dice);
+                }
+                4 => {
+                    net.clients[client].1.leave();
+                    net.settle();
+                    let fresh = Client::new(public_key(&relay_key()), credentials(client as u8 + 1), net.now);
+                    net.clients[client].1 = fresh;
+                }
+                _ => net.run(Duration::from_millis(u64::from(dice.below(3000)))),
+            }
+            net.settle();
+        }
+        net.run(Duration::from_secs(60));
+        for a in 0..4_usize {
+            for b in 0..4_usize {
+                let id = net.clients[a].1.id_of(&node_key(b as u8 + 1));
+                if a != b && id.is_some() {
+                    net.assert_reach((a, a as u8 + 1), (b, b as u8 + 1));
+                }
+            }
+        }
+        for client in 0..4 {
+            net.clients[client].1.leave();
+        }
+        net.settle();
+        assert_eq!((net.server.tally().clients, net.server.tally().channels), (0, 0), "seed {seed}");
+    }
+}

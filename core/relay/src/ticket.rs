@@ -1,0 +1,337 @@
+//! Tickets: by one of them, signed by the coordinator, a relay knows a member without asking anybody (protocol.md 6.2).
+//!
+//! ```text
+//! 0     version 1, and 7 zeros
+//! 8     the first 8 bytes of BLAKE2s(signer's key): which of the trusted keys to ask
+//! 16    network (16)
+//! 32    node key: who may be reached under it
+//! 64    bind key: who may show this ticket. A key of its own, so that a relay learns nothing that opens a session
+//! 96    valid from, 104 until: seconds since 1970, little-endian
+//! 112   Ed25519 (RFC 8032) over "taut relay ticket" ‖ bytes 0 to 111
+//! ```
+
+use std::error::Error;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use taut_base::{BadKey, PublicKey, decode_base64, decode_base64url, encode_base64, encode_base64url};
+use taut_noise::hash;
+use zeroize::Zeroizing;
+
+/// Bytes of a ticket.
+pub const TICKET_LEN: usize = 176;
+const SIGNED: usize = 112;
+const VERSION: [u8; 8] = [1, 0, 0, 0, 0, 0, 0, 0];
+/// Keeps a signature from meaning anything elsewhere.
+const LABEL: &[u8] = b"taut relay ticket";
+
+/// How far a relay's clock may be behind the coordinator's: hosts without time servers drift by seconds a day.
+const CLOCK_TOLERANCE: u64 = 600;
+/// No ticket is valid for longer (protocol.md 6.2: 72 hours), whoever signed it; an hour is for rounding.
+const MAX_LIFETIME: u64 = 73 * 3600;
+
+/// Which network of a coordinator's: 16 bytes that mean nothing to a relay. Two networks are never joined, not even by the same bytes of two signers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NetworkTag(pub [u8; 16]);
+
+/// What a ticket says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// The network; its members reach each other and nobody else.
+    pub network: NetworkTag,
+    /// The member's WireGuard key.
+    pub node: PublicKey,
+    /// The key that the member binds with.
+    pub bind: PublicKey,
+    /// Valid from: seconds since 1970.
+    pub not_before: u64,
+    /// Valid until: seconds since 1970.
+    pub expires: u64,
+}
+
+/// Signs tickets. The coordinator has one, and nobody else.
+///
+/// ```compile_fail,E0277
+/// fn prints<T: std::fmt::Debug>() {}
+/// prints::<taut_relay::SigningKey>(); // law 12
+/// ```
+pub struct SigningKey {
+    seed: Zeroizing<[u8; 32]>,
+    pair: Ed25519KeyPair,
+}
+
+impl SigningKey {
+    /// The key of these 32 random bytes; `None` cannot happen with any.
+    pub fn from_seed(seed: [u8; 32]) -> Option<Self> {
+        let pair = Ed25519KeyPair::from_seed_unchecked(&seed).ok()?;
+        Some(Self { seed: Zeroizing::new(seed), pair })
+    }
+
+    /// The secret bytes, for the one who stores them.
+    pub fn expose(&self) -> &[u8; 32] {
+        &self.seed
+    }
+
+    /// What relays verify by.
+    pub fn verifying(&self) -> VerifyingKey {
+        let mut key = [0; 32];
+        key.copy_from_slice(self.pair.public_key().as_ref());
+        VerifyingKey(key)
+    }
+}
+
+/// Verifies tickets; public. Written as 44 characters of base64.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VerifyingKey(pub [u8; 32]);
+
+impl VerifyingKey {
+    /// What a ticket names its signer by.
+    fn hint(&self) -> [u8; 8] {
+        let [a, b, c, d, e, f, g, h, ..] = hash(&[&self.0]);
+        [a, b, c, d, e, f, g, h]
+    }
+}
+
+impl fmt::Display for VerifyingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&encode_base64(&self.0))
+    }
+}
+
+impl fmt::Debug for VerifyingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for VerifyingKey {
+    type Err = BadKey;
+
+    fn from_str(text: &str) -> Result<Self, BadKey> {
+        let bytes = decode_base64(text).map_err(|_| BadKey)?;
+        bytes.try_into().map(Self).map_err(|_| BadKey)
+    }
+}
+
+impl Serialize for VerifyingKey {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for VerifyingKey {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// A ticket, as it was received: [`Self::verify`] says whether it holds. Written as base64url. No secret: without the bind key it opens nothing.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Ticket {
+    bytes: [u8; TICKET_LEN],
+}
+
+impl Ticket {
+    /// Signs what `terms` say.
+    pub fn sign(terms: &Terms, key: &SigningKey) -> Self {
+        let mut bytes = [0; TICKET_LEN];
+        let fields: [&[u8]; 7] = [
+            &VERSION,
+            &key.verifying().hint(),
+            &terms.network.0,
+            terms.node.as_bytes(),
+            terms.bind.as_bytes(),
+            &terms.not_before.to_le_bytes(),
+            &terms.expires.to_le_bytes(),
+        ];
+        for (place, byte) in bytes.iter_mut().zip(fields.into_iter().flatten()) {
+            *place = *byte;
+        }
+        let signature = key.pair.sign(&[LABEL, &bytes[..SIGNED]].concat());
+        bytes[SIGNED..].copy_from_slice(signature.as_ref());
+        Self { bytes }
+    }
+
+    /// Takes the bytes of a ticket.
+    ///
+    /// # Errors
+    /// [`BadTicket::Malformed`] when they have another length, or are of another version.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, BadTicket> {
+        let bytes: [u8; TICKET_LEN] = bytes.try_into().map_err(|_| BadTicket::Malformed)?;
+        if bytes[..8] == VERSION { Ok(Self { bytes }) } else { Err(BadTicket::Malformed) }
+    }
+
+    /// The bytes as they go on the wire, sealed.
+    pub fn as_bytes(&self) -> &[u8; TICKET_LEN] {
+        &self.bytes
+    }
+
+    /// What it says, whether it holds or not.
+    pub fn terms(&self) -> Terms {
+        Terms {
+            network: NetworkTag(self.field(16)),
+            node: PublicKey(self.field(32)),
+            bind: PublicKey(self.field(64)),
+            not_before: u64::from_le_bytes(self.field(96)),
+            expires: u64::from_le_bytes(self.field(104)),
+        }
+    }
+
+    /// Whether one of `trusted` signed it and it is valid at `wall` (since 1970). Says which one.
+    ///
+    /// # Errors
+    /// [`BadTicket`] names the reason.
+    pub fn verify<'a>(&self, trusted: &'a [VerifyingKey], wall: Duration) -> Result<&'a VerifyingKey, BadTicket> {
+        let hint: [u8; 8] = self.field(8);
+        let signer = trusted.iter().find(|key| key.hint() == hint).ok_or(BadTicket::UnknownSigner)?;
+        let (signed, signature) = self.bytes.split_at(SIGNED);
+        let message = [LABEL, signed].concat();
+        UnparsedPublicKey::new(&ED25519, &signer.0).verify(&message, signature).map_err(|_| BadTicket::NotSigned)?;
+        let (terms, now) = (self.terms(), wall.as_secs());
+        if terms.expires.saturating_sub(terms.not_before) > MAX_LIFETIME || terms.expires < terms.not_before {
+            Err(BadTicket::Malformed)
+        } else if now.saturating_add(CLOCK_TOLERANCE) < terms.not_before {
+            Err(BadTicket::NotYet)
+        } else if now >= terms.expires {
+            Err(BadTicket::Expired)
+        } else {
+            Ok(signer)
+        }
+    }
+
+    fn field<const N: usize>(&self, at: usize) -> [u8; N] {
+        self.bytes.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
+    }
+}
+
+impl fmt::Display for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&encode_base64url(&self.bytes))
+    }
+}
+
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Ticket").field(&self.terms()).finish()
+    }
+}
+
+impl FromStr for Ticket {
+    type Err = BadTicket;
+
+    fn from_str(text: &str) -> Result<Self, BadTicket> {
+        Self::from_bytes(&decode_base64url(text).map_err(|_| BadTicket::Malformed)?)
+    }
+}
+
+impl Serialize for Ticket {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Ticket {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// Why a ticket does not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadTicket {
+    /// Another length, another version, or a span of time that no coordinator gives.
+    Malformed,
+    /// Signed by a key that this relay does not trust.
+    UnknownSigner,
+    /// Altered, or never signed.
+    NotSigned,
+    /// Valid later, or this clock is behind.
+    NotYet,
+    /// Valid no more, or this clock is ahead.
+    Expired,
+}
+
+impl fmt::Display for BadTicket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Malformed => "no ticket, or one of another version; the coordinator gives out a good one",
+            Self::UnknownSigner => {
+                "a ticket of a coordinator that this relay does not trust; start the relay with its --trust KEY"
+            }
+            Self::NotSigned => "a ticket that was altered, or never signed",
+            Self::NotYet => "a ticket that is valid later; compare the clocks of relay and coordinator",
+            Self::Expired => {
+                "a ticket that has expired; the coordinator gives out another one, once the node reaches it"
+            }
+        })
+    }
+}
+
+impl Error for BadTicket {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(number: u8) -> SigningKey {
+        SigningKey::from_seed([number; 32]).unwrap()
+    }
+
+    fn terms() -> Terms {
+        let (node, bind) = (PublicKey([7; 32]), PublicKey([8; 32]));
+        Terms { network: NetworkTag([9; 16]), node, bind, not_before: 10_000, expires: 10_000 + 48 * 3600 }
+    }
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_ticket_says_what_was_signed() {
+        let ticket = Ticket::sign(&terms(), &key(1));
+        assert_eq!(ticket.terms(), terms());
+        assert_eq!(ticket.to_string().parse::<Ticket>(), Ok(ticket.clone()));
+        let trusted = [key(2).verifying(), key(1).verifying()];
+        assert_eq!(ticket.verify(&trusted, at(20_000)), Ok(&trusted[1]));
+        assert_eq!(trusted[0].to_string().parse(), Ok(trusted[0]));
+    }
+
+    #[test]
+    fn fault_f3_only_what_a_trusted_key_signed_holds() {
+        let ticket = Ticket::sign(&terms(), &key(1));
+        assert_eq!(ticket.verify(&[key(2).verifying()], at(20_000)), Err(BadTicket::UnknownSigner));
+        let trusted = [key(1).verifying()];
+        for bit in 0..TICKET_LEN * 8 {
+            let mut bytes = *ticket.as_bytes();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let verdict = Ticket::from_bytes(&bytes).and_then(|ticket| ticket.verify(&trusted, at(20_000)).copied());
+            assert!(verdict.is_err(), "bit {bit} flipped");
+        }
+    }
+
+    #[test]
+    fn fault_c7_old_tickets_are_refused() {
+        let trusted = [key(1).verifying()];
+        let ticket = Ticket::sign(&terms(), &key(1));
+        let verdict = |seconds| ticket.verify(&trusted, at(seconds)).map(|_| ());
+        assert_eq!(verdict(10_000 - 601), Err(BadTicket::NotYet));
+        assert_eq!(verdict(10_000 - 600), Ok(()));
+        assert_eq!(verdict(terms().expires - 1), Ok(()));
+        assert_eq!(verdict(terms().expires), Err(BadTicket::Expired));
+        assert_eq!(verdict(u64::MAX), Err(BadTicket::Expired));
+        let for_ever = Ticket::sign(&Terms { expires: u64::MAX, ..terms() }, &key(1));
+        assert_eq!(for_ever.verify(&trusted, at(20_000)), Err(BadTicket::Malformed));
+    }
+
+    #[test]
+    fn fault_k2_a_kept_ticket_that_was_damaged_is_no_ticket() {
+        let text = Ticket::sign(&terms(), &key(1)).to_string();
+        for cut in 0..text.len() {
+            assert_eq!(text[..cut].parse::<Ticket>(), Err(BadTicket::Malformed), "cut to {cut}");
+        }
+        assert_eq!("".parse::<Ticket>(), Err(BadTicket::Malformed));
+    }
+}

@@ -1,0 +1,125 @@
+//! Where a node may be reached, as it tells a peer itself: sealed, whatever way it takes, and sooner than by the coordinator.
+//!
+//! ```text
+//! endpoints  6  count  nat  0  serial (4)  heard (4)  0 × 4  count × (address (16)  port (2))   32 to 160 bytes
+//! ```
+//! Told again until the peer has named the `serial` as `heard`; an older one that comes late is ignored.
+
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use super::{BadControl, ENDPOINTS, MAX, SHORT};
+use crate::bytes::array;
+
+/// Endpoints of one message: as many as are tried for a handshake (protocol.md 2.1). More say nothing new, and would be more to send probes to.
+pub const MAX_ENDPOINTS: usize = 8;
+
+/// Where the endpoints begin.
+const LIST: usize = 16;
+
+/// Bytes of one: address and port.
+const ONE: usize = 18;
+
+/// Where the sender may be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Endpoints {
+    /// Which of its lists this is: the next one has the next number, and after the last comes 0.
+    pub serial: u32,
+    /// The latest list of the receiver that the sender has; 0 while it has none.
+    pub heard: u32,
+    /// What the sender knows of the NAT in front of it, as `taut_path::Nat` numbers them; 0 when nothing.
+    pub nat: u8,
+    count: u8,
+    /// As on the wire: half the size of the values that they stand for, and messages wait in queues.
+    list: [[u8; ONE]; MAX_ENDPOINTS],
+}
+
+impl Endpoints {
+    /// A list; what is beyond [`MAX_ENDPOINTS`] is left out, and so is port 0, which nobody can be reached at.
+    pub fn new(serial: u32, heard: u32, nat: u8, endpoints: impl IntoIterator<Item = SocketAddr>) -> Self {
+        let mut message = Self { serial, heard, nat, count: 0, list: [[0; ONE]; MAX_ENDPOINTS] };
+        let usable = endpoints.into_iter().filter(|endpoint| endpoint.port() != 0);
+        for (place, endpoint) in message.list.iter_mut().zip(usable) {
+            let address = match endpoint.ip() {
+                IpAddr::V4(address) => address.to_ipv6_mapped(),
+                IpAddr::V6(address) => address,
+            };
+            place[..16].copy_from_slice(&address.octets());
+            place[16..].copy_from_slice(&endpoint.port().to_le_bytes());
+            message.count += 1;
+        }
+        message
+    }
+
+    /// The endpoints. Nobody has looked yet at whether packets may be sent there.
+    pub fn list(&self) -> impl Iterator<Item = SocketAddr> {
+        self.list.iter().take(usize::from(self.count)).filter_map(read)
+    }
+
+    pub(super) fn write(&self, out: &mut [u8; MAX]) -> usize {
+        out[..3].copy_from_slice(&[ENDPOINTS, self.count, self.nat]);
+        out[4..8].copy_from_slice(&self.serial.to_le_bytes());
+        out[8..12].copy_from_slice(&self.heard.to_le_bytes());
+        for (place, one) in out[LIST..].chunks_exact_mut(ONE).zip(&self.list).take(usize::from(self.count)) {
+            place.copy_from_slice(one);
+        }
+        message_len(self.count)
+    }
+
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, BadControl> {
+        let [_, count, nat, ..] = *bytes else { return Err(BadControl) };
+        let serial = array(bytes, 4).map(|field| u32::from_le_bytes(*field)).ok_or(BadControl)?;
+        let heard = array(bytes, 8).map(|field| u32::from_le_bytes(*field)).ok_or(BadControl)?;
+        if usize::from(count) > MAX_ENDPOINTS {
+            return Err(BadControl);
+        }
+        let listed = bytes.get(LIST..message_len(count)).ok_or(BadControl)?;
+        let endpoints = listed.as_chunks::<ONE>().0.iter().take(usize::from(count)).filter_map(read);
+        Ok(Self::new(serial, heard, nat, endpoints))
+    }
+}
+
+fn read(one: &[u8; ONE]) -> Option<SocketAddr> {
+    let address = Ipv6Addr::from(*array::<16>(one, 0)?);
+    let port = u16::from_le_bytes(*array(one, 16)?);
+    Some(SocketAddr::new(address.to_canonical(), port))
+}
+
+/// Bytes of a message with so many endpoints: a multiple of 16, as everything sealed is.
+fn message_len(count: u8) -> usize {
+    (LIST + ONE * usize::from(count)).next_multiple_of(SHORT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Control;
+    use super::*;
+
+    fn endpoint(number: u16) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, 1], number))
+    }
+
+    #[test]
+    fn lists_of_every_length_are_read_as_written() {
+        for count in 0..=8 {
+            let message = Control::Endpoints(Endpoints::new(7, u32::MAX, 3, (1..=count).map(endpoint)));
+            let mut bytes = [0xee; MAX];
+            let length = message.write(&mut bytes);
+            assert_eq!(length % 16, 0);
+            assert_eq!(Control::parse(&bytes[..length]), Ok(message));
+        }
+        assert_eq!([0, 1, 8].map(message_len), [16, 48, 160]);
+    }
+
+    #[test]
+    fn fault_d10_a_list_is_never_longer_than_the_limit() {
+        let many = Endpoints::new(1, 0, 0, (0..1000).map(endpoint));
+        assert_eq!(many.list().count(), MAX_ENDPOINTS);
+        assert_eq!(many.list().next(), Some(endpoint(1)), "port 0 is nowhere");
+        let mut bytes = [0; 512];
+        bytes[..2].copy_from_slice(&[ENDPOINTS, 9]);
+        assert_eq!(Control::parse(&bytes), Err(BadControl));
+        bytes[1] = 8;
+        let Ok(Control::Endpoints(parsed)) = Control::parse(&bytes) else { panic!("a list") };
+        assert_eq!(parsed.list().count(), 0, "eight times nowhere");
+    }
+}

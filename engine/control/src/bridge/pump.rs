@@ -1,0 +1,221 @@
+//! An open bridge: datagrams of the lane's out as messages, messages in as datagrams.
+
+use std::io;
+use std::net::UdpSocket;
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use taut_base::MAX_DATAGRAM;
+use taut_event::{Events, Interest, Poller, Waker};
+use tungstenite::protocol::WebSocketConfig;
+use tungstenite::{Error, Message, WebSocket};
+
+use super::Shared;
+use crate::dial::Stage;
+use crate::stream::Stream;
+
+/// Bytes read from the stream at once: what a TLS record holds.
+const READ: usize = 16 * 1024;
+/// Bytes gathered before the stream is written to: a record again.
+const GATHER: usize = 16 * 1024;
+/// Bytes that wait for the stream at most, beside the kernel's own buffer: 10 ms at 100 Mbit/s, and one datagram of the longest in any case. More would
+/// only be delay.
+pub(super) const MOST_WAITING: usize = 2 * MAX_DATAGRAM;
+/// Datagrams, and messages, that are taken in one turn, so that each direction has its own.
+const TURN: usize = 64;
+
+/// Datagrams that are thrown away at the start: what a socket's buffer holds, however short they are. A lane that goes on sending is no reason to wait.
+const MOST_STALE: usize = 4_096;
+
+const LANE: u64 = 1;
+const STREAM: u64 = 2;
+
+/// Buffers of a bridge's WebSocket.
+pub(super) fn config() -> WebSocketConfig {
+    WebSocketConfig::default()
+        .read_buffer_size(READ)
+        .write_buffer_size(GATHER)
+        .max_write_buffer_size(MOST_WAITING)
+        .max_message_size(Some(MAX_DATAGRAM))
+        .max_frame_size(Some(MAX_DATAGRAM))
+}
+
+/// Why an open bridge closed.
+pub(super) enum End {
+    /// The handle is gone, or wants another connection.
+    Anew,
+    /// It broke, in words.
+    Broken(String),
+}
+
+pub(super) struct Pump<'b> {
+    socket: WebSocket<Stream>,
+    lane: &'b UdpSocket,
+    poller: &'b Poller,
+    shared: &'b Shared,
+    /// The stream takes no more.
+    blocked: bool,
+    /// Whether the poller watches for room to write.
+    watches_write: bool,
+    /// Messages may be waiting that the poller does not know of, because they were read from the socket already.
+    more: bool,
+    datagram: Vec<u8>,
+}
+
+impl<'b> Pump<'b> {
+    pub(super) fn new(
+        socket: WebSocket<Stream>,
+        lane: &'b UdpSocket,
+        poller: &'b Poller,
+        shared: &'b Shared,
+    ) -> io::Result<Self> {
+        let datagram = vec![0; MAX_DATAGRAM];
+        // Its end undoes whatever of this was done.
+        let mut pump =
+            Self { socket, lane, poller, shared, blocked: false, watches_write: false, more: true, datagram };
+        let tcp = pump.socket.get_ref().socket();
+        tcp.set_nonblocking(true)?;
+        tcp.set_read_timeout(None)?;
+        // From here on the end of the handle ends the connection, whatever the thread waits for.
+        let ours = tcp.try_clone()?;
+        shared.cancel.advance(Stage::Connected(ours)).map_err(io::Error::other)?;
+        // What waits was for another connection, or for none.
+        for _ in 0..MOST_STALE {
+            if lane.recv(&mut pump.datagram).is_err() {
+                break;
+            }
+            shared.out.fetch_add(1, Ordering::Relaxed);
+        }
+        poller.add(lane.as_fd(), LANE, Interest::READ)?;
+        poller.add(pump.socket.get_ref().as_fd(), STREAM, Interest::READ)?;
+        Ok(pump)
+    }
+
+    /// Runs until the connection breaks or the handle wants its end.
+    pub(super) fn run(mut self, wake: &Waker) -> End {
+        let mut ready = Events::with_capacity(3);
+        loop {
+            let timeout = self.more.then_some(Duration::ZERO);
+            if let Err(error) = self.poller.wait(&mut ready, timeout) {
+                return End::Broken(error.to_string());
+            }
+            wake.drain();
+            if self.is_over() {
+                return End::Anew;
+            }
+            let has = |token| ready.iter().any(|event| event.token == token);
+            let writable = ready.iter().any(|event| event.token == STREAM && event.writable);
+            if let Err(why) = self.turn(has(LANE), has(STREAM), writable) {
+                return End::Broken(why);
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let moved = self.shared.look.swap(false, Ordering::AcqRel) && self.socket.get_ref().is_stale();
+        let renew = self.shared.renew.swap(false, Ordering::AcqRel);
+        moved || renew || self.shared.cancel.is_cancelled()
+    }
+
+    fn turn(&mut self, lane: bool, stream: bool, writable: bool) -> Result<(), String> {
+        if writable && self.blocked {
+            self.blocked = false;
+            let flushed = self.socket.flush();
+            self.settle(flushed)?;
+        }
+        if stream || self.more {
+            self.read_stream()?;
+        }
+        if lane {
+            self.read_lane()?;
+        }
+        if self.blocked != self.watches_write {
+            self.watches_write = self.blocked;
+            let interest = if self.blocked { Interest::READ_WRITE } else { Interest::READ };
+            self.poller.modify(self.socket.get_ref().as_fd(), STREAM, interest).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    fn read_lane(&mut self) -> Result<(), String> {
+        for _ in 0..TURN {
+            let length = match self.lane.recv(&mut self.datagram) {
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // The lane's socket is being replaced, or gone: what was sent to it is lost, and nothing else.
+                Err(_) => continue,
+            };
+            let message = self.datagram.get(..length).unwrap_or_default().to_vec();
+            match self.socket.write(Message::binary(message)) {
+                Err(Error::WriteBufferFull(_)) => {
+                    self.shared.out.fetch_add(1, Ordering::Relaxed);
+                }
+                written => self.settle(written)?,
+            }
+        }
+        if self.blocked {
+            return Ok(());
+        }
+        let flushed = self.socket.flush();
+        self.settle(flushed)
+    }
+
+    fn read_stream(&mut self) -> Result<(), String> {
+        self.more = false;
+        for _ in 0..TURN {
+            match self.socket.read() {
+                Ok(Message::Binary(message)) => {
+                    if self.lane.send(&message).is_err() {
+                        self.shared.back.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+                Ok(Message::Close(_)) => return Err(String::from("the relay closed the connection")),
+                // Pings are answered by the library; text and pongs mean nothing here.
+                Ok(_) => {}
+                Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(explain(&error)),
+            }
+        }
+        self.more = true;
+        Ok(())
+    }
+
+    fn settle(&mut self, result: Result<(), Error>) -> Result<(), String> {
+        match result {
+            Ok(()) => {}
+            Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => self.blocked = true,
+            Err(error) => return Err(explain(&error)),
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Pump<'_> {
+    fn drop(&mut self) {
+        self.poller.remove(self.lane.as_fd());
+        self.poller.remove(self.socket.get_ref().as_fd());
+        // Cancelled or not: nobody is to shut down a descriptor that is gone.
+        let _ = self.shared.cancel.advance(Stage::Elsewhere);
+    }
+}
+
+/// What went wrong, in words.
+pub(super) fn explain(error: &Error) -> String {
+    use io::ErrorKind as Kind;
+    match error {
+        Error::Http(response) => format!(
+            "it answered with HTTP status {} instead of a WebSocket; is this a relay's URL?",
+            response.status().as_u16()
+        ),
+        Error::Io(error) if matches!(error.kind(), Kind::WouldBlock | Kind::TimedOut) => {
+            String::from("no answer in time")
+        }
+        Error::Io(error) if matches!(error.kind(), Kind::ConnectionReset | Kind::BrokenPipe | Kind::UnexpectedEof) => {
+            String::from("the relay closed the connection")
+        }
+        Error::Io(error) => error.to_string(),
+        Error::ConnectionClosed | Error::AlreadyClosed => String::from("the relay closed the connection"),
+        other => other.to_string(),
+    }
+}

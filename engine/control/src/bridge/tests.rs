@@ -1,0 +1,167 @@
+//! A bridge between a socket that plays the lane and a listener that plays the relay.
+
+use std::io::{ErrorKind, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use tungstenite::{Message, WebSocket, accept};
+
+use super::*;
+
+/// However slow the machine is.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct World {
+    lane: UdpSocket,
+    relay: TcpListener,
+    bridge: Bridge,
+}
+
+fn world() -> World {
+    let (lane, relay) = (UdpSocket::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+    lane.set_read_timeout(Some(PATIENCE)).unwrap();
+    let url = format!("ws://{}/relay/v1", relay.local_addr().unwrap());
+    let options = BridgeOptions { url, lane: lane.local_addr().unwrap().port(), overlay: Vec::new() };
+    let bridge = Bridge::start_with(&options, Waker::new().unwrap(), true).unwrap();
+    World { lane, relay, bridge }
+}
+
+impl World {
+    fn accept(&self) -> WebSocket<TcpStream> {
+        let (tcp, _) = self.relay.accept().unwrap();
+        tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+        let socket = accept(tcp).unwrap();
+        until("the bridge to be open", || self.bridge.report().is_open);
+        socket
+    }
+
+    fn say(&self, bytes: &[u8]) {
+        self.lane.send_to(bytes, self.bridge.place()).unwrap();
+    }
+
+    fn hear(&self) -> Vec<u8> {
+        let mut bytes = vec![0; 70_000];
+        let (length, from) = self.lane.recv_from(&mut bytes).unwrap();
+        assert_eq!(from, self.bridge.place());
+        bytes.truncate(length);
+        bytes
+    }
+}
+
+fn until(what: &str, done: impl Fn() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < end, "waited in vain for {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn each_datagram_is_a_message_and_each_message_a_datagram() {
+    let world = world();
+    let mut relay = world.accept();
+    for length in [0, 1, 148, 1_500, 9_000, 60_000] {
+        let bytes: Vec<u8> = (0..length).map(|place: u32| place.to_le_bytes()[0]).collect();
+        world.say(&bytes);
+        assert_eq!(relay.read().unwrap(), Message::binary(bytes.clone()), "{length}");
+        relay.send(Message::binary(bytes.clone())).unwrap();
+        assert_eq!(world.hear(), bytes, "{length}");
+    }
+    let report = world.bridge.report();
+    assert_eq!((report.opened, report.dropped_out, report.dropped_in), (1, 0, 0));
+}
+
+#[test]
+fn only_the_lane_is_heard() {
+    let world = world();
+    let mut relay = world.accept();
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    stranger.send_to(b"stranger", world.bridge.place()).unwrap();
+    world.say(b"lane");
+    assert_eq!(relay.read().unwrap(), Message::binary(&b"lane"[..]));
+}
+
+#[test]
+fn fault_f5_a_stream_that_takes_no_more_loses_the_newest_counts_them_and_delays_nobody() {
+    let world = world();
+    let mut relay = world.accept();
+    // Far more than the kernel keeps for both ends of a connection, and paced by what the bridge has taken off its socket.
+    until("something to be dropped", || {
+        (0..64).for_each(|_| world.say(&[7; 60_000]));
+        world.bridge.report().dropped_out > 100
+    });
+    assert!(world.bridge.report().is_open);
+    // It goes on as soon as it is read, and the other direction never stopped.
+    relay.send(Message::binary(&b"back"[..])).unwrap();
+    assert_eq!(world.hear(), b"back");
+    let reader = thread::spawn(move || while relay.read().unwrap() != Message::binary(&b"last"[..]) {});
+    until("the last one to arrive", || {
+        world.say(b"last");
+        reader.is_finished()
+    });
+    reader.join().unwrap();
+}
+
+#[test]
+fn fault_n4_a_lost_connection_is_opened_again_and_one_of_no_use_begins_anew() {
+    let world = world();
+    drop(world.accept());
+    let mut second = world.accept();
+    until("the second to be counted", || world.bridge.report().opened == 2);
+    world.bridge.renew();
+    // The old one ends, whatever is in it.
+    while second.read().is_ok() {}
+    let mut third = world.accept();
+    until("the third to be counted", || world.bridge.report().opened == 3);
+    // The address is the same as before: nothing happens.
+    world.bridge.look();
+    world.say(b"still here");
+    assert_eq!(third.read().unwrap(), Message::binary(&b"still here"[..]));
+}
+
+#[test]
+fn its_end_closes_the_connection_and_its_place() {
+    let World { bridge, relay, lane: _lane } = world();
+    let (tcp, _) = relay.accept().unwrap();
+    tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut socket = accept(tcp).unwrap();
+    let place = bridge.place();
+    drop(bridge);
+    let ended = loop {
+        match socket.read() {
+            Ok(_) => {}
+            Err(tungstenite::Error::Io(error)) if error.kind() == ErrorKind::WouldBlock => break false,
+            Err(_) => break true,
+        }
+    };
+    assert!(ended, "the connection outlives the bridge");
+    until("the place to be free", || UdpSocket::bind(place).is_ok());
+}
+
+#[test]
+fn fault_j4_nothing_is_sent_to_where_no_relay_may_be() {
+    let relay = TcpListener::bind("127.0.0.1:0").unwrap();
+    relay.set_nonblocking(true).unwrap();
+    let url = format!("ws://localhost:{}/", relay.local_addr().unwrap().port());
+    let options = BridgeOptions { url, lane: 9, overlay: Vec::new() };
+    let bridge = Bridge::start(&options, Waker::new().unwrap()).unwrap();
+    until("a reason", || bridge.report().problem.is_some());
+    assert!(bridge.report().problem.unwrap().contains("nothing may be sent there"));
+    assert_eq!(relay.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "nobody knocked");
+}
+
+#[test]
+fn what_is_no_relay_is_told() {
+    for url in ["http://a/", "ws://", "wss://a b/", "a"] {
+        assert!(web(url).is_err(), "{url}");
+    }
+    let relay = web("wss://[2001:db8::1]/vpn/relay/v1").unwrap();
+    assert_eq!(
+        (relay.secure, relay.authority().as_str(), relay.path.as_str()),
+        (true, "[2001:db8::1]:443", "/vpn/relay/v1")
+    );
+    let world = world();
+    let (mut tcp, _) = world.relay.accept().unwrap();
+    tcp.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").unwrap();
+    until("a reason", || world.bridge.report().problem.is_some_and(|why| why.contains("HTTP status 404")));
+}

@@ -1,0 +1,158 @@
+//! The bridge's thread: dials, pumps, rests.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use taut_base::{Prefix, Time};
+use taut_event::{Events, Interest, Poller, Waker, boot_time};
+use taut_path::acceptable;
+use tungstenite::WebSocket;
+use tungstenite::handshake::HandshakeError;
+
+use super::Shared;
+use super::pump::{self, End, Pump};
+use crate::backoff::Backoff;
+use crate::channel::Broken;
+use crate::dial::{self, MAX_ADDRESSES};
+use crate::random::Jitter;
+use crate::stream::Stream;
+use crate::url::Url;
+
+/// A connection that lasted so long was a good one: the next attempt comes soon.
+const GOOD: Duration = Duration::from_secs(10);
+
+pub(super) const WAKE: u64 = 0;
+
+pub(super) struct Worker {
+    url: Url,
+    lane: UdpSocket,
+    /// Where no relay is; `None` where any address will do, for tests.
+    overlay: Option<Vec<Prefix>>,
+    shared: Arc<Shared>,
+    wake: Waker,
+    keeper: Waker,
+    poller: Poller,
+    backoff: Backoff,
+    jitter: Jitter,
+}
+
+impl Worker {
+    pub(super) fn new(
+        url: Url,
+        lane: UdpSocket,
+        overlay: Option<Vec<Prefix>>,
+        shared: Arc<Shared>,
+        wake: Waker,
+        keeper: Waker,
+    ) -> io::Result<Self> {
+        let poller = Poller::new()?;
+        poller.add(wake.as_fd(), WAKE, Interest::READ)?;
+        let (backoff, jitter) = (Backoff::default(), Jitter::new());
+        Ok(Self { url, lane, overlay, shared, wake, keeper, poller, backoff, jitter })
+    }
+
+    /// Runs until the handle is gone.
+    pub(super) fn run(mut self) {
+        while !self.shared.cancel.is_cancelled() {
+            let began = now();
+            let end = match self.dial() {
+                Ok(socket) => self.serve(socket),
+                Err(Broken(why)) => End::Broken(why),
+            };
+            if self.shared.cancel.is_cancelled() {
+                return;
+            }
+            let anew = matches!(end, End::Anew);
+            self.tell(end);
+            if anew || now().since(began) >= GOOD {
+                self.backoff.reset();
+            }
+            if !anew {
+                self.rest();
+            }
+        }
+    }
+
+    fn serve(&self, socket: WebSocket<Stream>) -> End {
+        let pump = match Pump::new(socket, &self.lane, &self.poller, &self.shared) {
+            Ok(pump) => pump,
+            Err(error) => return End::Broken(error.to_string()),
+        };
+        self.shared.renew.store(false, Ordering::Release);
+        {
+            let mut report = self.shared.report();
+            (report.is_open, report.problem) = (true, None);
+            report.opened += 1;
+        }
+        self.keeper.wake();
+        pump.run(&self.wake)
+    }
+
+    fn tell(&self, end: End) {
+        let mut report = self.shared.report();
+        let was_open = std::mem::take(&mut report.is_open);
+        if let End::Broken(why) = end {
+            report.problem = Some(why);
+        }
+        drop(report);
+        if was_open {
+            self.keeper.wake();
+        }
+    }
+
+    /// Waits for the next attempt. A changed host ends the wait.
+    fn rest(&mut self) {
+        let until = now() + self.backoff.next(&mut self.jitter);
+        let mut ready = Events::with_capacity(1);
+        while now() < until && !self.shared.cancel.is_cancelled() {
+            if self.poller.wait(&mut ready, Some(until.since(now()))).is_err() {
+                // Only a host without memory gets here; it gets a moment to recover.
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            self.wake.drain();
+            if self.shared.look.swap(false, Ordering::AcqRel) {
+                self.backoff.reset();
+                return;
+            }
+        }
+    }
+
+    fn dial(&self) -> Result<WebSocket<Stream>, Broken> {
+        let addresses = (self.url.host.as_str(), self.url.port).to_socket_addrs();
+        let addresses = addresses.map_err(|error| Broken(format!("its name cannot be resolved: {error}")))?;
+        let mut last = Broken(String::from("its name has no address"));
+        for address in addresses.take(MAX_ADDRESSES) {
+            let outcome = self.dial_address(address);
+            self.shared.cancel.advance(dial::Stage::Elsewhere)?;
+            match outcome {
+                Ok(socket) => return Ok(socket),
+                Err(broken) => last = broken,
+            }
+        }
+        Err(last)
+    }
+
+    fn dial_address(&self, address: SocketAddr) -> Result<WebSocket<Stream>, Broken> {
+        if self.overlay.as_ref().is_some_and(|overlay| !acceptable(address, overlay)) {
+            return Err(Broken(format!("{address}: nothing may be sent there")));
+        }
+        let stream = dial::connect(address, &self.url, &self.shared.cancel)?;
+        // The scheme only pleases the library; the stream is made.
+        let target = format!("ws://{}{}", self.url.authority(), self.url.path);
+        let (socket, _) = tungstenite::client::client_with_config(target, stream, Some(pump::config())).map_err(
+            |error| match error {
+                HandshakeError::Interrupted(_) => Broken(format!("{address}: no answer in time")),
+                HandshakeError::Failure(error) => Broken(format!("{address}: {}", pump::explain(&error))),
+            },
+        )?;
+        Ok(socket)
+    }
+}
+
+pub(super) fn now() -> Time {
+    Time::from_duration(boot_time())
+}

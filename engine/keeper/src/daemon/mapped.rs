@@ -1,0 +1,156 @@
+//! The router in front of this host: asked for ports while the network is up (`taut_gateway`), on a thread of its own, because routers are slow.
+//!
+//! What it says to have mapped is one more candidate: peers are told of it, and use it only after a probe through it was answered (fault D15).
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use taut_base::Prefix;
+use taut_event::Waker;
+use taut_gateway::{Command, Event, Options, Portmap, Protocol, Report, Said};
+
+use crate::api::PortMapStatus;
+
+/// Port mapping, switched on or off.
+#[derive(Default)]
+pub(super) struct Mapped {
+    running: Option<Portmap>,
+    /// The network is up.
+    up: bool,
+    /// The addresses of the overlay that the thread was started with.
+    overlay: Vec<Prefix>,
+    /// Why the thread could not be started.
+    problem: Option<String>,
+    /// Where the world reaches a port of ours, as the router says.
+    outside: BTreeMap<u16, SocketAddr>,
+}
+
+impl Mapped {
+    /// Has these ports mapped from now on.
+    pub(super) fn start(&mut self, ports: Vec<u16>, overlay: &[Prefix], waker: &Waker) {
+        self.up = true;
+        if let Some(running) = self.running.take_if(|_| self.overlay == overlay) {
+            running.send(Command::Ports(ports));
+            self.running = Some(running);
+            return;
+        }
+        self.overlay = overlay.to_vec();
+        let options = Options { ports, mark: 0, overlay: overlay.to_vec() };
+        match Portmap::start(options, waker.clone()) {
+            Ok(running) => (self.running, self.problem) = (Some(running), None),
+            // Nodes without it still meet by other ways.
+            Err(error) => self.problem = Some(format!("the thread that asks the router could not be started: {error}")),
+        }
+    }
+
+    /// Gives all ports back, without waiting for it: the network is down.
+    pub(super) fn pause(&mut self) {
+        if let Some(running) = &self.running {
+            running.send(Command::Ports(Vec::new()));
+        }
+        self.outside.clear();
+        (self.up, self.problem) = (false, None);
+    }
+
+    /// The daemon ends: waits until all ports are given back, two seconds at most.
+    pub(super) fn end(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.stop();
+        }
+    }
+
+    /// The host's routes, addresses or links changed: perhaps there is another router.
+    pub(super) fn look(&self) {
+        if let Some(running) = &self.running {
+            running.send(Command::Look);
+        }
+    }
+
+    /// Takes what the thread said; true when something is mapped otherwise than before.
+    pub(super) fn turn(&mut self) -> bool {
+        let mut changed = false;
+        while let Some(event) = self.running.as_ref().and_then(Portmap::try_event) {
+            changed |= match event {
+                // Said before it heard that the network is down.
+                Event::Mapped(_) if !self.up => false,
+                Event::Mapped(mapping) => self.outside.insert(mapping.port, mapping.outside) != Some(mapping.outside),
+                Event::Lost { port } => self.outside.remove(&port).is_some(),
+            };
+        }
+        changed
+    }
+
+    /// Where the world reaches this port of ours, as the router says.
+    pub(super) fn of(&self, port: u16) -> Vec<SocketAddr> {
+        self.outside.get(&port).copied().into_iter().collect()
+    }
+
+    /// For users; `None` while it is switched off.
+    pub(super) fn status(&self) -> Option<PortMapStatus> {
+        if let Some(problem) = &self.problem {
+            return Some(PortMapStatus { problem: Some(problem.clone()), ..PortMapStatus::default() });
+        }
+        self.running.as_ref().filter(|_| self.up).map(|running| describe(&running.report()))
+    }
+}
+
+fn describe(report: &Report) -> PortMapStatus {
+    let serving = report.voices.iter().find(|voice| voice.said == Said::Serves);
+    let waiting = report.voices.iter().any(|voice| voice.said == Said::Asked);
+    let said = |voice: &taut_gateway::Voice| format!("{}: {}", title(voice.protocol), voice.said);
+    let problem = match (report.gateway, serving, waiting) {
+        (None, ..) => Some(String::from("no router in front of this host was found")),
+        (Some(_), None, false) => {
+            let asked = report.voices.iter().filter(|voice| voice.said != Said::NotAsked);
+            Some(asked.map(said).collect::<Vec<_>>().join("; ")).filter(|text| !text.is_empty())
+        }
+        (Some(_), None, true) => None,
+        (Some(_), Some(_), _) => {
+            let text = "another NAT stands before the router: the outside address is not one of the Internet";
+            report.is_nested().then(|| String::from(text))
+        }
+    };
+    PortMapStatus {
+        protocol: serving.map(|voice| String::from(title(voice.protocol))),
+        gateway: report.gateway.map(Into::into),
+        mapped: report.mappings.iter().map(|mapping| mapping.outside).collect(),
+        problem,
+    }
+}
+
+/// As people write it.
+fn title(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Pcp => "PCP",
+        Protocol::NatPmp => "NAT-PMP",
+        Protocol::Upnp => "UPnP-IGD",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(protocol: Protocol, said: &Said) -> Report {
+        let mut report = Report { gateway: Some([192, 168, 1, 1].into()), ..Report::default() };
+        report.voices.iter_mut().filter(|voice| voice.protocol == protocol).for_each(|voice| voice.said = said.clone());
+        report
+    }
+
+    #[test]
+    fn what_the_router_said_is_told_in_a_line() {
+        assert!(describe(&Report::default()).problem.unwrap().starts_with("no router"));
+        let told = describe(&with(Protocol::Upnp, &Said::Refused(String::from("718"))));
+        assert_eq!((told.protocol, told.problem.as_deref()), (None, Some("UPnP-IGD: refused: 718")));
+        assert_eq!(describe(&with(Protocol::Pcp, &Said::Asked)).problem, None);
+        let told = describe(&with(Protocol::NatPmp, &Said::Serves));
+        assert_eq!((told.protocol.as_deref(), told.gateway), (Some("NAT-PMP"), Some([192, 168, 1, 1].into())));
+    }
+
+    #[test]
+    fn switched_off_there_is_nothing_to_tell() {
+        let mut mapped = Mapped::default();
+        assert!(!mapped.turn() && mapped.of(8288).is_empty());
+        assert_eq!(mapped.status(), None);
+    }
+}

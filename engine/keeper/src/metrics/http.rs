@@ -1,0 +1,198 @@
+//! Hands the figures to a Prometheus: HTTP/1.1 (RFC 9112), as much of it as that takes.
+//!
+//! ```text
+//! accepted ──head read──▶ answered ──all written──▶ closed
+//!     └──────────── too long, too late, gone ──────────┘
+//! ```
+//! One request per connection, `GET` or `HEAD` of `/metrics`; all else is refused in a line. Whoever may connect may read, so it listens where the user
+//! said and nowhere by itself, and a bare port means loopback. Bounded: connections at a time, bytes of a request, seconds of a connection. It lives on the
+//! keeper's poller and never blocks; at no moment does a slow reader hold up anybody.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use taut_base::Time;
+use taut_event::{Interest, Poller};
+
+use super::CONTENT_TYPE;
+
+/// Connections at a time: a Prometheus or two, and somebody who looks. More wait in the kernel's backlog.
+const MAX_CONNECTIONS: usize = 8;
+/// Longest request in bytes: Prometheus sends some 300.
+const MAX_HEAD: usize = 4096;
+/// How long a connection may last: Prometheus itself gives up after 10 s.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How soon somebody is let in who came while the daemon had no descriptor left.
+const RETRY: Duration = Duration::from_secs(1);
+/// Tokens of this socket and its connections start here, above all of the local API's, which count up from 16 by one for each user.
+pub(crate) const FIRST_TOKEN: u64 = 1 << 48;
+
+/// The listening socket and its connections.
+pub(crate) struct Responder {
+    listener: TcpListener,
+    connections: BTreeMap<u64, Connection>,
+    next: u64,
+    /// When to look for connections again after there was no descriptor for one.
+    retry: Option<Time>,
+}
+
+struct Connection {
+    stream: TcpStream,
+    until: Time,
+    head: Vec<u8>,
+    /// What is left to be written, once the request was read.
+    answer: Option<(Vec<u8>, usize)>,
+}
+
+impl Responder {
+    /// Listens there, and has `poller` report it.
+    pub(crate) fn listen(address: SocketAddr, poller: &Poller) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        poller.add(listener.as_fd(), FIRST_TOKEN, Interest::READ)?;
+        Ok(Self { listener, connections: BTreeMap::new(), next: FIRST_TOKEN + 1, retry: None })
+    }
+
+    /// Where it listens.
+    #[cfg(test)]
+    fn address(&self) -> SocketAddr {
+        self.listener.local_addr().unwrap()
+    }
+
+    /// Something happened at this token. `figures` makes the page, where it was asked for.
+    pub(crate) fn serve(&mut self, token: u64, poller: &Poller, now: Time, mut figures: impl FnMut() -> String) {
+        if token == FIRST_TOKEN {
+            return self.accept(poller, now);
+        }
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        if !connection.go_on(&mut figures) {
+            return self.close(token, poller, now);
+        }
+        let interest = if connection.answer.is_some() { Interest::WRITE } else { Interest::READ };
+        // Registered and open; if the kernel refused, the time of the connection ends it.
+        let _ = poller.modify(connection.stream.as_fd(), token, interest);
+    }
+
+    /// Ends connections whose time is over, and lets those in who waited.
+    pub(crate) fn handle_timeout(&mut self, poller: &Poller, now: Time) {
+        let late: Vec<u64> =
+            self.connections.iter().filter(|(_, one)| now >= one.until).map(|(token, _)| *token).collect();
+        for token in late {
+            self.close(token, poller, now);
+        }
+        if self.retry.is_some_and(|due| now >= due) {
+            self.accept(poller, now);
+        }
+    }
+
+    /// When the time of a connection is over, or somebody may come in again.
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.connections.values().map(|connection| connection.until).chain(self.retry).min()
+    }
+
+    fn close(&mut self, token: u64, poller: &Poller, now: Time) {
+        if let Some(connection) = self.connections.remove(&token) {
+            poller.remove(connection.stream.as_fd());
+        }
+        self.accept(poller, now);
+    }
+
+    fn accept(&mut self, poller: &Poller, now: Time) {
+        self.retry = None;
+        while self.connections.len() < MAX_CONNECTIONS {
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => {
+                    self.retry = Some(now + RETRY);
+                    break;
+                }
+            };
+            let token = self.next;
+            if stream.set_nonblocking(true).is_err() || poller.add(stream.as_fd(), token, Interest::READ).is_err() {
+                continue;
+            }
+            self.next += 1;
+            let connection = Connection { stream, until: now + PATIENCE, head: Vec::new(), answer: None };
+            self.connections.insert(token, connection);
+        }
+        // Whoever waits and cannot come in keeps the socket readable: without this the daemon would turn in circles.
+        let open = self.connections.len() < MAX_CONNECTIONS && self.retry.is_none();
+        let wanted = if open { Interest::READ } else { Interest::NONE };
+        // Registered and open, so the kernel has no reason to refuse.
+        let _ = poller.modify(self.listener.as_fd(), FIRST_TOKEN, wanted);
+    }
+}
+
+impl Connection {
+    /// Reads and writes as far as it goes; false at its end.
+    fn go_on(&mut self, figures: &mut impl FnMut() -> String) -> bool {
+        while self.answer.is_none() {
+            let mut chunk = [0; 1024];
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return false,
+                Ok(length) => self.head.extend_from_slice(&chunk[..length]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => return false,
+            }
+            self.answer = respond(&self.head, figures).map(|answer| (answer, 0));
+        }
+        let Some((answer, written)) = &mut self.answer else { return true };
+        while *written < answer.len() {
+            match self.stream.write(&answer[*written..]) {
+                Ok(0) => return false,
+                Ok(length) => *written += length,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return false,
+            }
+        }
+        false
+    }
+}
+
+/// The answer to these bytes; `None` while the request is not whole.
+fn respond(head: &[u8], figures: &mut impl FnMut() -> String) -> Option<Vec<u8>> {
+    let whole = head.windows(4).any(|end| end == b"\r\n\r\n") || head.windows(2).any(|end| end == b"\n\n");
+    if head.len() > MAX_HEAD {
+        return Some(message("431 Request Header Fields Too Large", "the request is too long\n", true));
+    }
+    if !whole {
+        return None;
+    }
+    let line = head.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
+    let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+    let [method, target, version] = words[..] else {
+        return Some(message("400 Bad Request", "this is no request of HTTP/1.1\n", true));
+    };
+    if !version.starts_with(b"HTTP/1.") {
+        return Some(message("505 HTTP Version Not Supported", "speak HTTP/1.1\n", true));
+    }
+    let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
+    Some(match (method, path) {
+        (b"GET", b"/metrics") => message("200 OK", &figures(), true),
+        (b"HEAD", b"/metrics") => message("200 OK", &figures(), false),
+        (b"GET" | b"HEAD", _) => message("404 Not Found", "the figures are at /metrics\n", method == b"GET"),
+        _ => message("405 Method Not Allowed", "only GET and HEAD\n", true),
+    })
+}
+
+fn message(status: &str, body: &str, with_body: bool) -> Vec<u8> {
+    let allow = if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" };
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {CONTENT_TYPE}\r\nContent-Length: {}\r\nX-Content-Type-Options: nosniff\r\n\
+         Connection: close\r\n{allow}\r\n",
+        body.len()
+    );
+    let mut message = head.into_bytes();
+    message.extend_from_slice(if with_body { body.as_bytes() } else { b"" });
+    message
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+use std::net::Shutdown;
+
+use taut_event::Events;
+
+use super::*;
+
+/// A responder with its poller, in virtual time.
+struct Bench {
+    poller: Poller,
+    responder: Responder,
+    now: Time,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let poller = Poller::new().unwrap();
+        let responder = Responder::listen("127.0.0.1:0".parse().unwrap(), &poller).unwrap();
+        Self { poller, responder, now: Time(5) }
+    }
+
+    /// Serves until nothing happens for a moment, or `done`.
+    fn serve_until(&mut self, mut done: impl FnMut(&Responder) -> bool) {
+        let mut events = Events::with_capacity(8);
+        for _ in 0..2000 {
+            if done(&self.responder) {
+                return;
+            }
+            self.poller.wait(&mut events, Some(Duration::from_millis(10))).unwrap();
+            for event in events.iter() {
+                self.responder.serve(event.token, &self.poller, self.now, || String::from("taut_up 1\n"));
+            }
+        }
+        panic!("this never came to its end");
+    }
+
+    /// What comes back for these bytes.
+    fn ask(&mut self, request: &[u8]) -> String {
+        let mut client = TcpStream::connect(self.responder.address()).unwrap();
+        client.write_all(request).unwrap();
+        let mut seen = false;
+        self.serve_until(|responder| {
+            seen |= !responder.connections.is_empty();
+            seen && responder.connections.is_empty()
+        });
+        let mut text = String::new();
+        // What was sent beyond what is read comes back as a reset, after the answer.
+        let _ = client.read_to_string(&mut text);
+        text
+    }
+}
+
+#[test]
+fn prometheus_gets_its_figures() {
+    let mut bench = Bench::new();
+    let text = bench.ask(b"GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\nAccept: */*\r\n\r\n");
+    assert!(text.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"), "{text}");
+    assert!(text.contains("\r\nContent-Length: 10\r\n") && text.ends_with("\r\n\r\ntaut_up 1\n"), "{text}");
+    let text = bench.ask(b"HEAD /metrics HTTP/1.0\r\n\r\n");
+    assert!(text.contains("\r\nContent-Length: 10\r\n") && text.ends_with("\r\n\r\n"), "{text}");
+}
+
+#[test]
+fn all_else_is_refused_in_a_line() {
+    let mut bench = Bench::new();
+    let long = [b"GET /metrics HTTP/1.1\r\nA: ".as_slice(), &[b'x'; MAX_HEAD]].concat();
+    for (request, status) in [
+        (b"GET / HTTP/1.1\r\n\r\n".as_slice(), "404"),
+        (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),
+        (b"GET /metrics\r\n\r\n", "400"),
+        (b"GET /metrics HTTP/2\r\n\r\n", "505"),
+        (b"\xff\x00\n\n", "400"),
+        (&long, "431"),
+    ] {
+        let text = bench.ask(request);
+        assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{text}");
+        assert!(!text.contains("taut_up"), "{text}");
+    }
+}
+
+#[test]
+fn who_says_nothing_loses_the_place_and_the_next_comes_in() {
+    let mut bench = Bench::new();
+    let silent: Vec<TcpStream> =
+        (0..MAX_CONNECTIONS + 3).map(|_| TcpStream::connect(bench.responder.address()).unwrap()).collect();
+    bench.serve_until(|responder| responder.connections.len() == MAX_CONNECTIONS);
+    assert_eq!(bench.responder.poll_timeout(), Some(bench.now + PATIENCE));
+    bench.responder.handle_timeout(&bench.poller, Time(6));
+    assert_eq!(bench.responder.connections.len(), MAX_CONNECTIONS);
+    bench.now = bench.now + PATIENCE;
+    bench.responder.handle_timeout(&bench.poller, bench.now);
+    assert_eq!(bench.responder.connections.len(), 3, "those who waited");
+    drop(silent);
+    bench.serve_until(|responder| responder.connections.is_empty());
+    assert!(bench.ask(b"GET /metrics HTTP/1.1\r\n\r\n").contains("taut_up 1"));
+}
+
+#[test]
+fn who_goes_away_in_the_middle_leaves_nothing() {
+    let mut bench = Bench::new();
+    let mut client = TcpStream::connect(bench.responder.address()).unwrap();
+    client.write_all(b"GET /met").unwrap();
+    bench.serve_until(|responder| responder.connections.values().any(|one| one.head.len() == 8));
+    client.shutdown(Shutdown::Both).unwrap();
+    bench.serve_until(|responder| responder.connections.is_empty());
+}

@@ -1,0 +1,184 @@
+//! Why a path is as it is: what the node counted and judged ([`Report`]), with what only the daemon knows beside it, in sentences (law 14).
+//!
+//! The node knows ways and probes; the daemon knows who is online and which relays serve it. Where the node says that nobody is reached at all, one of
+//! these may be the reason, and is told instead.
+
+use taut_path::{Nat, Origins, Report, Verdict, Way, WayReport};
+
+use crate::api::{NatKind, NatStatus, PathKind, PeerStatus, RelayState, RelayStatus, RelayVia, SCHEMA, WayStatus, Why};
+use crate::status::{seconds, share};
+
+/// What is known of a peer and of what is between.
+pub(crate) struct Evidence<'a> {
+    pub(crate) peer: &'a PeerStatus,
+    /// What the node has counted; `None` of stock WireGuard, and while the network is down.
+    pub(crate) report: Option<Report>,
+    /// Whether a handshake is being tried, unanswered so far.
+    pub(crate) trying: bool,
+    pub(crate) ours: Option<NatStatus>,
+    pub(crate) relays: &'a [RelayStatus],
+}
+
+/// Puts it into words.
+pub(crate) fn explain(evidence: Evidence<'_>) -> Why {
+    let Explanation { cause, reason, mend } = Explanation::of(&evidence);
+    let Evidence { peer, report, ours, relays, .. } = evidence;
+    let said = std::iter::once(path(peer, relays)).chain(reason).map(|text| sentence(&text)).collect();
+    Why {
+        schema: SCHEMA,
+        peer: peer.name.clone(),
+        id: peer.id,
+        path: peer.path.clone(),
+        round_trip_ms: peer.round_trip_ms,
+        cause: cause.map(String::from),
+        said,
+        mend: mend.iter().map(|text| sentence(text)).collect(),
+        ours,
+        theirs: report.as_ref().map_or(NatKind::Unknown, |report| nat_kind(report.their_nat)),
+        ways: report.iter().flat_map(|report| &report.ways).map(|way| way_status(way, relays)).collect(),
+    }
+}
+
+/// The kind of NAT, as the API has it.
+pub(crate) fn nat_kind(nat: Nat) -> NatKind {
+    match nat {
+        Nat::Unknown => NatKind::Unknown,
+        Nat::Open => NatKind::None,
+        Nat::Cone => NatKind::Cone,
+        Nat::Symmetric | Nat::Sequential => NatKind::Symmetric,
+        Nat::Blocked => NatKind::Blocked,
+    }
+}
+
+/// What keeps a path from being direct.
+#[derive(Default)]
+struct Explanation {
+    cause: Option<&'static str>,
+    reason: Option<String>,
+    mend: Option<String>,
+}
+
+impl Explanation {
+    fn new(cause: &'static str, reason: String, mend: String) -> Self {
+        Self { cause: Some(cause), reason: Some(reason), mend: Some(mend) }
+    }
+
+    fn of(evidence: &Evidence<'_>) -> Self {
+        let verdict = evidence.report.as_ref().map(|report| report.verdict);
+        match (evidence.peer.path.kind, verdict) {
+            (PathKind::Direct, _) => Self::default(),
+            (PathKind::None, None) => Self::without_path(evidence, None),
+            (PathKind::None, Some(verdict)) => Self::without_path(evidence, Some(verdict)),
+            (PathKind::Relayed, Some(verdict)) => Self::judged(verdict),
+            (PathKind::Relayed, None) => Self::default(),
+        }
+    }
+
+    /// As the node judged.
+    fn judged(verdict: Verdict) -> Self {
+        let text = verdict.to_string();
+        let reason = text.strip_prefix("relayed: ").unwrap_or(&text);
+        Self { cause: Some(verdict.name()), reason: Some(String::from(reason)), mend: verdict.mend() }
+    }
+
+    /// Nobody is reached: because nobody wants to, or because something is not there.
+    fn without_path(evidence: &Evidence<'_>, verdict: Option<Verdict>) -> Self {
+        let name = &evidence.peer.name;
+        let wanted = evidence.trying || verdict == Some(Verdict::Unreachable);
+        let bound = evidence.relays.iter().any(|relay| relay.state == RelayState::Bound);
+        if evidence.peer.online == Some(false) {
+            let reason = format!("the coordinator does not hear from {name}: it is off, asleep, or has no network");
+            return Self::new("offline", reason, format!("switch {name} on, or look at `taut status` there"));
+        }
+        if !wanted {
+            let reason =
+                String::from("nothing was sent to it lately; a path is looked for when there is a packet for it");
+            return Self::new("asleep", reason, format!("nothing has to be: `taut ping {name}` makes a path"));
+        }
+        let Some(verdict) = verdict else {
+            let reason = format!("handshakes are sent to {name}, and nothing comes back");
+            return Self::new(
+                "unreachable",
+                reason,
+                format!("look at {name}: does it run, and does it know this host?"),
+            );
+        };
+        if evidence.relays.is_empty() {
+            let reason = format!("none of {name}'s endpoints answers, and the network has no relay to fall back on");
+            let mend = "run a relay that both can reach: the coordinator's own, or `taut-relay`; or let UDP in to one of the two";
+            return Self::new("no-relay", reason, String::from(mend));
+        }
+        if !bound {
+            let problem =
+                evidence.relays.iter().find_map(|relay| relay.problem.as_deref()).unwrap_or("none has answered");
+            let reason = format!("none of {name}'s endpoints answers, and no relay serves this node: {problem}");
+            let mend = "let UDP out to the relays' port 3478; `taut netcheck` shows which of them answer";
+            return Self::new("relay-unreachable", reason, String::from(mend));
+        }
+        match verdict {
+            Verdict::Unreachable => Self::judged(verdict),
+            _ => Self::judged(Verdict::Unreachable),
+        }
+    }
+}
+
+/// The first sentence.
+fn path(peer: &PeerStatus, relays: &[RelayStatus]) -> String {
+    let name = &peer.name;
+    match (peer.path.kind, peer.path.endpoint, &peer.path.relay) {
+        (PathKind::Direct, Some(endpoint), _) => format!("packets to {name} go straight to {endpoint}"),
+        (PathKind::Direct, None, _) => format!("packets to {name} go straight to it"),
+        (PathKind::Relayed, _, Some(relay)) => {
+            let known = relays.iter().find(|known| known.name == *relay);
+            let bridged = known.is_some_and(|known| known.via == Some(RelayVia::Websocket));
+            let by = if bridged { "; it is reached by WebSocket, because by UDP it does not answer" } else { "" };
+            format!("packets to {name} go by the relay {relay}, which cannot read them{by}")
+        }
+        (PathKind::Relayed, _, None) => format!("packets to {name} go by a relay, which cannot read them"),
+        (PathKind::None, ..) => format!("there is no path to {name}"),
+    }
+}
+
+/// With a capital and a full stop.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
+    let end = if text.ends_with(['.', '?']) { "" } else { "." };
+    format!("{first}{}{end}", letters.as_str())
+}
+
+fn way_status(way: &WayReport, relays: &[RelayStatus]) -> WayStatus {
+    let endpoint = way.way.first_hop();
+    let bridge = |relay: &RelayStatus| relay.websocket.as_ref().and_then(|websocket| websocket.local);
+    let is_at = |relay: &&RelayStatus| relay.endpoints.contains(&endpoint) || bridge(relay) == Some(endpoint);
+    let named = relays.iter().find(is_at).map(|relay| relay.name.clone());
+    let meaning = way.meaning();
+    WayStatus {
+        endpoint,
+        relay: match way.way {
+            Way::Relayed { .. } => Some(named.unwrap_or_else(|| endpoint.to_string())),
+            Way::Direct(_) => None,
+        },
+        known_from: known_from(&way.origins),
+        state: String::from(meaning.name()),
+        sent: way.sent,
+        answered: way.answered,
+        answered_elsewhere: way.answered_elsewhere,
+        heard: way.asked,
+        last_heard_s: way.heard_ago.map(|ago| ago.as_secs_f64()),
+        held_back: way.refused,
+        proven_s: way.proven_for.map(|time| time.as_secs_f64()),
+        seen_as: way.seen_as,
+        round_trip_ms: way.round_trip.map(seconds).map(|time| time * 1e3),
+        loss: way.loss.map(share),
+        meaning: meaning.to_string(),
+    }
+}
+
+fn known_from(origins: &Origins) -> Vec<String> {
+    let all = [(origins.listed, "map"), (origins.said, "peer"), (origins.heard, "heard"), (origins.relay, "relay")];
+    all.iter().filter(|(is, _)| *is).map(|(_, name)| String::from(*name)).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,208 @@
+"""`python3 -m lab bench | report | compare | scenario`.
+
+    python3 -m lab bench --quick                  what `make bench` does: at most twenty minutes
+    python3 -m lab bench                          what `make bench-full` does: hours; --minutes and --resume make it several sittings
+    python3 -m lab bench --systems bare,taut-aes --profiles low --work ping,tcp-1 --rounds 5 --seed 3
+    python3 -m lab report [FILE] [--output PAGE]  the page of a file of results;  report --check [PAGE]  what a page lacks
+    python3 -m lab compare A.json B.json          exit code 0 when both rank alike
+    python3 -m lab scenario [NAME]                a set-up that others publish
+
+Exit codes: 0 done, 1 it failed or nothing was measured, 2 not understood, 130 interrupted.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from .. import netem
+from ..wait import LabError
+from . import pages, plan, ranking, results, scenarios
+from .pages import FILE, OUT, PAGE, shown, teller
+from .sitting import measure
+
+QUICK_MINUTES, QUICK_ROUNDS, FULL_ROUNDS = 20.0, 3, 5
+
+
+class Misunderstood(LabError):
+    """The words of a command that mean nothing here."""
+
+
+# --- the words ---
+
+
+def add(verbs):
+    """Puts the verbs of the comparison to those of the lab."""
+    verb = _verb(verbs, "bench", bench, "Compares systems on links at work; writes target/bench/results.json and report.html.")
+    verb.add_argument("--quick", action="store_true", help=f"short works, at most {QUICK_MINUTES:g} minutes")
+    verb.add_argument("--systems", help="by name, separated by commas (python3 -m lab peers lists them)")
+    verb.add_argument("--profiles", help="links, by name, separated by commas")
+    verb.add_argument("--work", help="kinds of work, by name, separated by commas")
+    verb.add_argument("--placements", help=f"of {', '.join(plan.PLACEMENTS)}: what the emulator draws for (default {plan.PACKETS})")
+    verb.add_argument("--tuned", action="store_true", help="a second series with tuned hosts")
+    _common(verb)
+    verb = _verb(verbs, "scenario", scenario, "A set-up that others publish; without a name, all of them.")
+    verb.add_argument("name", nargs="?")
+    verb.add_argument("--quick", action="store_true", help="two seconds instead of ten")
+    verb.add_argument("--systems", help="only these of its systems")
+    _common(verb)
+    verb = _verb(verbs, "report", report, "Makes the page of a file of results, or checks one.")
+    verb.add_argument("file", nargs="?", type=Path, help="results, or the page to check")
+    verb.add_argument("--output", type=Path, help="the page")
+    verb.add_argument("--check", action="store_true", help="make nothing: say what the page lacks; exit code 1 if anything")
+    verb = _verb(verbs, "compare", compare, "Whether two files of results rank the systems alike.")
+    verb.add_argument("first", type=Path)
+    verb.add_argument("second", type=Path)
+
+
+def _verb(verbs, name, does, about):
+    verb = verbs.add_parser(name, help=about, description=about)
+    verb.set_defaults(run=_guarded(does))
+    verb.add_argument("--json", action="store_true", help="the outcome as JSON on standard output, all else on standard error")
+    return verb
+
+
+def _common(verb):
+    verb.add_argument("--rounds", type=_count, help="how often everything is done")
+    verb.add_argument("--seed", type=int, default=1, help="of the order and of the links' dice (default 1)")
+    verb.add_argument("--congestion", default="cubic", help="TCP's congestion control in all hosts (default cubic)")
+    verb.add_argument("--minutes", type=float, help="begin nothing that would not end within these")
+    verb.add_argument("--resume", action="store_true", help="go on with the file that is there")
+    verb.add_argument("--output", type=Path, help="the file of results; the page goes beside it")
+
+
+def _count(text):
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def _guarded(does):
+    """A command whose errors are one sentence and an exit code."""
+
+    def guarded(args):
+        try:
+            return does(args)
+        except Misunderstood as error:
+            print(f"lab: {error}", file=sys.stderr)
+            return 2
+        except LabError as error:
+            print(f"lab: {error}", file=sys.stderr)
+            return 1
+        except KeyboardInterrupt:
+            print("lab: interrupted; the hosts are gone, what was measured is kept, and --resume goes on", file=sys.stderr)
+            return 130
+
+    return guarded
+
+
+# --- bench and scenario ---
+
+
+def bench(args):
+    """The comparison, whole or in part."""
+    systems, works, profiles = field()
+    picked = any((args.systems, args.profiles, args.work, args.placements, args.tuned))
+    rounds = args.rounds or (QUICK_ROUNDS if args.quick else FULL_ROUNDS)
+    minutes = args.minutes or (QUICK_MINUTES if args.quick and not picked else None)
+    names = with_bare(choose("system", args.systems, systems))
+    profiles = {name: profiles[name] for name in choose("profile", args.profiles, profiles)}
+    works = {name: works[name] for name in choose("kind of work", args.work, works)}
+    placements = choose("placement", args.placements, plan.PLACEMENTS) if args.placements else (plan.PACKETS,)
+
+    def stages(one):
+        if picked:
+            able = tuple(name for name in names if name in one.known.systems)
+            return plan.picked(parts(one.known, able, placements, args.tuned), rounds)
+        return plan.quick(one.known, rounds, one.best) if args.quick else plan.full(one.known, rounds, netem.available())
+
+    if picked and not args.systems:
+        names = tuple(name for name in names if not systems[name].variant)
+    chosen = [systems[name] for name in names] if picked else list(systems.values())
+    return measure(args, chosen, list(works.values()), profiles, stages, rounds, minutes, "", args.output or FILE)
+
+
+def parts(known, systems, placements, tuned):
+    """What was picked: plain links have no placement but the first."""
+    both = (False, True) if tuned else (False,)
+    emulated, plain = known.emulated(known.profiles), tuple(name for name in known.profiles if not known.profiles[name].emulated)
+    every = (plan.Part(systems, emulated, tuple(known.works), placements, both), plan.Part(systems, plain, tuple(known.works), (plan.PACKETS,), both))
+    return [part for part in every if part.profiles]
+
+
+def scenario(args):
+    """One of the named set-ups."""
+    there = {one.name: one for one in scenarios.ALL}
+    if not args.name:
+        print(json.dumps({name: one.about for name, one in there.items()}, indent=1) if args.json else "\n".join(f"{name:<22} {one.about}" for name, one in there.items()))
+        return 0
+    chosen = there[choose("scenario", args.name, there)[0]]
+    systems, works, profiles = field()
+    systems |= {system.name: system for system in chosen.systems()}
+    wanted = with_bare(choose("system", args.systems, systems)) if args.systems else None
+    profiles = {name: profiles[name] for name in choose("profile", ",".join(chosen.profiles), profiles)}
+    works = list(chosen.works) if chosen.works is not None else list(works.values())
+    rounds = args.rounds or (min(2, chosen.rounds) if args.quick else chosen.rounds)
+    usual = plan.Field(systems, {work.name: work for work in works}, profiles)
+    names = [name for name in chosen.names(usual) if name in systems and (wanted is None or name in wanted)]
+
+    def stages(one):
+        return plan.picked(chosen.parts(one.known), rounds)
+
+    file = args.output or OUT / f"{chosen.name}.json"
+    return measure(args, [systems[name] for name in names], works, profiles, stages, rounds, args.minutes, chosen.name, file)
+
+
+def field():
+    """Systems, works and profiles of the lab, by name."""
+    from .. import profiles, systems, work
+
+    return {one.name: one for one in systems.FIELD}, {one.name: one for one in work.ALL}, profiles.load()
+
+
+def choose(kind, text, there):
+    """The names in `text`, all without one; a name that is none is told with those that are."""
+    if not text:
+        return tuple(there)
+    names = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+    unknown = [name for name in names if name not in there]
+    if unknown or not names:
+        raise Misunderstood(f"there is no {kind} {', '.join(map(repr, unknown)) or 'without a name'}; there are: {', '.join(there)}")
+    return names
+
+
+def with_bare(names):
+    """The bare link is in every round: what a link carries by itself says what the others' figures mean."""
+    return names if plan.BARE in names else (plan.BARE, *names)
+
+
+# --- report and compare ---
+
+
+def report(args):
+    """The page of a file, or what a page lacks."""
+    from ..report import check
+
+    if args.check:
+        page = args.file or args.output or PAGE
+        found = check.lacks(page)
+        print(json.dumps({"schema": 1, "page": str(page), "lacks": found}) if args.json else "\n".join(found) or f"{shown(page)}: every plot has units, legend, n, interval and sentence")
+        return 1 if found else 0
+    file = args.file or FILE
+    page = args.output or pages.beside(file)
+    say = teller(args.json)
+    made = pages.make(file, page, say)
+    if args.json:
+        print(json.dumps({"schema": 1, "results": str(file), "report": str(page) if made else None}))
+    return 0 if made else 1
+
+
+def compare(args):
+    """Exit code 0 when enough pairs keep their order, 1 when not, 2 when none can be judged."""
+    verdict = ranking.compare(results.load(args.first), results.load(args.second))
+    if args.json:
+        told = {"schema": 1, "judged": verdict.judged, "kept": verdict.kept, "only_one": verdict.only_one, "overlapping": verdict.overlapping}
+        print(json.dumps(told | {"share": verdict.share, "enough": ranking.ENOUGH, "turned": verdict.turned, "agrees": verdict.agrees}))
+    else:
+        print(ranking.story(verdict))
+    return verdict.code()

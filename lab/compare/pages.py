@@ -1,0 +1,51 @@
+"""The files of a comparison: where they lie, and the page of results."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from ..taut import ROOT
+from ..wait import LabError
+from . import results
+
+OUT = ROOT / "target" / "bench"
+VENV = ROOT / "target" / "venv"
+FILE, PAGE = OUT / "results.json", OUT / "report.html"
+
+
+def beside(file):
+    """Where the page of a file of results goes."""
+    return file.with_name("report.html" if file == FILE else f"{file.stem}.html")
+
+
+def make(file, page, say):
+    """Makes the page; without matplotlib it says how to get it, and what was measured stays."""
+    from ..report import page as report
+
+    told = results.load(file)
+    try:
+        size = report.write(told, page)
+    except LabError as error:
+        if drawn_elsewhere(file, page):
+            return True
+        say(str(error))
+        return False
+    say(f"written: {shown(page)} ({size / 1e3:,.0f} kB, everything in it; plots also in {shown(page.with_suffix(''))}/)")
+    return True
+
+
+def drawn_elsewhere(file, page):
+    """Whether the Python of target/venv could make the page, where this one has no matplotlib."""
+    python = VENV / "bin" / "python"
+    if not python.exists() or Path(sys.prefix).resolve() == VENV.resolve():
+        return False
+    return subprocess.run([python, "-m", "lab", "report", file.resolve(), "--output", page.resolve()], cwd=ROOT, check=False).returncode == 0
+
+
+def teller(as_json):
+    """Prints a line of progress at once."""
+    return lambda text: print(f"bench: {text}", file=sys.stderr if as_json else sys.stdout, flush=True)
+
+
+def shown(path):
+    return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path

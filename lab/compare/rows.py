@@ -1,0 +1,65 @@
+"""A row of the results: what it is of, how it is told while it is made, and the limit that ends what hangs."""
+
+import contextlib
+import math
+import signal
+import threading
+import time
+
+from ..wait import LabError
+from . import plan
+from .results import unit
+
+
+def row_of(visit, work):
+    """A row of which nothing is known yet."""
+    place = {"round": visit.round, "profile": visit.profile, "placement": visit.placement, "system": visit.system, "tuned": visit.tuned, "mtu": visit.mtu}
+    empty = {"ok": False, "tried": True, "error": None, "attempts": 0, "figures": {}, "cpu": {}, "memory_kib": {}, "link": [], "disturbed": False}
+    return place | {"work": work} | empty | {"payload": None, "started_s": None}
+
+
+def story(visit):
+    """A visit in a few words."""
+    words = [f"round {visit.round}", visit.profile, visit.system]
+    words += [visit.placement] if visit.placement != plan.PACKETS else []
+    words += ["tuned"] if visit.tuned else []
+    words += [f"MTU {visit.mtu}"] if visit.mtu else []
+    return ", ".join(words)
+
+
+def outline(row, work):
+    """A row in a few words."""
+    if not row["ok"]:
+        return f"failed: {row['error'].splitlines()[0]}"
+    value = row["figures"][work.main]
+    words = [f"{value:,.2f} {unit(work.main)}".strip() if isinstance(value, (int, float)) else str(value)]
+    words += ["disturbed"] if row["disturbed"] else []
+    words += ["the link has doubts"] if any(report.get("doubts") for report in row["link"]) else []
+    return ", ".join(words)
+
+
+def told(error):
+    """An error in words: ours say what happened, others get the name of their kind."""
+    text = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
+    return text.strip() or type(error).__name__
+
+
+@contextlib.contextmanager
+def limit(seconds, what, story=lambda: ""):
+    """Ends what takes longer by a `LabError`; `story()` tells what was seen instead. The alarm of whoever is outside goes on afterwards."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(*_):
+        raise LabError(f"no end after {seconds:.0f} s: {what}\n{story()}".rstrip())
+
+    outer, start = signal.signal(signal.SIGALRM, end), time.monotonic()
+    left = signal.alarm(math.ceil(seconds))
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, outer)
+        if left:
+            signal.alarm(max(1, left - round(time.monotonic() - start)))

@@ -1,0 +1,276 @@
+"""The rounds: each visit is laid out, started, worked with, ended. Whatever fails becomes a row and stops nothing else; what is there is not done again."""
+
+import dataclasses
+import datetime
+import functools
+import time
+import zlib
+
+from ..gauges import machine
+from ..gauges.clock import Pace
+from ..wait import LabError
+from . import cost, plan, rig
+from .results import SAME, SCHEMA, key_of, unit
+from .rows import limit, outline, row_of, story, told
+from .summary import Results
+
+# How often a work is done that others disturb, and how long they are waited for; in a quick run, which has no time for them.
+TRIES, CALM_S, QUICK_CALM_S = 2, 20, 3
+# A system that did not come up this often on a link is not tried there again; nor anywhere, if it never came up.
+GIVE_UP = 2
+# What ends a hopeless start, and a work that takes far longer than it told. Waits inside have limits of their own, told with more: 60 s mostly.
+START_LIMIT_S, WORK_LIMIT_S = 240, 240
+# Of a quick run: just above the limits inside.
+QUICK_START_LIMIT_S, QUICK_WORK_LIMIT_S = 75, 90
+_NO_START = "did not start: "
+
+
+class Comparison:
+    """One run of everything. `stages` is what is to be done, set once it is known what there is (`known`)."""
+
+    def __init__(self, systems, works, profiles, place, *, seed=1, quick=False, scenario="", rounds=1, tries=TRIES):
+        self.systems, self.works, self.profiles = _named(systems), _named(works), profiles
+        self.place, self.seed, self.quick, self.scenario, self.rounds, self.tries = place, seed, quick, scenario, rounds, tries
+        self.lacking = {"systems": _lacking(self.systems), "works": _lacking(self.works)}
+        self.known = plan.Field(self._able("systems", self.systems), self._able("works", self.works), profiles)
+        self.stages, self.runs, self.chosen, self.offloads, self.sittings = [], [], [], {}, 1
+        self.start_limit_s, self.work_limit_s = (QUICK_START_LIMIT_S, QUICK_WORK_LIMIT_S) if quick else (START_LIMIT_S, WORK_LIMIT_S)
+        self._came_up, self._failed, self._in_time, self._chooses = set(), {}, True, False
+
+    def _able(self, kind, there):
+        return {name: one for name, one in there.items() if not self.lacking[kind][name]}
+
+    # --- the order ---
+
+    def run(self, say, keep=lambda: None, minutes=None):
+        """All that is not there yet, or what fits into `minutes`; `keep()` is called after each row. Returns whether all is there."""
+        pace = Pace()
+        for number, stage in enumerate(self.stages):
+            visits = self.missing(stage)
+            if stage.optional and minutes is not None and pace.minutes() + pace.really(self._seconds(visits)) > minutes:
+                say(f"left out, because it would not fit into {minutes:g} minutes: {stage.what}, round {stage.round}")
+                continue
+            ahead = self._seconds(visits) + sum(self._seconds(self.missing(later)) for later in self.stages[number + 1 :] if not later.optional)
+            for visit in visits:
+                own = self._seconds([visit])
+                if minutes is not None and pace.minutes() + pace.really(own) > minutes:
+                    return False
+                self._in_time = minutes is None or pace.minutes() + pace.really(ahead + own) <= minutes
+                say(f"{pace.really(ahead):.1f} min left: {story(visit)}")
+                self.visit(visit, say, keep)
+                pace.passed(own)
+                ahead -= own
+            if stage.round == 1 and self._chooses and not self.chosen:
+                self.chosen = self.ranked()[: plan.OTHERS]
+        return True
+
+    def missing(self, stage):
+        """The visits of a stage with the works that have no row yet."""
+        done = {key_of(row) for row in self.runs}
+        left = []
+        for visit in plan.visits(stage, self.known, self.seed):
+            works = tuple(work for work, key in zip(visit.works, visit.keys()) if key not in done)
+            left += [dataclasses.replace(visit, works=works)] if works else []
+        return left
+
+    def left_out(self):
+        """What was to be done and has no row, visit by visit."""
+        return [_told_visit(visit, stage) for stage in self.stages for visit in self.missing(stage)]
+
+    def best(self):
+        """The best others of the first round; until it is over, those that are so by now. A plan that never asks chooses nobody."""
+        self._chooses = True
+        return self.chosen or self.ranked()[: plan.OTHERS]
+
+    def ranked(self):
+        """The others by what one TCP stream carried: each link counts alike, as share of what the best carried there."""
+        others = [name for name in self.known.usual() if name != plan.BARE and not name.startswith("taut")]
+        results, score = Results({"runs": self.runs, "works": self.told_works(), "seed": self.seed}), dict.fromkeys(others, 0.0)
+        for profile in self.profiles:
+            seen = {name: results.figure(profile, name, plan.STREAM) for name in others} if plan.STREAM in self.works else {}
+            medians = {name: figure.median for name, figure in seen.items() if figure}
+            for name, median in medians.items():
+                score[name] += median / max(*medians.values(), 1e-9)
+        return sorted(others, key=lambda name: -score[name])
+
+    def _seconds(self, visits):
+        return sum(plan.seconds(visit, self.known, self.quick) for visit in visits)
+
+    # --- one visit ---
+
+    def visit(self, visit, say, keep):
+        """All works of a visit; after a failure the rest goes on in hosts made anew, so that it stains nothing."""
+        left = visit.works
+        while left:
+            left = left[self._sitting(dataclasses.replace(visit, works=left), say, keep) :]
+
+    def _sitting(self, visit, say, keep):
+        """Up to the first failure; the number of works that have their row."""
+        before, why = len(self.runs), self._hopeless(visit)
+        if why:
+            say(f"  {why.splitlines()[0]}")
+        else:
+            why = self._started(visit, say, keep)
+        if why and len(self.runs) == before:
+            self.runs += [row_of(visit, work) | {"error": why, "tried": not why.startswith("not tried")} for work in visit.works]
+            keep()
+        return len(self.runs) - before
+
+    def _started(self, visit, say, keep):
+        """Starts the system and does the works; says why, if it came to nothing."""
+        system, phase = self.known.systems[visit.system], "the hosts could not be laid out: "
+        # Whatever a system's adapter does wrong is that system's failure and nobody else's.
+        try:
+            with self.place.hosts(visit, self.profiles[visit.profile], self._link_seed(visit)) as (lab, site):
+                self.offloads.setdefault(f"{visit.profile}, {visit.placement}", self.place.offloads(site))
+                phase, start = _NO_START, time.monotonic()
+                with limit(self.start_limit_s, f"the start of {visit.system}", lab.tails):
+                    running = system.start(site.hosts, site.helper, visit.mtu)
+                    self.place.meet(site, running)
+                phase, took = "", round(time.monotonic() - start, 2)
+                self._came_up.add(visit.system)
+                self._works(visit, lab, site, running, took, say, keep)
+                with limit(self.start_limit_s, f"the end of {visit.system}", lab.tails):
+                    running.stop()
+        except Exception as error:
+            why, there = f"{phase}{told(error)}", (visit.system, visit.profile)
+            say(f"  {why.splitlines()[0]}")
+            self._failed[there] = self._failed.get(there, 0) + (phase == _NO_START)
+            return why
+        return None
+
+    def _works(self, visit, lab, site, running, took, say, keep):
+        for name in visit.works:
+            row = row_of(visit, name) | {"started_s": took, "payload": getattr(running, "payload", None)}
+            self._tries(self.works[name], lab, site, running, row, say)
+            self.runs.append(row)
+            keep()
+            if not row["ok"]:
+                lab.failed = True
+                return
+
+    def _tries(self, work, lab, site, running, row, say):
+        """Once more when somebody else used the machine meanwhile, and there is time for it beside all that is to be done."""
+        tries = self.tries if self._in_time else 1
+        for attempt in range(1, tries + 1):
+            row |= self._try(work, lab, site, running, self.profiles[row["profile"]]) | {"attempts": attempt}
+            say(f"  {work.name:<16} {outline(row, work)}")
+            again = row["ok"] and row["disturbed"] and attempt < tries
+            if not again or not cost.calm(running.processes, cost.lab_processes(lab, running), QUICK_CALM_S if self.quick else CALM_S):
+                return
+
+    def _try(self, work, lab, site, running, link):
+        """What a row learns by doing its work once."""
+        row = {"ok": False, "error": None, "figures": {}}
+        before, memory = None, {"before": cost.memory(running.processes, "VmRSS")}
+        try:
+            # What the link saw until now is not this work's.
+            rig.reports(site)
+            before = cost.Look(running.processes, cost.lab_processes(lab, running))
+            with limit(4 * work.takes(self.quick, link) + self.work_limit_s, work.name, lab.tails):
+                row["figures"] = work.run(site, running, self.quick)
+            lacks = work.main not in row["figures"]
+            row |= {"ok": not lacks, "error": f"the work did not tell {work.main}" if lacks else None}
+        except Exception as error:
+            row["error"] = told(error)
+        row["cpu"] = cost.Look(running.processes, cost.lab_processes(lab, running)).since(before) if before else {}
+        memory |= {"after": cost.memory(running.processes, "VmRSS"), "peak": cost.memory(running.processes, "VmHWM")}
+        return row | {"memory_kib": memory, "link": rig.reports(site), "disturbed": cost.disturbed(row["cpu"])}
+
+    def _hopeless(self, visit):
+        """Why it is not worth trying; None when it is."""
+        here = self._failed.get((visit.system, visit.profile), 0)
+        anywhere = sum(count for (name, _), count in self._failed.items() if name == visit.system)
+        if here >= GIVE_UP:
+            return f"not tried again: {visit.system} did not start on {visit.profile} {here} times"
+        if anywhere >= GIVE_UP and visit.system not in self._came_up:
+            return f"not tried again: {visit.system} never started, in {anywhere} tries"
+        return None
+
+    def _link_seed(self, visit):
+        """The same for all systems of a round on a link: each meets the same dice."""
+        return zlib.crc32(f"{self.seed} {visit.round} {visit.profile} {visit.placement}".encode())
+
+    # --- the file ---
+
+    def result(self):
+        """What results.json holds."""
+        return {
+            "schema": SCHEMA,
+            "made": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            "scenario": self.scenario,
+            "quick": self.quick,
+            "seed": self.seed,
+            "rounds": self.rounds,
+            "sittings": self.sittings,
+            "machine": self._machine,
+            "congestion_control": self.place.congestion,
+            "offloads": self.offloads,
+            "profiles": {name: _facts(profile) for name, profile in self.profiles.items()},
+            "systems": self._told_systems,
+            "works": self.told_works(),
+            "chosen": self.chosen,
+            "left_out": self.left_out(),
+            "runs": self.runs,
+        }
+
+    @functools.cached_property
+    def _machine(self):
+        return machine.facts()
+
+    @functools.cached_property
+    def _told_systems(self):
+        return {name: _told_system(system, self.lacking["systems"][name]) for name, system in self.systems.items()}
+
+    def told_works(self):
+        return {
+            name: {"title": work.title, "main": work.main, "better": work.better, "unit": unit(work.main), "hosts": work.hosts, "lacking": self.lacking["works"][name]}
+            for name, work in self.works.items()
+        }
+
+    def resume(self, before):
+        """Goes on where the file that holds `before` ended: what was disturbed or not tried once more. Refuses if it was of something else."""
+        now = self.result()
+        other = [key for key in SAME if before[key] != now[key]]
+        if other:
+            raise LabError(f"what is to be resumed was another run: {', '.join(other)} differ; without --resume a new one begins")
+        self.sittings, self.chosen, self.offloads = before["sittings"] + 1, before["chosen"], before["offloads"]
+        self.runs = [row for row in before["runs"] if row["tried"] and not row["disturbed"]]
+
+
+def _told_visit(visit, stage):
+    """What a file of results tells of a visit that is still to come."""
+    return dataclasses.asdict(visit) | {"works": list(visit.works), "optional": stage.optional}
+
+
+def _named(ones):
+    return {one.name: one for one in ones}
+
+
+def _lacking(there):
+    """Why each cannot be had here, None where it can; one that cannot even tell stops nothing."""
+    found = {}
+    for name, one in there.items():
+        try:
+            found[name] = one.lacking()
+        except Exception as error:
+            found[name] = f"its adapter is broken: {told(error)}"
+    return found
+
+
+def _facts(profile):
+    """What a file of results tells of a link."""
+    keys = ("title", "about", "mtu", "emulated", "loss", "round_trip_ms")
+    told = {key: getattr(profile, key) for key in keys}
+    dropped = getattr(profile, "icmp_dropped", getattr(profile, "path_mtu", None) is not None)
+    return told | {"link": dict(profile.link), "path_mtu": getattr(profile, "path_mtu", None), "icmp_dropped": bool(dropped)}
+
+
+def _told_system(system, lacking):
+    version = None
+    if not lacking:
+        try:
+            version = system.version()
+        except Exception as error:
+            version = f"unknown ({told(error).splitlines()[0]})"
+    return {"title": system.title, "version": version, "lacking": lacking, "variant": bool(system.variant)}

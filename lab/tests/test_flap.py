@@ -1,0 +1,20 @@
+"""What `make flap` does is known beforehand: its seed decides, one fault per thing at a time, and all is mended in the end."""
+
+from lab import flap
+
+
+def test_the_seed_decides_everything():
+    assert flap.plan(1, 600) == flap.plan(1, 600) != flap.plan(2, 600)
+
+
+def test_everything_happens_and_is_mended_before_the_end():
+    seen = set()
+    for seed in range(20):
+        until = {}
+        for fault in flap.plan(seed, 600):
+            assert fault.what in flap.possible(fault.whose)
+            assert fault.at >= until.get(fault.whose, 0), "two at once"
+            until[fault.whose] = fault.until or fault.at
+            assert until[fault.whose] <= 600
+            seen.add(fault.what)
+    assert seen == {"gone", "cable", "hole in", "hole out", "hole both", "forgets", "other ports", "other address"}

@@ -1,0 +1,47 @@
+"""ICMP errors find their way back: from beyond a NAT, and through the overlay, whichever way its packets take."""
+
+import sys
+
+import pytest
+
+from lab import needs
+from lab.sight import Sight
+
+pytestmark = pytest.mark.skipif(bool(needs.without("nft")), reason=needs.without("nft"))
+# Sends to a port where nobody listens, until the kernel hands the error to the one who sent; prints how that went.
+ASK = """
+import ipaddress, socket, sys
+address = ipaddress.ip_address(sys.argv[1])
+asked = socket.socket(socket.AF_INET if address.version == 4 else socket.AF_INET6, socket.SOCK_DGRAM)
+asked.settimeout(1)
+asked.connect((str(address), 9))
+for _ in range(20):
+    try:
+        asked.send(b"anybody there?")
+        asked.recv(100)
+    except ConnectionRefusedError:
+        print("refused")
+        break
+    except TimeoutError:
+        pass
+"""
+
+
+def asked(host, address):
+    return host.run(sys.executable, "-I", "-c", ASK, address).stdout.strip()
+
+
+def test_fault_i9_an_icmp_error_by_way_of_a_nat_reaches_its_sender(behind):
+    world = behind(["port-restricted", "port-restricted"])
+    one, two = world.nodes
+    # Outside the overlay: what a router translated on its way out is translated back within the error.
+    assert asked(one.host, world.servers[0].ipv4) == "refused"
+    one.reach(two.name)
+    for address in (two.ipv4, two.ipv6):
+        assert asked(one.host, address) == "refused"
+    two.host.nat.black_hole()
+    with Sight(one) as sight:
+        assert asked(one.host, two.ipv4) == "refused"
+        sight.when(two.name, "relayed")
+    for address in (two.ipv4, two.ipv6):
+        assert asked(one.host, address) == "refused"

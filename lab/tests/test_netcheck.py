@@ -1,0 +1,92 @@
+"""`taut netcheck` behind every kind of NAT: without a daemon, by STUN servers that are named on the command line."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab import needs
+from lab.nats import Internet
+from lab.taut import binary
+
+pytestmark = pytest.mark.skipif(bool(needs.without("nft")), reason=needs.without("nft"))
+_STUN = (sys.executable, "-I", str(Path(__file__).parent.parent / "stun.py"))
+
+# What is to be told of each kind: in a word, mapping, filtering. A server with two ports of one address cannot tell the two open filters apart.
+TOLD = {
+    "open": ("none", "not-translated", "not-by-port"),
+    "firewall": ("firewall", "not-translated", "address-and-port-dependent"),
+    "full-cone": ("cone", "endpoint-independent", "not-by-port"),
+    "address-restricted": ("cone", "endpoint-independent", "not-by-port"),
+    "port-restricted": ("port-restricted-cone", "endpoint-independent", "address-and-port-dependent"),
+    "symmetric": ("symmetric", "address-and-port-dependent", "address-and-port-dependent"),
+    "predictable": ("symmetric", "address-and-port-dependent", "address-and-port-dependent"),
+}
+
+
+@pytest.fixture
+def world(lab):
+    """An internet with two STUN servers: (internet, their addresses)."""
+    internet = Internet(lab)
+    hosts = [internet.server(name) for name in ("stun1", "stun2")]
+    for host in hosts:
+        host.start(*_STUN, host.ipv4, 3478, 3479, name="stun").wait_for_output("ready")
+    return internet, [host.ipv4 for host in hosts]
+
+
+def netcheck(host, *servers, text=False):
+    """What `taut netcheck` says in this host: parsed, or its lines."""
+    named = [word for server in servers for word in ("--relay", server)]
+    words = [*named, *([] if text else ["--json"]), "--socket", host.state / "none.sock", "--state", host.state / "none"]
+    said = host.run(binary("taut"), "netcheck", *words).stdout
+    return said if text else json.loads(said)
+
+
+@pytest.mark.parametrize("kind", TOLD)
+def test_each_kind_of_nat_is_named(world, kind):
+    internet, servers = world
+    host = internet.behind(kind)
+    told = netcheck(host, *servers)
+    nat = told["ipv4"]["nat"]
+    assert told["schema"] == 1 and told["udp"] and told["ipv4"]["state"] == "works"
+    assert (nat["kind"], nat["mapping"], nat["filtering"]) == TOLD[kind]
+    outside = host.ipv4 if kind in ("open", "firewall") else str(host.nat.external)
+    assert {seen.rpartition(":")[0] for seen in nat["seen_as"]} == {outside}
+    assert told["ipv4"]["local"] == host.ipv4
+    assert all(one["latency_ms"] > 0 for relay in told["relays"] for one in relay["endpoints"])
+    assert told["said"]
+
+
+@pytest.mark.parametrize("kind, hairpin", [("port-restricted", False), ("hairpin", True), ("open", None)])
+def test_hairpin_is_tried_where_there_is_a_nat(world, kind, hairpin):
+    internet, servers = world
+    assert netcheck(internet.behind(kind), *servers)["ipv4"]["nat"]["hairpin"] is hairpin
+
+
+def test_blocked_udp_is_told_with_what_to_do(world):
+    internet, servers = world
+    host = internet.behind("udp-blocked")
+    told = netcheck(host, *servers)
+    assert not told["udp"] and told["ipv4"]["state"] == "silent" and told["ipv4"]["nat"]["kind"] == "blocked"
+    assert "3478" in " ".join(told["said"])
+
+
+def test_one_server_tells_less_and_says_so(world):
+    internet, servers = world
+    nat = netcheck(internet.behind("port-restricted"), servers[0])["ipv4"]["nat"]
+    assert (nat["kind"], nat["mapping"]) == ("port-restricted-cone", "not-by-port")
+
+
+def test_a_screen_for_people(world):
+    internet, servers = world
+    lines = netcheck(internet.behind("port-restricted"), *servers, text=True).splitlines()
+    assert lines[0].split() == ["UDP", "works"]
+    assert any("port-restricted cone NAT, seen as" in line for line in lines)
+    assert any("RFC 4787" in line for line in lines)
+
+
+def test_a_dead_server_beside_a_living_one_is_shown_as_silent(world):
+    internet, servers = world
+    told = netcheck(internet.behind("port-restricted"), servers[0], "192.0.2.250")
+    assert [one["latency_ms"] is None for relay in told["relays"] for one in relay["endpoints"]] == [False, True]

@@ -1,0 +1,71 @@
+"""Nodes behind a router that maps ports: the mapping is what brings them a direct path."""
+
+import subprocess
+
+import pytest
+
+from lab import needs
+from lab.gateway import OUTSIDE, Home
+from lab.mesh import Mesh
+from lab.nats import KINDS
+from lab.nats.router import NatRouter
+from lab.net import Switch
+from lab.taut import Coordinator, Node, binary
+from lab.wait import wait_until
+
+pytestmark = pytest.mark.skipif(bool(needs.without("miniupnpd", "nft")), reason=needs.without("miniupnpd", "nft"))
+
+
+@pytest.fixture(autouse=True)
+def a_program_that_asks():
+    """Programs of an earlier build, by TAUT_BIN_DIR, may not ask any router."""
+    told = subprocess.run([binary("taut"), "daemon", "--help"], capture_output=True, text=True, check=True).stdout
+    if "--no-portmap" not in told:
+        pytest.skip("this build of taut has no --no-portmap: it asks no router for ports")
+
+
+def two_homes(lab):
+    """A node behind a port-restricted router with miniupnpd, and one behind a symmetric NAT: hole punching cannot work between them."""
+    home = Home(lab)
+    coordinator = Coordinator(lab.host("coord", home.outside))
+    office = Switch(lab, "office", [next(OUTSIDE.supernet(new_prefix=8).subnets(new_prefix=24))])
+    NatRouter(lab, "strict", KINDS["symmetric"], office, home.outside, OUTSIDE)
+    nodes = [Node(lab.host("one", home.inside)), Node(lab.host("two", office))]
+    home.serve()
+    return home, Mesh(lab, [home.inside, office, home.outside], coordinator, nodes)
+
+
+def test_a_mapped_port_brings_a_direct_path_through_a_symmetric_nat(lab):
+    home, mesh = two_homes(lab)
+    one, two = mesh.nodes
+    mesh.coordinator.start()
+    mesh.join(one, two)
+    status = one.wait_for(lambda status: (status["port_mapping"] or {}).get("mapped"), "a port to be mapped")
+    assert status["port_mapping"] | {"mapped": [f"{home.outer}:8288"], "protocol": "PCP"} == status["port_mapping"]
+    # The office's router does not listen; two says so.
+    two.wait_for(lambda status: (status["port_mapping"] or {}).get("problem"), "no port to be mapped")
+    mesh.meet()
+    # Two can begin; the other way needs a relay, or this session.
+    two.reach("one")
+    one.reach("two")
+    assert two.peer("one")["path"]["endpoint"] == f"{home.outer}:8288"
+    assert home.outer in one.taut("status").stdout
+    # The end gives the port back.
+    one.stop()
+    wait_until(lambda: not home.mappings(), "the mapping to go", story=one.process.tail)
+
+
+def test_without_port_mapping_the_gateway_hears_nothing(lab):
+    home, mesh = two_homes(lab)
+    one, two = mesh.nodes
+    mesh.coordinator.start()
+    for node in mesh.nodes:
+        node.start("--no-portmap")
+        node.up(mesh.coordinator.join_token)
+    mesh.meet()
+    one.wait_for(lambda status: status["state"] == "running", "the node to be up")
+    assert one.status()["port_mapping"] is None
+    # Long after a node that asks would have asked: see the test above, on the same links.
+    one.ping("two", "-c", "5", check=False)
+    assert (home.asked(), home.mappings()) == (0, [])
+    assert not two.process.returncode

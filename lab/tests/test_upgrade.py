@@ -1,0 +1,16 @@
+"""From the relay to the direct path under traffic that is answered: nothing is lost, and nothing stands still."""
+
+import time
+
+from lab.flow import Beat
+from lab.world import World
+
+
+def test_packets_and_their_answers_go_on_while_both_paths_change(lab):
+    one, two = World(lab, ["port-restricted", "address-restricted"]).nodes
+    with Beat(one.host, two.ipv4) as beat:
+        time.sleep(3)
+        told = beat.finish()
+    # The first ones wait for the handshake, the last ones may be under way.
+    missing = [moment for moment in told["unanswered"] if moment < told["ended"] - 0.5]
+    assert told["sent"] > 200 and not missing, f"{len(missing)} of {told['sent']} were lost"

@@ -1,0 +1,204 @@
+//! A relay, its clients and tickets under any bytes.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use taut_base::{PrivateKey, PublicKey, Time};
+use taut_noise::public_key;
+use taut_relay::frame::{self, DATA_HEADER, Frame};
+use taut_relay::{
+    Client, Clocks, Credentials, Forward, Limits, NetworkTag, Place, Server, Share, SigningKey, Terms, Ticket,
+};
+use taut_sim::Seeded;
+use taut_wire::{stun, wireguard};
+
+use crate::input::Input;
+
+const NOW: Time = Time(1_000_000_000_000);
+const WALL: Duration = Duration::from_secs(1_800_000_000);
+
+fn signer() -> Option<SigningKey> {
+    SigningKey::from_seed([1; 32])
+}
+
+fn node(number: u8) -> PublicKey {
+    public_key(&PrivateKey::from_bytes([number; 32]))
+}
+
+pub(crate) fn ticket_of(number: u8, bind: &PrivateKey) -> Option<Ticket> {
+    let (network, seconds) = (NetworkTag([1; 16]), WALL.as_secs());
+    let terms = Terms {
+        network,
+        node: node(number),
+        bind: public_key(bind),
+        not_before: seconds - 60,
+        expires: seconds + 86_400,
+    };
+    Some(Ticket::sign(&terms, &signer()?))
+}
+
+/// A frame: told from WireGuard and STUN, and what is carried is WireGuard's.
+pub(crate) fn relay_frame(data: &[u8]) {
+    let Ok(frame) = frame::parse(data) else { return assert!(frame::data(data).is_none()) };
+    assert!(frame::is_frame(data) && !stun::is_stun(data) && wireguard::classify(data).is_err());
+    if let Frame::Data { id, datagram } = frame {
+        assert_eq!([&frame::data_header(id), datagram].concat(), data);
+        assert!(!frame::is_frame(datagram) && datagram.len() >= wireguard::DATA_MIN);
+    }
+}
+
+/// A ticket: as bytes, and as text. Only what was signed holds.
+pub(crate) fn ticket(data: &[u8]) {
+    let text = std::str::from_utf8(data).ok().and_then(|text| text.parse::<Ticket>().ok());
+    let real = ticket_of(1, &PrivateKey::from_bytes([9; 32]));
+    let trusted: Vec<_> = signer().iter().map(SigningKey::verifying).collect();
+    for read in Ticket::from_bytes(data).into_iter().chain(text) {
+        assert_eq!(read.to_string().parse::<Ticket>().as_ref(), Ok(&read));
+        assert!(read.verify(&trusted, WALL).is_err() || Some(read) == real, "a ticket that nobody signed");
+    }
+}
+
+fn place(number: u8) -> Place {
+    Place::Udp(SocketAddr::from(([192, 0, 2, number], 8288)))
+}
+
+/// A relay with two clients that have opened each other, and pieces from anywhere: kind, and bytes. Nothing of it binds or moves anybody, strangers get
+/// no more than they sent, and both still reach each other afterwards.
+pub(crate) fn relay(data: &[u8]) {
+    let Some(mut world) = World::new(1) else { return };
+    let mut input = Input::new(data);
+    for _ in 0..16 {
+        if input.is_empty() {
+            break;
+        }
+        let (kind, bytes) = (input.byte(), input.piece().to_vec());
+        match kind % 3 {
+            0 => world.stranger(&bytes),
+            1 => world.forward(usize::from(kind / 3) % 2, &bytes),
+            _ => world.client(usize::from(kind / 3) % 2, &bytes),
+        }
+    }
+    world.check();
+}
+
+struct World {
+    server: Server,
+    forward: Forward,
+    clients: Vec<Client>,
+    dice: Seeded,
+}
+
+impl World {
+    /// `seed` makes the keys of its bindings.
+    fn new(seed: u64) -> Option<Self> {
+        let key = PrivateKey::from_bytes([200; 32]);
+        let relay = public_key(&key);
+        let mut clients = Vec::new();
+        for number in 0..2 {
+            let bind = PrivateKey::from_bytes([number + 100; 32]);
+            let ticket = ticket_of(number, &bind)?;
+            clients.push(Client::new(relay, Credentials { bind, ticket }, NOW));
+        }
+        let server = Server::new(key, vec![signer()?.verifying()], Limits::DEFAULT, [3; 32]);
+        let forward = Forward::new(Share::bits_per_second(1_000_000_000));
+        let mut world = Self { server, forward, clients, dice: Seeded::new(seed) };
+        for client in &mut world.clients {
+            client.handle_timeout(NOW, &mut world.dice);
+        }
+        world.settle();
+        for (number, client) in world.clients.iter_mut().enumerate() {
+            client.open(node(1 - u8::try_from(number).ok()?), NOW, &mut world.dice);
+        }
+        world.settle();
+        Some(world)
+    }
+
+    /// Hands on what the relay and its clients have to say, until it is quiet.
+    fn settle(&mut self) {
+        for _ in 0..8 {
+            for number in 0..2_u8 {
+                while let Some(datagram) = self.clients.get_mut(usize::from(number)).and_then(Client::poll_transmit) {
+                    self.receive(place(number), datagram.as_bytes());
+                }
+            }
+        }
+    }
+
+    /// The relay gets a frame; says how much it answers.
+    fn receive(&mut self, from: Place, bytes: &[u8]) -> usize {
+        let _ = self.server.handle_frame(from, bytes, Clocks { now: NOW, wall: WALL }, &mut self.dice);
+        while let Some(change) = self.server.poll_change() {
+            self.forward.apply(&change);
+        }
+        let mut answered = 0;
+        while let Some(reply) = self.server.poll_reply() {
+            answered += if reply.place == from { reply.as_bytes().len() } else { 0 };
+            let number = (0..2).find(|number| place(*number) == reply.place);
+            if let Some(client) = number.and_then(|number| self.clients.get_mut(usize::from(number))) {
+                client.handle_datagram(reply.as_bytes(), NOW, &mut self.dice);
+            }
+        }
+        answered
+    }
+
+    fn stranger(&mut self, bytes: &[u8]) {
+        let before = self.server.tally();
+        let answered = self.receive(place(99), bytes);
+        assert!(answered <= bytes.len(), "{answered} bytes for {}", bytes.len());
+        let after = self.server.tally();
+        assert_eq!((before.bound, before.moved, before.clients), (after.bound, after.moved, after.clients));
+    }
+
+    fn forward(&mut self, number: usize, bytes: &[u8]) {
+        let mut frame = bytes.to_vec();
+        let slot = u8::try_from(number).ok().and_then(|number| self.forward.client_at(&place(number)));
+        let Some(slot) = slot else { return };
+        match self.forward.forward(slot, &mut frame, NOW) {
+            Ok(to) => assert!(frame[DATA_HEADER..] == bytes[DATA_HEADER..] && (to == place(0) || to == place(1))),
+            Err(_) => assert_eq!(frame, bytes),
+        }
+    }
+
+    fn client(&mut self, number: usize, bytes: &[u8]) {
+        let Some(client) = self.clients.get_mut(number) else { return };
+        assert_eq!(client.handle_datagram(bytes, NOW, &mut self.dice), None);
+        self.settle();
+    }
+
+    fn check(&mut self) {
+        assert_eq!((self.server.tally().clients, self.server.tally().channels), (2, 2));
+        for (from, to) in [(0_u8, 1_u8), (1, 0)] {
+            let id = self.clients.get(usize::from(from)).and_then(|client| client.id_of(&node(to))).unwrap_or(0);
+            let mut frame = [&frame::data_header(id), &[4, 0, 0, 0][..], &[0; 28]].concat();
+            let slot = self.forward.client_at(&place(from)).unwrap_or(u32::MAX);
+            assert_eq!(self.forward.forward(slot, &mut frame, NOW), Ok(place(to)));
+            let back = frame::data(&frame).map(|(id, _)| id);
+            assert_eq!(back, self.clients.get(usize::from(to)).and_then(|client| client.id_of(&node(from))));
+        }
+    }
+}
+
+/// What a client says to a relay, one of each kind, and what it hears; under other keys than those that the target meets them with, which would be right
+/// to believe them.
+pub(crate) fn frames() -> Vec<Vec<u8>> {
+    let Some(mut world) = World::new(2) else { return Vec::new() };
+    let mut frames = vec![
+        [&frame::data_header(0x70), &[4, 0, 0, 0][..], &[0; 28]].concat(),
+        [&[0x84, 2, 0, 0, 1, 2, 3, 4][..], &[7; 16]].concat(),
+        [&[0x84, 1, 0, 0, 1, 2, 3, 4][..], &[7; 56]].concat(),
+    ];
+    if let Some(client) = world.clients.first_mut() {
+        client.handle_suspicion(NOW, &mut world.dice);
+        frames.extend(client.poll_transmit().map(|datagram| datagram.as_bytes().to_vec()));
+    }
+    let bind = PrivateKey::from_bytes([150; 32]);
+    if let Some(ticket) = ticket_of(9, &bind) {
+        let mut fresh = Client::new(world.server.public(), Credentials { bind, ticket }, NOW);
+        fresh.handle_timeout(NOW, &mut world.dice);
+        let first = fresh.poll_transmit().map(|datagram| datagram.as_bytes().to_vec()).unwrap_or_default();
+        let _ = world.server.handle_frame(place(9), &first, Clocks { now: NOW, wall: WALL }, &mut world.dice);
+        frames.extend(world.server.poll_reply().map(|reply| reply.as_bytes().to_vec()));
+        frames.push(first);
+    }
+    frames
+}

@@ -1,0 +1,73 @@
+//! Pours frames into interfaces, evenly and as fast as told: what `lab/linkspeed.py` measures linkbox with.
+//!
+//! `pour FRAMES_PER_SECOND BYTES SECONDS INTERFACE...`
+//!
+//! Each interface gets so many frames a second, of so many bytes with their Ethernet header. They are for nobody, so what lies behind the other end
+//! costs next to nothing. One thread sends by all interfaces in turn and never sleeps: a sender that did would send in bursts, and bursts are easier on
+//! the one that receives. It ends with one JSON line: `seconds`, and by interface `sent` and `refused` (by our own kernel).
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::hint::spin_loop;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use taut_packet::{Config, MAX_FRAMES, PacketSocket};
+
+/// To somebody who is not there, from somebody else, of a protocol that no kernel speaks (EtherType 0x88b5, left to experiments by IEEE 802).
+const HEADER: [u8; 14] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5];
+
+#[derive(Serialize)]
+struct Told {
+    seconds: f64,
+    interfaces: BTreeMap<String, Poured>,
+}
+
+#[derive(Clone, Copy, Default, Serialize)]
+struct Poured {
+    sent: u64,
+    refused: u64,
+}
+
+impl Poured {
+    fn all(self) -> u64 {
+        self.sent + self.refused
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [rate, bytes, seconds, interfaces @ ..] = words.as_slice() else {
+        return Err("usage: pour FRAMES_PER_SECOND BYTES SECONDS INTERFACE...".into());
+    };
+    let mut frame = vec![0x5a; bytes.parse::<usize>()?.max(HEADER.len())];
+    frame[..HEADER.len()].copy_from_slice(&HEADER);
+    let mut ways = Vec::new();
+    for interface in interfaces {
+        let socket = PacketSocket::open(&Config { interface, superpackets: false, receive_buffer: 0 })?;
+        ways.push((interface, socket, Poured::default()));
+    }
+    let (rate, length) = (rate.parse::<f64>()?, Duration::try_from_secs_f64(seconds.parse()?)?);
+    let (frames, start) = ([frame.as_slice(); MAX_FRAMES], Instant::now());
+    loop {
+        let elapsed = start.elapsed();
+        if elapsed >= length {
+            break;
+        }
+        let wanted = (elapsed.as_secs_f64() * rate) as u64;
+        for (_, socket, poured) in &mut ways {
+            let due = wanted.saturating_sub(poured.all()).min(MAX_FRAMES as u64) as usize;
+            if due > 0 {
+                match socket.send(&frames[..due]) {
+                    Ok(sent) => poured.sent += sent as u64,
+                    Err(_) => poured.refused += 1,
+                }
+            }
+        }
+        spin_loop();
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let interfaces = ways.into_iter().map(|(interface, _, poured)| (interface.clone(), poured)).collect();
+    println!("{}", serde_json::to_string(&Told { seconds, interfaces })?);
+    Ok(())
+}

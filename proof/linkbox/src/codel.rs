@@ -1,0 +1,109 @@
+//! CoDel (RFC 8289): drops at the head of a queue in which packets have waited too long for too long.
+
+use std::time::Duration;
+
+use taut_base::Time;
+
+/// A standing queue shorter than this is left alone (RFC 8289, 4.3).
+const TARGET: Duration = Duration::from_millis(5);
+/// For so long packets may wait longer than that before one is dropped: about the longest round trip (RFC 8289, 4.2).
+const INTERVAL: Duration = Duration::from_millis(100);
+/// With fewer bytes than a packet left there is no queue to shorten.
+const PACKET: usize = 1_514;
+/// Who begins to drop again within so many intervals goes on where it was (RFC 8289, 4.5 and its pseudo code).
+const RECENT: u32 = 16;
+
+/// The state of one queue.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Codel {
+    /// When packets will have waited too long for an interval, while they do.
+    too_long: Option<Time>,
+    dropping: bool,
+    /// When the next packet is dropped.
+    next: Time,
+    /// Packets dropped since dropping began.
+    count: u32,
+    /// What `count` was when dropping began last.
+    began_with: u32,
+}
+
+impl Codel {
+    /// Whether the packet at the head is dropped, which waited for `waited`; `behind` bytes are in the queue behind it.
+    pub(crate) fn drops(&mut self, waited: Duration, behind: usize, now: Time) -> bool {
+        let standing = self.is_standing(waited, behind, now);
+        if self.dropping {
+            self.dropping = standing;
+            if !standing || now < self.next {
+                return false;
+            }
+            self.count += 1;
+            self.next = after(self.next, self.count);
+            return true;
+        }
+        if standing {
+            self.begin(now);
+        }
+        standing
+    }
+
+    fn is_standing(&mut self, waited: Duration, behind: usize, now: Time) -> bool {
+        if waited < TARGET || behind < PACKET {
+            self.too_long = None;
+            return false;
+        }
+        now >= *self.too_long.get_or_insert(now + INTERVAL)
+    }
+
+    fn begin(&mut self, now: Time) {
+        self.dropping = true;
+        let before = self.count - self.began_with.min(self.count);
+        let recent = now.since(self.next) < INTERVAL * RECENT;
+        self.count = if before > 1 && recent { before } else { 1 };
+        self.began_with = self.count;
+        self.next = after(now, self.count);
+    }
+}
+
+/// The control law: ever sooner, with the square root of what was dropped.
+fn after(time: Time, count: u32) -> Time {
+    time + INTERVAL.div_f64(f64::from(count.max(1)).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(milliseconds: u64) -> Time {
+        Time::ZERO + Duration::from_secs(1) + Duration::from_millis(milliseconds)
+    }
+
+    /// A packet each millisecond that waited for so long; when one is dropped.
+    fn dropped(codel: &mut Codel, waited: u64, from: u64, to: u64) -> Vec<u64> {
+        (from..to).filter(|now| codel.drops(Duration::from_millis(waited), 100_000, at(*now))).collect()
+    }
+
+    #[test]
+    fn a_queue_that_stands_is_thinned_ever_faster() {
+        let mut codel = Codel::default();
+        assert_eq!(dropped(&mut codel, 20, 0, 500), [100, 200, 271, 329, 379, 424, 464]);
+        assert!(dropped(&mut codel, 4, 500, 520).is_empty(), "short enough");
+        // It begins where it was, as it ended a moment ago.
+        let again = dropped(&mut codel, 20, 520, 760);
+        assert_eq!(again[0], 620);
+        assert!(again[1] - again[0] < 60, "{again:?}");
+    }
+
+    #[test]
+    fn a_burst_is_let_through() {
+        let mut codel = Codel::default();
+        assert!(dropped(&mut codel, 50, 0, 99).is_empty());
+        assert!(dropped(&mut codel, 1, 99, 100).is_empty());
+        assert!(dropped(&mut codel, 50, 100, 199).is_empty());
+    }
+
+    #[test]
+    fn the_last_packet_stays() {
+        let mut codel = Codel::default();
+        assert!(!(0..1_000).any(|now| codel.drops(Duration::from_secs(1), PACKET - 1, at(now))));
+    }
+}

@@ -1,0 +1,148 @@
+//! What the program is told.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use quinn::congestion::{BbrConfig, ControllerFactory, CubicConfig, NewRenoConfig};
+
+use crate::request::Bulk;
+
+/// What to do, with all that it takes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    /// Answers clients until standard input closes.
+    Serve(End),
+    /// Pours data into a server.
+    Bulk(End, Bulk),
+    /// Opens this many connections one after the other, and asks each for a byte.
+    FirstByte(End, u32),
+}
+
+/// One end: where the server is, its certificate, and who decides how fast to send.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct End {
+    /// Address and UDP port to listen on, or to connect to.
+    pub(crate) address: SocketAddr,
+    /// Where the server leaves its certificate (DER), and where the client finds the one that it trusts.
+    pub(crate) certificate: PathBuf,
+    /// Of what this end sends.
+    pub(crate) congestion: Congestion,
+}
+
+/// Congestion control of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Congestion {
+    /// RFC 9438.
+    Cubic,
+    /// RFC 9002, section 7.
+    NewReno,
+    /// The first version of BBR; quinn calls it experimental.
+    Bbr,
+}
+
+impl Congestion {
+    /// All, with their names.
+    const NAMES: [(&'static str, Self); 3] = [("cubic", Self::Cubic), ("reno", Self::NewReno), ("bbr", Self::Bbr)];
+
+    /// The one of this name.
+    fn named(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, congestion)| *congestion)
+    }
+
+    /// As in the flag.
+    pub(crate) fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, congestion)| *congestion == self).map_or("unknown", |(name, _)| name)
+    }
+
+    /// What quinn makes controllers with.
+    pub(crate) fn factory(self) -> Arc<dyn ControllerFactory + Send + Sync> {
+        match self {
+            Self::Cubic => Arc::new(CubicConfig::default()),
+            Self::NewReno => Arc::new(NewRenoConfig::default()),
+            Self::Bbr => Arc::new(BbrConfig::default()),
+        }
+    }
+}
+
+/// The words are not those that are shown here.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Usage(String);
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}; call it as one of: load serve --listen ADDRESS:PORT --certificate FILE \
+             | load bulk --connect ADDRESS:PORT --certificate FILE --milliseconds N [--omit-milliseconds N] \
+             | load first-byte --connect ADDRESS:PORT --certificate FILE --tries N; each with [--congestion cubic|reno|bbr]",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// What the flags said so far.
+#[derive(Default)]
+struct Said {
+    address: Option<SocketAddr>,
+    certificate: Option<PathBuf>,
+    congestion: Option<Congestion>,
+    milliseconds: Option<u32>,
+    omit: Option<u32>,
+    tries: Option<u32>,
+}
+
+impl Said {
+    /// Takes one flag of `verb` with its value.
+    fn take(&mut self, verb: &str, flag: &str, value: &str) -> Result<(), Usage> {
+        let bad = || Usage(format!("{value} is no value for {flag}"));
+        let number = || value.parse().map_err(|_| bad());
+        match (verb, flag) {
+            ("serve", "--listen") | ("bulk" | "first-byte", "--connect") => {
+                self.address = Some(value.parse().map_err(|_| bad())?);
+            }
+            (_, "--certificate") => self.certificate = Some(value.into()),
+            (_, "--congestion") => self.congestion = Some(Congestion::named(value).ok_or_else(bad)?),
+            ("bulk", "--milliseconds") => self.milliseconds = Some(number()?),
+            ("bulk", "--omit-milliseconds") => self.omit = Some(number()?),
+            ("first-byte", "--tries") => self.tries = Some(number()?),
+            _ => return Err(Usage(format!("{flag} is not known to {verb}"))),
+        }
+        Ok(())
+    }
+
+    /// The command, if nothing is missing.
+    fn command(self, verb: &str) -> Result<Command, Usage> {
+        let lacks = |flag: &str| Usage(format!("{flag} is missing"));
+        let end = End {
+            address: self.address.ok_or_else(|| lacks(if verb == "serve" { "--listen" } else { "--connect" }))?,
+            certificate: self.certificate.ok_or_else(|| lacks("--certificate"))?,
+            congestion: self.congestion.unwrap_or(Congestion::Cubic),
+        };
+        match verb {
+            "serve" => Ok(Command::Serve(end)),
+            "bulk" => {
+                let counted = self.milliseconds.ok_or_else(|| lacks("--milliseconds"))?;
+                Ok(Command::Bulk(end, Bulk { omitted_ms: self.omit.unwrap_or(0), counted_ms: counted }))
+            }
+            _ => Ok(Command::FirstByte(end, self.tries.ok_or_else(|| lacks("--tries"))?)),
+        }
+    }
+}
+
+/// A verb, then flags in any order, each with its value as the next word; the last of two equal flags counts.
+pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, Usage> {
+    let verb = words.next().ok_or_else(|| Usage("it is not said what to do".into()))?;
+    if !["serve", "bulk", "first-byte"].contains(&verb.as_str()) {
+        return Err(Usage(format!("{verb} is not known")));
+    }
+    let mut said = Said::default();
+    while let Some(flag) = words.next() {
+        let value = words.next().ok_or_else(|| Usage(format!("{flag} has no value")))?;
+        said.take(&verb, &flag, &value)?;
+    }
+    said.command(&verb)
+}

@@ -1,0 +1,154 @@
+//! The end that asks and measures.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use quinn::{ClientConfig, Connection, Endpoint, RecvStream, SendStream, WriteError};
+use serde_json::{Value, json};
+
+use crate::arguments::End;
+use crate::failure::Failure;
+use crate::request::{Bulk, COUNT_LEN, Count, FIRST_BYTE, Request};
+use crate::tls;
+
+/// How long a connection, or an answer that is due, may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// What is poured, again and again: handed over without being copied.
+static BLOCK: [u8; 1 << 16] = [b'~'; 1 << 16];
+
+/// Pours data into the server; its count and what quinn says of the connection, as JSON.
+pub(crate) async fn bulk(end: &End, bulk: Bulk) -> Result<Value, Failure> {
+    let endpoint = socket(end.address)?;
+    let connection = within(PATIENCE, "connecting", connect(&endpoint, &tls::client(end)?, end.address)).await?;
+    let (mut send, mut receive) = connection.open_bi().await.map_err(Failure::of("opening a stream"))?;
+    send.write_all(&Request::Bulk(bulk).encode()).await.map_err(Failure::of("asking"))?;
+    let poured = async {
+        tokio::select! {
+            count = counted(&mut receive) => count,
+            failure = pour(&mut send) => Err(failure),
+        }
+    };
+    let count = within(bulk.whole() + PATIENCE, "pouring", poured).await?;
+    let told = report(&connection, end, count);
+    close(&endpoint, &connection).await;
+    Ok(told)
+}
+
+/// Opens `tries` connections one after the other; how long each took until it stood, and until its first byte, as JSON.
+pub(crate) async fn first_byte(end: &End, tries: u32) -> Result<Value, Failure> {
+    let (endpoint, config) = (socket(end.address)?, tls::client(end)?);
+    let (mut handshakes, mut first_bytes, mut why) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..tries {
+        match within(PATIENCE, "asking for a byte", set_up(&endpoint, &config, end.address)).await {
+            Ok((handshake, first_byte)) => {
+                handshakes.push(milliseconds(handshake));
+                first_bytes.push(milliseconds(first_byte));
+            }
+            Err(failure) => why.push(failure.to_string()),
+        }
+    }
+    endpoint.wait_idle().await;
+    Ok(json!({
+        "schema": 1,
+        "work": "first-byte",
+        "tries": tries,
+        "handshake_ms": handshakes,
+        "first_byte_ms": first_bytes,
+        "failures": why,
+    }))
+}
+
+/// One connection from nothing: how long until it stood, and until the first byte of an answer was here.
+async fn set_up(
+    endpoint: &Endpoint,
+    config: &ClientConfig,
+    address: SocketAddr,
+) -> Result<(Duration, Duration), Failure> {
+    let start = Instant::now();
+    let connection = connect(endpoint, config, address).await?;
+    let handshake = start.elapsed();
+    let (mut send, mut receive) = connection.open_bi().await.map_err(Failure::of("opening a stream"))?;
+    send.write_all(&Request::FirstByte.encode()).await.map_err(Failure::of("asking"))?;
+    send.finish().map_err(Failure::of("ending a request"))?;
+    let mut byte = FIRST_BYTE;
+    receive.read_exact(&mut byte).await.map_err(Failure::of("waiting for the first byte"))?;
+    let first_byte = start.elapsed();
+    connection.close(0_u32.into(), b"done");
+    Ok((handshake, first_byte))
+}
+
+/// A connection that stands.
+async fn connect(endpoint: &Endpoint, config: &ClientConfig, address: SocketAddr) -> Result<Connection, Failure> {
+    let connecting =
+        endpoint.connect_with(config.clone(), address, tls::NAME).map_err(Failure::of("beginning to connect"))?;
+    connecting.await.map_err(Failure::of("connecting"))
+}
+
+/// Sends as long as it is waited for; what comes back is why that was not possible. That the server has enough is no failure.
+async fn pour(send: &mut SendStream) -> Failure {
+    loop {
+        match send.write_chunk(Bytes::from_static(&BLOCK)).await {
+            Ok(()) => {}
+            Err(WriteError::Stopped(_)) => std::future::pending().await,
+            Err(why) => return Failure::of("pouring")(why),
+        }
+    }
+}
+
+/// What the server counted.
+async fn counted(receive: &mut RecvStream) -> Result<Count, Failure> {
+    let mut words = [0; COUNT_LEN];
+    receive.read_exact(&mut words).await.map_err(Failure::of("waiting for the count"))?;
+    Ok(Count::decode(words))
+}
+
+/// The count, and what the connection has gone through.
+fn report(connection: &Connection, end: &End, count: Count) -> Value {
+    let stats = connection.stats();
+    json!({
+        "schema": 1,
+        "work": "bulk",
+        "bytes": count.bytes,
+        "microseconds": count.microseconds,
+        "congestion_control": end.congestion.name(),
+        "round_trip_ms": milliseconds(connection.rtt()),
+        "sent_packets": stats.path.sent_packets,
+        "lost_packets": stats.path.lost_packets,
+        "congestion_events": stats.path.congestion_events,
+        "datagram_bytes": stats.path.current_mtu,
+        "sent_bytes": stats.udp_tx.bytes,
+        "sent_datagrams": stats.udp_tx.datagrams,
+        // Fewer than datagrams: how many went into one system call is what segmentation offload saves.
+        "send_calls": stats.udp_tx.ios,
+    })
+}
+
+/// A socket of the server's family.
+fn socket(server: SocketAddr) -> Result<Endpoint, Failure> {
+    let any = if server.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
+    Endpoint::client(any).map_err(Failure::of("opening a socket"))
+}
+
+/// Says goodbye and waits until it was said.
+async fn close(endpoint: &Endpoint, connection: &Connection) {
+    connection.close(0_u32.into(), b"done");
+    endpoint.wait_idle().await;
+}
+
+/// What does not come in time is a failure of what was being done.
+async fn within<T>(
+    time: Duration,
+    doing: &'static str,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    match tokio::time::timeout(time, work).await {
+        Ok(done) => done,
+        Err(_) => Err(Failure::of(doing)(format!("it was not done within {} s", time.as_secs()))),
+    }
+}
+
+/// For JSON.
+fn milliseconds(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}

@@ -1,0 +1,25 @@
+//! What did not work.
+
+use std::fmt;
+
+/// What was being done, and why it came to nothing.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    doing: &'static str,
+    why: String,
+}
+
+impl Failure {
+    /// For `map_err`: whatever failed while `doing` something.
+    pub(crate) fn of<E: fmt::Display>(doing: &'static str) -> impl FnOnce(E) -> Self {
+        move |why| Self { doing, why: why.to_string() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} failed: {}", self.doing, self.why)
+    }
+}
+
+impl std::error::Error for Failure {}

@@ -1,0 +1,371 @@
+//! Whole nodes behind NATs: two hosts, relays, a coordinator, an internet, one clock.
+//!
+//! ```text
+//! applications ─▶ TautHost ─▶ Internet::depart ─▶ wire: access, middle, access ─▶ Internet::arrive ─▶ TautHost ─▶ Ledger
+//!                    │ ▲                                  or the way to a relay                  └──▶ Relay, the real rules of one
+//!   where it is seen ▼ │ the other one's map
+//!                 coordinator, while it is there
+//! ```
+//! A router takes a datagram when it is sent and the other one when it arrives, each as it is by then. Time passes on the wires alone, and for what the
+//! coordinator is told; its own channel does not pass the routers, because what it says late or never is what matters here.
+//!
+//! As in a [`World`](crate::World), every delivered packet is checked against what was sent, and hosts check their bounds after every event.
+
+mod centre;
+mod wire;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use taut_base::Time;
+use taut_path::Way;
+
+use crate::chance::Seeded;
+use crate::host::Host;
+use crate::ledger::Ledger;
+use crate::link::Link;
+use crate::nat::internet::{HostId, Internet, RouterId};
+use crate::nat::kind::{Kind, Place};
+use crate::party::Party;
+use crate::relay::Relay;
+use crate::side::Side;
+use crate::taut::{Settings, TautHost};
+
+use centre::{Coordinator, Listed};
+use wire::{InFlight, Post};
+
+/// Virtual time begins here: a machine that has been up for a while.
+const START: Time = Time(1_000_000_000_000);
+
+/// Events at one moment; more means that some timer is due for ever.
+const MAX_AT_ONCE: u32 = 20_000;
+
+/// The first port of a node, as in the daemon.
+const PORT: u16 = 8288;
+
+/// What was sent within this time, arrives on any wire of a scene.
+const LATELY: Duration = Duration::from_secs(1);
+
+/// What a scene is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// What the first host is behind.
+    pub a: Kind,
+    /// What the second one is behind.
+    pub b: Kind,
+    /// Where they are to each other.
+    pub place: Place,
+    /// How many relays there are.
+    pub relays: u8,
+    /// From a host to the middle of the internet, where everybody meets. What one host sends to the other takes it twice.
+    pub access: Link,
+    /// From there to the first relay, and back; to each further one it is half as much again.
+    pub to_relay: Duration,
+}
+
+impl Setup {
+    /// Two hosts in different networks: 10 ms to the middle each, two relays at 5 and 7.5 ms from there. Nothing is lost.
+    pub const fn apart(a: Kind, b: Kind) -> Self {
+        let access = Link::clean(Duration::from_millis(10));
+        Self { a, b, place: Place::Apart, relays: 2, access, to_relay: Duration::from_millis(5) }
+    }
+
+    /// From one host over the first relay to the other one and back.
+    pub fn relay_round_trip(&self) -> Duration {
+        4 * self.access.delay + 4 * self.to_relay
+    }
+
+    /// From one host straight to the other one and back.
+    pub fn direct_round_trip(&self) -> Duration {
+        4 * self.access.delay
+    }
+
+    /// From the middle to the relay of this number, from 0.
+    fn way_to_relay(&self, number: u8) -> Duration {
+        self.to_relay + self.to_relay / 2 * u32::from(number)
+    }
+}
+
+/// How data of a host goes to its peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carries {
+    /// Nothing was proven yet.
+    Nothing,
+    /// A relay.
+    Relay,
+    /// A direct path.
+    Direct,
+}
+
+/// Two whole nodes behind NATs, relays that both reach, and a coordinator.
+pub struct Scene {
+    /// Who is where; to be changed as one likes, also while time passes.
+    pub net: Internet,
+    hosts: [TautHost; 2],
+    ends: [End; 2],
+    posts: Vec<Post>,
+    coordinator: Coordinator,
+    access: Link,
+    now: Time,
+    at_once: u32,
+    chance: Seeded,
+    wire: BinaryHeap<Reverse<InFlight>>,
+    put_on_wire: u64,
+}
+
+struct End {
+    host: HostId,
+    ledger: Ledger,
+    flow: Option<(Duration, Time)>,
+    /// Answers each packet that is delivered with one of its own.
+    answers: bool,
+    datagrams: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Event {
+    Arrival,
+    Timeout(Side),
+    Station(usize),
+    Map,
+    Send(Side),
+}
+
+impl Scene {
+    /// Both daemons have just been started, nobody has sent anything. All randomness comes from `seed`.
+    pub fn new(setup: &Setup, seed: u64) -> Self {
+        let mut chance = Seeded::new(seed);
+        let mut net = Internet::new(chance.next_u64());
+        let posts: Vec<Post> =
+            (0..setup.relays).map(|number| Post::new(&mut net, number, setup, &mut chance)).collect();
+        let relays: Vec<Relay> = posts.iter().map(|post| post.relay.clone()).collect();
+        let (one, two) = net.pair(setup.a, setup.b, setup.place);
+        let party = |number, place| {
+            let endpoint = SocketAddr::from((net.address(place), PORT));
+            Party { endpoint, ..Party::new(number) }
+        };
+        let parties = [party(1, one), party(2, two)];
+        let listed = [Listed::new(&parties[0], &relays), Listed::new(&parties[1], &relays)];
+        let coordinator = Coordinator::new(parties.clone(), listed);
+        let settings = Settings { ticket: true, ..Settings::default() };
+        let hosts = Side::BOTH.map(|side| {
+            TautHost::new(&parties[side.place()], coordinator.map(side, &relays), settings, chance.next_u64())
+        });
+        let ends = [(0, one), (1, two)].map(|(me, host)| {
+            let ledger = Ledger::new(parties[me].overlay(), parties[1 - me].overlay());
+            End { host, ledger, flow: None, answers: false, datagrams: 0 }
+        });
+        let (wire, access) = (BinaryHeap::new(), setup.access);
+        Self { net, hosts, ends, posts, coordinator, access, now: START, at_once: 0, chance, wire, put_on_wire: 0 }
+    }
+
+    /// The scene's time.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// A node.
+    pub fn node(&self, side: Side) -> &TautHost {
+        &self.hosts[side.place()]
+    }
+
+    /// Does something to a node; the scene takes what comes out.
+    pub fn with<R>(&mut self, side: Side, act: impl FnOnce(&mut TautHost, Time) -> R) -> R {
+        let result = act(&mut self.hosts[side.place()], self.now);
+        self.collect(side);
+        result
+    }
+
+    /// Where a node is in the internet.
+    pub fn place(&self, side: Side) -> HostId {
+        self.ends[side.place()].host
+    }
+
+    /// The router next to a node.
+    pub fn nat(&self, side: Side) -> RouterId {
+        self.net.nat(self.place(side)).expect("every node is behind some router")
+    }
+
+    /// What `side`'s applications sent, and what of it arrived.
+    pub fn ledger(&self, side: Side) -> &Ledger {
+        &self.ends[side.place()].ledger
+    }
+
+    /// Datagrams that `side` has sent, to whomever.
+    pub fn datagrams(&self, side: Side) -> u64 {
+        self.ends[side.place()].datagrams
+    }
+
+    /// Probes that `side` has sent so far, by way.
+    pub fn probes(&self, side: Side) -> BTreeMap<Way, u64> {
+        let node = self.node(side).node();
+        let reports = node.peers().filter_map(|peer| node.report(peer.id, self.now));
+        reports.flat_map(|report| report.ways).map(|way| (way.way, way.sent)).collect()
+    }
+
+    /// How data of `side` goes to its peer now.
+    pub fn carries(&self, side: Side) -> Carries {
+        match self.way(side) {
+            None => Carries::Nothing,
+            Some(Way::Relayed { .. }) => Carries::Relay,
+            Some(Way::Direct(_)) => Carries::Direct,
+        }
+    }
+
+    fn way(&self, side: Side) -> Option<Way> {
+        self.node(side).node().peers().find_map(|peer| peer.path.and_then(|path| path.way))
+    }
+
+    /// Whether data goes directly both ways.
+    pub fn is_direct(&self) -> bool {
+        Side::BOTH.into_iter().all(|side| self.carries(side) == Carries::Direct)
+    }
+
+    /// The relay that carries for `side`, if one does.
+    pub fn relay_of(&self, side: Side) -> Option<usize> {
+        let Some(Way::Relayed { relay, .. }) = self.way(side) else { return None };
+        self.posts.iter().position(|post| post.relay.address == relay)
+    }
+
+    /// How many relays there are, alive or not.
+    pub fn relays(&self) -> usize {
+        self.posts.len()
+    }
+
+    /// The relay of this number is gone, and all that it knew.
+    pub fn kill_relay(&mut self, number: usize) {
+        self.posts[number].station = None;
+    }
+
+    /// The relay of this number is started, knowing nothing, if it is not there.
+    pub fn start_relay(&mut self, number: usize) {
+        let seed = self.chance.next_u64();
+        let post = &mut self.posts[number];
+        if post.station.is_none() {
+            post.station = Some(Box::new(post.relay.start(seed)));
+        }
+    }
+
+    /// The daemon of `side` is killed and started, with the map and the peers that it had last.
+    pub fn restart(&mut self, side: Side) {
+        self.with(side, |node, now| {
+            node.restart(now);
+            node.greet(now);
+        });
+    }
+
+    /// How the wires between hosts and the middle are now.
+    pub fn access(&self) -> Link {
+        self.access
+    }
+
+    /// The wires between hosts and the middle are like this from now on, for what is sent.
+    pub fn set_access(&mut self, access: Link) {
+        self.access = access;
+    }
+
+    /// Whether the router next to a node translates addresses.
+    pub fn is_translated(&self, side: Side) -> bool {
+        let address = self.net.address(self.place(side));
+        address.is_private()
+    }
+
+    /// `side` is put behind the router of `to`, and hears of its new address as from its kernel.
+    pub fn move_beside(&mut self, side: Side, to: HostId) {
+        self.net.move_host(self.place(side), to);
+        let address = SocketAddr::from((self.net.address(self.place(side)), PORT));
+        self.with(side, |node, now| node.move_to(address, now));
+    }
+
+    /// Whether something that `side` sent within the last second has arrived.
+    pub fn flows_from(&self, side: Side) -> bool {
+        self.ledger(side).arrived_of(LATELY, self.now)
+    }
+
+    /// Applications of `side` answer every packet from now on, at once.
+    pub fn answer(&mut self, side: Side) {
+        self.ends[side.place()].answers = true;
+    }
+
+    /// An application of `side` sends one packet now.
+    pub fn send(&mut self, side: Side) {
+        let packet = self.ends[side.place()].ledger.send(self.now);
+        self.with(side, |node, now| node.send(&packet, now));
+    }
+
+    /// Applications of `side` send a packet now and then at this interval, until [`Self::stop`].
+    pub fn flow(&mut self, side: Side, interval: Duration) {
+        self.ends[side.place()].flow = Some((interval, self.now));
+    }
+
+    /// Applications of `side` stop sending.
+    pub fn stop(&mut self, side: Side) {
+        self.ends[side.place()].flow = None;
+    }
+
+    /// Lets time pass, event by event.
+    pub fn run(&mut self, duration: Duration) {
+        self.run_until(duration, |_| false);
+    }
+
+    /// Lets time pass until `done`, which is asked after each event; how long it took, or `None` when it was not done in time.
+    pub fn run_until(&mut self, limit: Duration, done: impl Fn(&Self) -> bool) -> Option<Duration> {
+        let (start, end) = (self.now, self.now + limit);
+        if done(self) {
+            return Some(Duration::ZERO);
+        }
+        while let Some((due, event)) = self.next_event().filter(|(due, _)| *due <= end) {
+            self.at_once = if due > self.now { 0 } else { self.at_once + 1 };
+            assert!(self.at_once < MAX_AT_ONCE, "{event:?} is due again and again at {due:?}");
+            self.now = self.now.max(due);
+            self.happen(event);
+            if done(self) {
+                return Some(self.now.since(start));
+            }
+        }
+        self.now = end;
+        None
+    }
+
+    fn next_event(&self) -> Option<(Time, Event)> {
+        let arrival = self.wire.peek().map(|Reverse(datagram)| (datagram.due, Event::Arrival));
+        let timers = Side::BOTH
+            .into_iter()
+            .filter_map(|side| self.hosts[side.place()].poll_timeout().map(|due| (due, Event::Timeout(side))));
+        let posts = self.posts.iter().enumerate().filter_map(|(number, post)| {
+            post.station.as_ref()?.poll_timeout().map(|due| (due, Event::Station(number)))
+        });
+        let flows = Side::BOTH
+            .into_iter()
+            .filter_map(|side| self.ends[side.place()].flow.map(|(_, next)| (next, Event::Send(side))));
+        let map = self.coordinator.due.filter(|_| !self.coordinator.away).map(|due| (due, Event::Map));
+        arrival.into_iter().chain(timers).chain(posts).chain(map).chain(flows).min_by_key(|(due, _)| *due)
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Arrival => self.arrive(),
+            Event::Timeout(side) => self.with(side, |node, now| node.handle_timeout(now)),
+            Event::Station(number) => {
+                let now = self.now;
+                if let Some(station) = &mut self.posts[number].station {
+                    station.handle_timeout(now);
+                }
+                self.collect_station(number);
+            }
+            Event::Map => self.publish(),
+            Event::Send(side) => {
+                let now = self.now;
+                if let Some((interval, next)) = &mut self.ends[side.place()].flow {
+                    *next = now + *interval;
+                }
+                self.send(side);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! The wires of a scene: what is under way, where it goes, and the relays at their ends.
+
+use std::cmp::{Ordering, Reverse};
+use std::net::{SocketAddr, SocketAddrV4};
+use std::time::Duration;
+
+use taut_base::Time;
+
+use super::{PORT, Scene, Setup};
+use crate::chance::Seeded;
+use crate::host::Host;
+use crate::nat::internet::{HostId, Internet, Transit};
+use crate::relay::Relay;
+use crate::side::Side;
+use crate::station::Station;
+
+/// A relay, and how far it is from the middle.
+pub(super) struct Post {
+    pub(super) host: HostId,
+    pub(super) relay: Relay,
+    /// Nobody while it is away: what is sent there is lost.
+    pub(super) station: Option<Box<dyn Station>>,
+    delay: Duration,
+}
+
+impl Post {
+    /// Relay `number`, from 0, just started.
+    pub(super) fn new(net: &mut Internet, number: u8, setup: &Setup, chance: &mut Seeded) -> Self {
+        let host = net.server();
+        let mut relay = Relay::new(number + 1);
+        relay.address = SocketAddr::from((net.address(host), relay.address.port()));
+        let station: Box<dyn Station> = Box::new(relay.start(chance.next_u64()));
+        Self { host, relay, station: Some(station), delay: setup.way_to_relay(number) }
+    }
+}
+
+/// Ordered by time, then by the order of sending.
+pub(super) struct InFlight {
+    pub(super) due: Time,
+    number: u64,
+    transit: Transit,
+    datagram: Vec<u8>,
+}
+
+impl PartialEq for InFlight {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+impl Eq for InFlight {}
+
+impl PartialOrd for InFlight {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for InFlight {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.due, self.number).cmp(&(other.due, other.number))
+    }
+}
+
+impl Scene {
+    /// The next datagram arrives, if the routers on its way down let it in.
+    pub(super) fn arrive(&mut self) {
+        let Some(Reverse(InFlight { transit, datagram, .. })) = self.wire.pop() else { return };
+        // What a NAT does not let in is lost, as it is to the sender.
+        let Ok(delivery) = self.net.arrive(transit, self.now) else { return };
+        let (source, port) = (SocketAddr::V4(delivery.source), delivery.destination.port());
+        if let Some(side) = Side::BOTH.into_iter().find(|side| self.place(*side) == delivery.to) {
+            if port == PORT {
+                self.with(side, |node, now| node.receive(source, &datagram, now));
+            }
+        } else if let Some(number) = self.posts.iter().position(|post| post.host == delivery.to) {
+            let (post, now) = (&mut self.posts[number], self.now);
+            if let (Some(port), Some(station)) = (port.checked_sub(post.relay.address.port()), &mut post.station) {
+                station.receive(port, source, &datagram, now);
+            }
+            self.collect_station(number);
+        }
+    }
+
+    /// Takes what `side` sends and delivers and has to tell the coordinator, and has it check itself.
+    pub(super) fn collect(&mut self, side: Side) {
+        let place = side.place();
+        while let Some((port, destination, datagram)) = self.hosts[place].poll_transmit_at() {
+            self.ends[place].datagrams += 1;
+            self.put(self.ends[place].host, PORT + port, destination, &datagram);
+        }
+        while let Some(packet) = self.hosts[place].poll_delivered() {
+            self.ends[side.other().place()].ledger.deliver(&packet, self.now);
+            if self.ends[place].answers {
+                self.send(side);
+            }
+        }
+        self.hosts[place].check();
+        self.hear(side);
+    }
+
+    /// Takes what a relay sends.
+    pub(super) fn collect_station(&mut self, number: usize) {
+        while let Some((port, destination, datagram)) =
+            self.posts[number].station.as_mut().and_then(|station| station.poll_transmit())
+        {
+            let (host, first) = (self.posts[number].host, self.posts[number].relay.address.port());
+            self.put(host, first + port, destination, &datagram);
+        }
+    }
+
+    /// Puts each copy that the wires make on its way.
+    fn put(&mut self, from: HostId, port: u16, destination: SocketAddr, datagram: &[u8]) {
+        let SocketAddr::V4(destination) = destination else { return };
+        let Ok(transit) = self.net.depart(from, port, destination, self.now) else { return };
+        let there = self.delays(Some(from));
+        let and_on = self.delays(self.server_at(destination));
+        for delay in there.iter().flat_map(|delay| and_on.iter().map(|more| *delay + *more)) {
+            self.put_on_wire += 1;
+            let (due, number, datagram) = (self.now + delay, self.put_on_wire, datagram.to_vec());
+            self.wire.push(Reverse(InFlight { due, number, transit, datagram }));
+        }
+    }
+
+    /// How long each copy takes between this host and the middle; hosts that are no servers share one kind of wire.
+    fn delays(&mut self, host: Option<HostId>) -> Vec<Duration> {
+        match self.posts.iter().find(|post| Some(post.host) == host) {
+            Some(post) => vec![post.delay],
+            None => self.access.copies(&mut self.chance).collect(),
+        }
+    }
+
+    /// The relay at this address; hosts cannot be told by what is seen of them.
+    fn server_at(&self, address: SocketAddrV4) -> Option<HostId> {
+        self.posts.iter().map(|post| post.host).find(|host| self.net.address(*host) == *address.ip())
+    }
+}

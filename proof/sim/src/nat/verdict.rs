@@ -1,0 +1,100 @@
+//! When a direct path must be possible.
+
+use crate::nat::kind::{Filtering, Kind, Place, Ports, Traits};
+
+/// What two hosts can reach at best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// A direct path, always and soon: whoever ends on the relay does it wrong.
+    Direct,
+    /// A direct path by guessing ports, within [`BUDGET`](crate::nat::BUDGET) and with luck. The relay is no mistake.
+    Guess,
+    /// No direct path.
+    Relay,
+}
+
+impl Reach {
+    /// Its name in `lab/nats/matrix.json`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Guess => "guess",
+            Self::Relay => "relay",
+        }
+    }
+}
+
+/// What two hosts can reach, and the reason in words for users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// What they can reach.
+    pub reach: Reach,
+    /// Why not more, or why that.
+    pub why: &'static str,
+}
+
+/// What hosts of these two kinds can reach in this place, by rules: no machine is asked.
+pub fn possible(a: Kind, b: Kind, place: Place) -> Verdict {
+    let (one, two) = (a.traits(), b.traits());
+    match place {
+        Place::SameLan => direct("both are on one network and need no router"),
+        Place::Isolated if one.hairpin && !one.is_hard() => direct("their NAT turns round what is for its own address"),
+        Place::Isolated => relay("their NAT keeps their networks apart and turns nothing round"),
+        Place::SameCarrier if one.hairpin && !one.is_hard() => {
+            direct("the carrier turns round what is for its own address")
+        }
+        Place::SameCarrier => relay("the carrier's NAT turns nothing round"),
+        Place::Apart => apart(&one, &two),
+    }
+}
+
+fn apart(one: &Traits, two: &Traits) -> Verdict {
+    if !one.udp || !two.udp {
+        return relay("UDP is blocked on one side");
+    }
+    if one.one_way || two.one_way {
+        return relay("packets of other hosts do not arrive on one side");
+    }
+    match (one.is_hard(), two.is_hard()) {
+        (false, false) => direct("both know the address that the other one sees, and send at once"),
+        (true, true) => both_hard(one, two),
+        (true, false) => hard_to(one, two),
+        (false, true) => hard_to(two, one),
+    }
+}
+
+/// Between one whose port is another for each destination, and one whose port is known.
+fn hard_to(hard: &Traits, known: &Traits) -> Verdict {
+    match (known.filtering, hard.ports) {
+        (Filtering::None | Filtering::EndpointIndependent, _) => {
+            direct("one side lets everybody in, the other one comes first")
+        }
+        (Filtering::AddressDependent, _) => direct("one side lets in any port of an address that it has sent to"),
+        (Filtering::AddressAndPortDependent, Ports::Sequential) => guess("the next port of one side can be foretold"),
+        (Filtering::AddressAndPortDependent, Ports::Random) => {
+            guess("one of many ports that one side opens can be met by chance")
+        }
+    }
+}
+
+fn both_hard(one: &Traits, two: &Traits) -> Verdict {
+    if one.ports == Ports::Sequential && two.ports == Ports::Sequential {
+        return guess("the next ports of both sides can be foretold");
+    }
+    relay("both sides have another port for each destination: too many pairs of ports to meet by chance")
+}
+
+const fn direct(why: &'static str) -> Verdict {
+    Verdict { reach: Reach::Direct, why }
+}
+
+const fn guess(why: &'static str) -> Verdict {
+    Verdict { reach: Reach::Guess, why }
+}
+
+const fn relay(why: &'static str) -> Verdict {
+    Verdict { reach: Reach::Relay, why }
+}
+
+#[cfg(test)]
+mod tests;

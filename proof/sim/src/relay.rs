@@ -1,0 +1,156 @@
+//! A relay in the world: the real rules of one ([`taut_relay::Server`], [`Forward`]), and its STUN at two ports.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use taut_base::{PrivateKey, PublicKey, RelayId, Time};
+use taut_noise::public_key;
+use taut_relay::{Clocks, Credentials, Forward, Limits, NetworkTag, Place, Server, Share, SigningKey, Terms, Ticket};
+use taut_wire::stun::{Answer, MAX_ANSWER_LEN, Request};
+
+use crate::chance::Seeded;
+use crate::party::Party;
+use crate::station::Station;
+use crate::taut::WALL_AT_START;
+
+/// The network that all tickets are for.
+const NETWORK: NetworkTag = NetworkTag([7; 16]);
+
+/// What a client may send: more than any scenario does.
+const SHARE: Share = Share::bits_per_second(1_000_000_000);
+
+/// A relay of the network, as its coordinator knows it.
+#[derive(Clone)]
+pub struct Relay {
+    number: u8,
+    /// Its first port; STUN answers there and at the next one.
+    pub address: SocketAddr,
+}
+
+impl Relay {
+    /// Relay `number`, at an address of its own.
+    pub fn new(number: u8) -> Self {
+        Self { number, address: SocketAddr::from(([198, 51, 100, number], 3478)) }
+    }
+
+    /// Its number in the map.
+    pub fn id(&self) -> RelayId {
+        RelayId(u32::from(self.number))
+    }
+
+    fn key(&self) -> PrivateKey {
+        PrivateKey::from_bytes([0xa0 + self.number; 32])
+    }
+
+    /// Its key, as the map names it.
+    pub fn public(&self) -> PublicKey {
+        public_key(&self.key())
+    }
+
+    /// What the map says of it.
+    pub fn listed(&self) -> taut_netmap::Relay {
+        taut_netmap::Relay {
+            id: self.id(),
+            name: format!("relay-{}", self.number),
+            key: self.public(),
+            endpoints: vec![self.address],
+            stun_port: self.address.port() + 1,
+            web: None,
+        }
+    }
+
+    /// The relay, just started.
+    pub fn start(&self, seed: u64) -> RelayStation {
+        let mut chance = Seeded::new(seed);
+        let mut bytes = [0; 32];
+        taut_base::Entropy::fill(&mut chance, &mut bytes);
+        let server = Server::new(self.key(), vec![coordinator().verifying()], Limits::DEFAULT, bytes);
+        RelayStation { me: self.clone(), server, forward: Forward::new(SHARE), chance, out: VecDeque::new() }
+    }
+}
+
+/// Who signs tickets.
+fn coordinator() -> SigningKey {
+    SigningKey::from_seed([0xc0; 32]).expect("any 32 bytes are a key")
+}
+
+/// What a member binds with, for the whole time that a scenario takes.
+pub fn credentials(member: &Party) -> Credentials {
+    let bind = PrivateKey::from_bytes([0xb0 + member.number; 32]);
+    let not_before = WALL_AT_START.as_secs();
+    let terms = Terms {
+        network: NETWORK,
+        node: member.public(),
+        bind: public_key(&bind),
+        not_before,
+        expires: not_before + 72 * 3600,
+    };
+    Credentials { bind, ticket: Ticket::sign(&terms, &coordinator()) }
+}
+
+/// A relay at work.
+pub struct RelayStation {
+    me: Relay,
+    server: Server,
+    forward: Forward,
+    chance: Seeded,
+    out: VecDeque<(u16, SocketAddr, Vec<u8>)>,
+}
+
+impl RelayStation {
+    fn answer_stun(&mut self, port: u16, source: SocketAddr, request: &Request) {
+        let other = SocketAddr::new(self.me.address.ip(), self.me.address.port() + 1 - port);
+        let mut bytes = [0; MAX_ANSWER_LEN];
+        let answer = Answer { transaction: request.transaction, mapped: source, other: Some(other) };
+        let length = answer.write(&mut bytes);
+        let from = if request.change_port { 1 - port } else { port };
+        self.out.push_back((from, source, bytes[..length].to_vec()));
+    }
+
+    fn take(&mut self) {
+        while let Some(change) = self.server.poll_change() {
+            self.forward.apply(&change);
+        }
+        while let Some(reply) = self.server.poll_reply() {
+            if let Place::Udp(address) = reply.place {
+                self.out.push_back((0, address, reply.as_bytes().to_vec()));
+            }
+        }
+    }
+}
+
+impl Station for RelayStation {
+    fn receive(&mut self, port: u16, source: SocketAddr, datagram: &[u8], now: Time) {
+        if let Ok(request) = Request::parse(datagram) {
+            return self.answer_stun(port.min(1), source, &request);
+        }
+        let place = Place::Udp(source);
+        if port != 0 {
+            return;
+        }
+        let mut frame = datagram.to_vec();
+        let forwarded =
+            self.forward.client_at(&place).and_then(|slot| self.forward.forward(slot, &mut frame, now).ok());
+        if let Some(Place::Udp(to)) = forwarded {
+            self.out.push_back((0, to, frame));
+        } else {
+            let clocks = Clocks { now, wall: WALL_AT_START.saturating_add(now.since(Time::ZERO)) };
+            // What it refuses, it counts.
+            let _ = self.server.handle_frame(place, datagram, clocks, &mut self.chance);
+            self.take();
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.server.handle_timeout(now);
+        self.take();
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.server.poll_timeout()
+    }
+
+    fn poll_transmit(&mut self) -> Option<(u16, SocketAddr, Vec<u8>)> {
+        self.out.pop_front()
+    }
+}

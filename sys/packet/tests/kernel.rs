@@ -1,0 +1,272 @@
+//! The socket against the kernel: on a device whose far side is the test, so that what comes in and what goes out is known to the byte.
+#![expect(unsafe_code, reason = "namespaces and interfaces of the tests are set through libc")]
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+mod namespace;
+
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, AsRawFd};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use namespace::{ETHERNET, MTU, WIRE, Wire, in_namespace};
+use taut_packet::{Batch, Config, MAX_FRAMES, PacketSocket, Received, VIRTIO_HEADER};
+
+const CONFIG: Config<'_> = Config { interface: WIRE, superpackets: false, receive_buffer: 1 << 20 };
+/// Nothing is left to a network card.
+const FINISHED: [u8; VIRTIO_HEADER] = [0; VIRTIO_HEADER];
+/// Payload of a segment of [`superpacket`].
+const SEGMENT: u16 = 1_000;
+/// Of Ethernet, IPv4 and TCP, without options.
+const HEADERS: usize = ETHERNET + 20 + 20;
+
+/// A frame of so many bytes, of a protocol that no kernel speaks (EtherType 0x88b5, left to experiments by IEEE 802).
+fn frame(length: usize, number: u8) -> Vec<u8> {
+    let mut frame = vec![number; length];
+    frame[..ETHERNET].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5]);
+    frame
+}
+
+/// A TCP packet with so much payload.
+fn tcp(payload: usize) -> Vec<u8> {
+    let mut frame = frame(HEADERS + payload, 0x5a);
+    frame[12..ETHERNET].copy_from_slice(&[8, 0]);
+    let length = u16::try_from(HEADERS - ETHERNET + payload).unwrap().to_be_bytes();
+    let ip = [0x45, 0, length[0], length[1], 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 9, 0, 2, 10, 9, 0, 1];
+    frame[ETHERNET..ETHERNET + 20].copy_from_slice(&ip);
+    frame[ETHERNET + 20..HEADERS].copy_from_slice(&[9, 9, 9, 9, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 4, 0, 0, 0, 0, 0]);
+    frame
+}
+
+/// The virtio header of a TCP packet whose checksum is still to be computed, for segments of so many bytes; of 0, it is one segment
+/// (include/uapi/linux/virtio_net.h).
+fn unfinished(segment: u16) -> [u8; VIRTIO_HEADER] {
+    let (needs_checksum, kind) = (1, u8::from(segment > 0));
+    let [headers, segment, start, offset] = [HEADERS as u16, segment, ETHERNET as u16 + 20, 16].map(u16::to_ne_bytes);
+    let headers = if kind == 0 { [0, 0] } else { headers };
+    [needs_checksum, kind, headers[0], headers[1], segment[0], segment[1], start[0], start[1], offset[0], offset[1]]
+}
+
+fn batch() -> Batch {
+    Batch::new(ETHERNET + MTU)
+}
+
+/// Waits for frames and takes them; long enough for the slowest machine.
+fn receive(socket: &PacketSocket, batch: &mut Batch) -> usize {
+    let mut slot = libc::pollfd { fd: socket.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry that lives across the call.
+    assert_eq!(unsafe { libc::poll(&raw mut slot, 1, 20_000) }, 1, "nothing arrived");
+    socket.receive(batch).unwrap()
+}
+
+/// The frame at a place of the last call, its buffer replaced by an empty one.
+fn taken(batch: &mut Batch, place: usize, room: usize) -> Vec<u8> {
+    let length = batch.get(place).unwrap().length;
+    let buffer = batch.swap(place, vec![0; room].into());
+    buffer[..length.min(room)].to_vec()
+}
+
+fn nothing_more(socket: &PacketSocket) {
+    assert_eq!(socket.receive(&mut batch()).unwrap_err().kind(), ErrorKind::WouldBlock);
+}
+
+#[test]
+fn frames_come_in_whole_in_order_and_as_many_as_fit_a_call() {
+    in_namespace(|| {
+        let wire = Wire::new();
+        let (socket, mut batch) = (PacketSocket::open(&CONFIG).unwrap(), batch());
+        assert_eq!((socket.mtu(), socket.superpackets(), batch.is_empty()), (MTU, false, true));
+        nothing_more(&socket);
+        let lengths: Vec<usize> = (0..MAX_FRAMES + 6).map(|number| 60 + 20 * number).collect();
+        for (number, length) in (0..).zip(&lengths) {
+            wire.arrives(FINISHED, &frame(*length, number));
+        }
+        assert_eq!((receive(&socket, &mut batch), batch.len()), (MAX_FRAMES, MAX_FRAMES));
+        for (place, length) in lengths.iter().enumerate().take(MAX_FRAMES) {
+            let Received { length: told, unfinished, .. } = batch.get(place).unwrap();
+            assert_eq!((told, unfinished), (*length, false));
+            assert!(taken(&mut batch, place, ETHERNET + MTU) == frame(*length, place as u8), "frame {place}");
+        }
+        assert_eq!((receive(&socket, &mut batch), batch.get(6)), (6, None));
+        assert!(taken(&mut batch, 5, ETHERNET + MTU) == frame(*lengths.last().unwrap(), MAX_FRAMES as u8 + 5));
+        nothing_more(&socket);
+        assert_eq!(socket.missed().unwrap(), 0);
+    });
+}
+
+#[test]
+fn a_frame_says_how_long_ago_it_came() {
+    in_namespace(|| {
+        const WAIT: Duration = Duration::from_millis(5);
+        let wire = Wire::new();
+        let (socket, mut batch) = (PacketSocket::open(&CONFIG).unwrap(), batch());
+        // The kernel takes its time to begin with stamps: until then a frame has the time of its receive call.
+        let stamped = (0..1_000).any(|_| {
+            let start = Instant::now();
+            wire.arrives(FINISHED, &frame(100, 0));
+            thread::sleep(WAIT);
+            assert_eq!(receive(&socket, &mut batch), 1);
+            let age = batch.get(0).unwrap().age;
+            assert!(age <= start.elapsed(), "{age:?}");
+            age >= WAIT
+        });
+        assert!(stamped);
+    });
+}
+
+#[test]
+fn a_checksum_that_was_left_to_a_card_is_seen() {
+    in_namespace(|| {
+        let wire = Wire::new();
+        let (socket, mut batch) = (PacketSocket::open(&CONFIG).unwrap(), batch());
+        wire.arrives(unfinished(0), &tcp(100));
+        wire.arrives(FINISHED, &tcp(100));
+        assert_eq!(receive(&socket, &mut batch), 2);
+        let seen = [0, 1].map(|place| batch.get(place).map(|received| (received.length, received.unfinished)));
+        assert_eq!(seen, [Some((HEADERS + 100, true)), Some((HEADERS + 100, false))]);
+    });
+}
+
+#[test]
+fn a_frame_that_is_longer_than_its_buffer_says_so() {
+    in_namespace(|| {
+        let wire = Wire::new();
+        let (socket, mut batch) = (PacketSocket::open(&CONFIG).unwrap(), Batch::new(1_000));
+        wire.arrives(FINISHED, &frame(1_200, 7));
+        wire.arrives(unfinished(SEGMENT), &tcp(4_000));
+        assert_eq!(receive(&socket, &mut batch), 2);
+        assert_eq!([0, 1].map(|place| batch.get(place).unwrap().length), [1_200, HEADERS + 4_000]);
+        assert!(taken(&mut batch, 0, 1_000) == frame(1_200, 7)[..1_000]);
+        // A buffer of another size comes back, and the frame stays.
+        assert_eq!(batch.swap(1, vec![1; 10].into()).len(), 10);
+        assert!(taken(&mut batch, 1, 1_000) == tcp(4_000)[..1_000]);
+    });
+}
+
+#[test]
+fn what_this_host_sends_itself_is_not_seen() {
+    in_namespace(|| {
+        let wire = Wire::new();
+        let socket = PacketSocket::open(&CONFIG).unwrap();
+        wire.host_speaks();
+        assert_eq!(socket.send(&[&frame(100, 1)]).unwrap(), 1);
+        assert_eq!(wire.left().len(), 2, "both went out");
+        nothing_more(&socket);
+    });
+}
+
+#[test]
+fn frames_that_found_no_room_are_counted_once() {
+    in_namespace(|| {
+        const FRAMES: u32 = 200;
+        let wire = Wire::new();
+        let socket = PacketSocket::open(&Config { receive_buffer: 8 << 10, ..CONFIG }).unwrap();
+        (0..FRAMES).for_each(|number| wire.arrives(FINISHED, &frame(1_000, number as u8)));
+        let (mut batch, mut came) = (batch(), 0);
+        while let Ok(count) = socket.receive(&mut batch) {
+            came += count as u32;
+        }
+        let missed = socket.missed().unwrap();
+        assert!(came > 0 && missed > 0, "{came} came, {missed} were missed");
+        assert_eq!((came + missed, socket.missed().unwrap()), (FRAMES, 0));
+    });
+}
+
+#[test]
+fn a_socket_without_a_receive_buffer_only_sends() {
+    in_namespace(|| {
+        let wire = Wire::new();
+        let socket = PacketSocket::open(&Config { receive_buffer: 0, ..CONFIG }).unwrap();
+        wire.arrives(FINISHED, &frame(100, 1));
+        nothing_more(&socket);
+        assert_eq!((socket.send(&[&frame(100, 2)]).unwrap(), socket.missed().unwrap()), (1, 0));
+        assert_eq!(wire.left(), [[FINISHED.as_slice(), &frame(100, 2)].concat()]);
+    });
+}
+
+#[test]
+fn send_says_how_many_went_out() {
+    in_namespace(|| {
+        let wire = Wire::new();
+        let socket = PacketSocket::open(&CONFIG).unwrap();
+        let frames: Vec<Vec<u8>> = (0..MAX_FRAMES + 3).map(|number| frame(60 + number, number as u8)).collect();
+        let slices: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+        assert_eq!(socket.send(&slices).unwrap(), MAX_FRAMES, "no more go into one call");
+        assert_eq!(socket.send(&slices[MAX_FRAMES..]).unwrap(), 3);
+        let left = wire.left();
+        assert!(left.iter().map(|bytes| &bytes[VIRTIO_HEADER..]).eq(slices.iter().copied()), "all of them, in order");
+
+        let (short, long) = (frame(60, 1), frame(ETHERNET + MTU + 1, 2));
+        assert_eq!(socket.send(&[&short, &long, &short]).unwrap(), 1, "up to the one that is too long");
+        assert_eq!(socket.send(&[&long, &short]).unwrap_err().raw_os_error(), Some(libc::EMSGSIZE));
+        assert_eq!(wire.left().len(), 1);
+        wire.down();
+        assert_eq!(socket.send(&[&short]).unwrap_err().raw_os_error(), Some(libc::ENETDOWN));
+    });
+}
+
+#[test]
+fn superpackets_stay_together_both_ways() {
+    in_namespace(|| {
+        const ROOM: usize = VIRTIO_HEADER + ETHERNET + 65_535;
+        let wire = Wire::new();
+        let socket = PacketSocket::open(&Config { superpackets: true, ..CONFIG }).unwrap();
+        assert!(socket.superpackets());
+        let mut batch = Batch::new(ROOM);
+        let (large, small) = (tcp(4 * usize::from(SEGMENT)), frame(100, 3));
+        wire.arrives(unfinished(SEGMENT), &large);
+        wire.arrives(FINISHED, &small);
+        assert_eq!(receive(&socket, &mut batch), 2);
+        let [superpacket, single] = [0, 1].map(|place| taken(&mut batch, place, ROOM));
+        assert!(superpacket[VIRTIO_HEADER..] == large && single[VIRTIO_HEADER..] == small);
+        // What it is, and where its checksum goes; the length of its headers is the kernel's guess.
+        assert_eq!((&superpacket[..2], &superpacket[4..VIRTIO_HEADER]), (&[1, 1][..], &unfinished(SEGMENT)[4..]));
+        assert_eq!(single[..2], [0, 0]);
+
+        assert_eq!(socket.send(&[&superpacket, &single]).unwrap(), 2);
+        let left = wire.left();
+        assert_eq!(left.len(), 2, "one of them is the superpacket");
+        assert!(left[0][VIRTIO_HEADER..] == large && left[1][VIRTIO_HEADER..] == small);
+        assert_eq!((&left[0][..2], &left[0][4..6]), (&[1, 1][..], &SEGMENT.to_ne_bytes()[..]));
+    });
+}
+
+#[test]
+fn an_interface_that_goes_is_an_error() {
+    in_namespace(|| {
+        let wire = Wire::new();
+        let socket = PacketSocket::open(&CONFIG).unwrap();
+        drop(wire);
+        let error = (0..1_000)
+            .find_map(|_| {
+                thread::sleep(Duration::from_millis(1));
+                socket.receive(&mut batch()).err().filter(|error| error.kind() != ErrorKind::WouldBlock)
+            })
+            .map(|error| error.raw_os_error());
+        assert_eq!(error, Some(Some(libc::ENETDOWN)));
+    });
+}
+
+#[test]
+fn an_interface_that_is_not_there_is_named() {
+    in_namespace(|| {
+        let error = PacketSocket::open(&Config { interface: "nowhere", ..CONFIG }).unwrap_err().to_string();
+        assert!(error.starts_with("could not find the interface for nowhere: "), "{error}");
+        assert!(error.ends_with("; there is no such interface in this network namespace, see: ip link"), "{error}");
+        assert!(PacketSocket::open(&Config { interface: "a\0b", ..CONFIG }).is_err());
+    });
+}
+
+#[test]
+fn who_has_no_right_is_told_which() {
+    let told = thread::spawn(|| {
+        let nobody: libc::c_long = 65_534;
+        // The call itself, not libc's function: only this thread becomes somebody else. Without root it fails, and nothing is lost.
+        // SAFETY: no pointers.
+        unsafe { libc::syscall(libc::SYS_setresuid, nobody, nobody, nobody) };
+        PacketSocket::open(&Config { interface: "lo", ..CONFIG }).map_err(|error| error.to_string())
+    });
+    let error = told.join().unwrap().unwrap_err();
+    assert!(error.starts_with("could not open a packet socket for lo: "), "{error}");
+    assert!(error.ends_with("; run it as root, or give it CAP_NET_RAW"), "{error}");
+}
