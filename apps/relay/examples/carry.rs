@@ -1,7 +1,7 @@
 //! How much a relay carries on loopback: pours full-sized frames through one, from so many nodes to so many others, and prints what arrived.
 //!
 //! ```text
-//! cargo run --release -p taut-relay-server --example pour -- [SECONDS] [PAIRS] [WORKERS] [--json]
+//! cargo run --release -p taut-relay-server --example carry -- [SECONDS] [PAIRS] [WORKERS] [--json]
 //! ```
 //! Sender, relay and receiver share the machine's cores, so this is what one machine carries that does all three; a relay alone carries more.
 
