@@ -1,6 +1,5 @@
 //! What follows from where relays see us.
 
-use core::fmt;
 use core::net::SocketAddr;
 use std::collections::BTreeSet;
 use std::vec::Vec;
@@ -30,18 +29,6 @@ pub enum Mapping {
     AddressAndPortDependent,
 }
 
-impl fmt::Display for Mapping {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unknown => "unknown",
-            Self::None => "none",
-            Self::EndpointIndependent => "endpoint-independent",
-            Self::AddressDependent => "address-dependent",
-            Self::AddressAndPortDependent => "address- and port-dependent",
-        })
-    }
-}
-
 /// Whom it lets in (RFC 4787, section 5), as far as a relay with one address can find out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Filtering {
@@ -52,16 +39,6 @@ pub enum Filtering {
     AtMostAddressDependent,
     /// Only the very port that was spoken to.
     AddressAndPortDependent,
-}
-
-impl fmt::Display for Filtering {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unknown => "unknown",
-            Self::AtMostAddressDependent => "address-dependent or none",
-            Self::AddressAndPortDependent => "address- and port-dependent",
-        })
-    }
 }
 
 /// Where a destination that is new may see us.
