@@ -172,6 +172,9 @@ fn path(peer: &PeerStatus) -> String {
     if let Some(session) = peer.session.as_ref().filter(|session| session.lanes > 1) {
         let _ = write!(text, ", {} of {} lanes", session.lanes_in_use, session.lanes);
     }
+    if peer.changes.ignored > 0 {
+        let _ = write!(text, ", {} changes of its lanes ignored: more than one in 5 s", peer.changes.ignored);
+    }
     text
 }
 

@@ -26,7 +26,6 @@ use taut_wire::wireguard::{self, Message, classify};
 use crate::answer::Answer;
 use crate::contract::{Clocks, FromLane, HandshakeMessage, ToLane};
 use crate::counts::HandshakeCounts;
-use crate::further::Further;
 use crate::indices::Indices;
 use crate::peer::{HELD, Made, Peer, PeerView};
 use crate::relays::Relays;
@@ -567,7 +566,7 @@ impl<E: Entropy> Node<E> {
             return;
         }
         // Without a session nothing is known of the lanes any more: the next one begins with the first.
-        known.further = Further::default();
+        known.further.forget();
         if self.spread.remove(&peer) {
             self.tell_all(|| ToLane::CloseLanes(peer));
         }

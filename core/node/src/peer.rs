@@ -159,7 +159,7 @@ impl Peer {
         (self.attempt, self.message, self.answer, self.unconfirmed) = (None, None, None, None);
         self.talk = None;
         self.agreed.clear();
-        self.further = Further::default();
+        self.further.forget();
         self.made.clear();
         self.waiting.clear();
         self.sessions.clear();
@@ -333,6 +333,7 @@ impl Peer {
             round_trip: self.round_trip,
             suite: self.suite(),
             lanes: (self.further.in_use(), self.further.count()),
+            lane_changes_ignored: self.further.ignored(),
         }
     }
 }
@@ -368,4 +369,6 @@ pub struct PeerView<'a> {
     pub suite: Option<Suite>,
     /// Lanes of its sessions that carry data, and how many there are.
     pub lanes: (u8, u8),
+    /// Changes of its lanes that it asked for too soon after another, and that were ignored.
+    pub lane_changes_ignored: u64,
 }

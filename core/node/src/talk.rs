@@ -19,6 +19,11 @@ const FIRST_RETRY: Duration = Duration::from_millis(250);
 /// The longest interval between tries.
 const MAX_RETRY: Duration = Duration::from_secs(30);
 
+/// How soon a question is tried again that the budget of probes had no room for: the budget of an address has room for another one after 200 ms.
+const PUT_BACK: Duration = Duration::from_millis(200);
+/// And up to so many milliseconds more, so that the questions that wait do not come at the same moment.
+const PUT_BACK_SPREAD: u32 = 200;
+
 /// Probes of one session that nobody answers. With the intervals above the last one goes after half a minute.
 const PROBES: usize = 8;
 
@@ -46,6 +51,11 @@ impl Ask {
     /// When it is asked next.
     pub(crate) fn next(&self) -> Time {
         self.next
+    }
+
+    /// The budget of probes has no room for it now: it is tried again soon.
+    pub(crate) fn put_back(&mut self, entropy: &mut impl Entropy, now: Time) {
+        self.next = now + PUT_BACK + Duration::from_millis(u64::from(entropy.below(PUT_BACK_SPREAD)));
     }
 
     /// Whether it is time to ask (again).

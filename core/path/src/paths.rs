@@ -39,7 +39,7 @@ mod view;
 #[cfg(test)]
 mod world;
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -254,12 +254,26 @@ impl Paths {
         let allowed = self.allowance.take(&PER_PEER, now);
         let Way::Direct(endpoint) = track.way else { return allowed };
         let consents = track.probes.last_answer.is_some_and(|last| now.since(last) < pace::CONSENT);
+        let trusted = self.is_heard_at(endpoint.ip(), now);
+        allowed && (consents || budget.take(endpoint.ip(), trusted, now))
+    }
+
+    /// Takes a probe of a further lane out of the same budgets (protocol.md 5.6): the port is the peer's to name, so that nobody has consented there. False
+    /// if there is no room for it.
+    pub fn grant_lane(&mut self, endpoint: SocketAddr, budget: &mut Budget, now: Time) -> bool {
+        let trusted = self.is_heard_at(endpoint.ip(), now);
+        self.allowance.has(&PER_PEER, now)
+            && budget.take(endpoint.ip(), trusted, now)
+            && self.allowance.take(&PER_PEER, now)
+    }
+
+    /// Whether authentic packets of the peer came from this address just before.
+    fn is_heard_at(&self, address: IpAddr, now: Time) -> bool {
         let came_from_there = |track: &Track| {
-            let same = track.way.direct().is_some_and(|other| other.ip() == endpoint.ip());
+            let same = track.way.direct().is_some_and(|other| other.ip() == address);
             same && track.heard.is_some_and(|heard| now.since(heard) < pace::CONSENT)
         };
-        let trusted = self.tracks.iter().any(came_from_there);
-        allowed && (consents || budget.take(endpoint.ip(), trusted, now))
+        self.tracks.iter().any(came_from_there)
     }
 
     /// What the peer is to be told of where we are, if it is time to.

@@ -18,7 +18,7 @@ use taut_base::PublicKey;
 
 pub use nat::{Filtering, Mapping, NatKind, NatStatus};
 pub use path::{PathKind, PathStatus};
-pub use peer::{Bytes, PeerStatus, SessionStatus, Traffic};
+pub use peer::{Bytes, Changes, PeerStatus, SessionStatus, Traffic};
 pub use relay::{PortMapStatus, RelayState, RelayStatus, RelayVia, WebSocketStatus};
 pub use why::{WayStatus, Why};
 

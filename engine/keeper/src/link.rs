@@ -184,6 +184,12 @@ impl Link {
         all.fold((0, 0), |(received, sent), (here, there)| (received + here, sent + there))
     }
 
+    /// Bytes of packets to a peer that were held, and changes of its path or lanes that were given up.
+    pub(crate) fn held_of(&self, peer: PeerId) -> (u64, u64) {
+        let all = self.all_shared().map(|shared| shared.traffic.held_of(peer));
+        all.fold((0, 0), |(bytes, given_up), (here, there)| (bytes + here, given_up + there))
+    }
+
     /// Bytes of the data messages around them.
     pub(crate) fn outer_of(&self, peer: PeerId) -> (u64, u64) {
         let all = self.all_shared().map(|shared| shared.traffic.outer_of(peer));

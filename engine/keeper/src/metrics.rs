@@ -158,6 +158,12 @@ fn traffic(page: &mut Page, peers: &[PeerStatus]) {
         sent.series(&[("peer", &peer.name), ("way", "direct")], peer.traffic.direct.sent);
         sent.series(&[("peer", &peer.name), ("way", "relayed")], peer.traffic.relayed.sent);
     }
+    let mut refused = page
+        .counter("taut_peer_changes_refused_total", "Changes of a peer's path or lanes that were given up or ignored.");
+    for peer in peers {
+        refused.series(&[("peer", &peer.name), ("why", "given-up")], peer.changes.given_up);
+        refused.series(&[("peer", &peer.name), ("why", "ignored")], peer.changes.ignored);
+    }
 }
 
 fn relays(page: &mut Page, status: &Status) {

@@ -13,8 +13,8 @@ use taut_relay::Standing;
 use taut_wire::control::Suite;
 
 use crate::api::{
-    Bytes, Filtering, Handshakes, LanesStatus, Mapping, NatStatus, PathStatus, PeerStatus, RelayState, RelayStatus,
-    RelayVia, SelfStatus, SessionStatus, Traffic, WebSocketStatus,
+    Bytes, Changes, Filtering, Handshakes, LanesStatus, Mapping, NatStatus, PathStatus, PeerStatus, RelayState,
+    RelayStatus, RelayVia, SelfStatus, SessionStatus, Traffic, WebSocketStatus,
 };
 use crate::overlay::Overlay;
 
@@ -216,7 +216,13 @@ fn connected(peer: &PeerView<'_>, overlay: &Overlay, online: Option<bool>, now: 
         last_handshake_s: age,
         round_trip_ms: peer.round_trip.map(|time| time.as_secs_f64() * 1e3),
         candidates: peer.candidates.to_vec(),
+        changes: changes(peer, overlay),
     }
+}
+
+fn changes(peer: &PeerView<'_>, overlay: &Overlay) -> Changes {
+    let (held_bytes, given_up) = overlay.link().held_of(peer.id);
+    Changes { held_bytes, given_up, ignored: peer.lane_changes_ignored }
 }
 
 fn listed(peer: &taut_netmap::Peer, online: Option<bool>) -> PeerStatus {
@@ -234,5 +240,6 @@ fn listed(peer: &taut_netmap::Peer, online: Option<bool>) -> PeerStatus {
         last_handshake_s: None,
         round_trip_ms: None,
         candidates: peer.endpoints.clone(),
+        changes: Changes::default(),
     }
 }

@@ -13,10 +13,15 @@ use taut_wire::wireguard::{DATA_HEADER, DATA_OVERHEAD};
 use crate::batch::SendBatch;
 use crate::drops::Drop;
 use crate::heart::Heart;
+use crate::held::Entry;
 
 /// Control messages of one peer that go up: some for each of its sessions and paths. A peer that sends more is broken or hostile, and must not keep the
 /// keeper from the others.
 pub(crate) const CONTROL: Rate = Rate::new(50, 100);
+
+/// Probes of one peer that are answered: a peer with 16 lanes and all its paths asks less, a search on both sides of a hard NAT hits a few sockets at a
+/// time. A peer that asks for more costs the lane a system call each.
+pub(crate) const ANSWERS: Rate = Rate::new(200, 400);
 
 impl Heart {
     /// A message under an index that is no data pair's: opened in place, and acted on. Returns whose it was, if it was authentic.
@@ -57,6 +62,10 @@ impl Heart {
 
         match message {
             Ok(Control::Probe { id: probe }) => {
+                if !self.peers.get_mut(&id).is_some_and(|peer| peer.answers.take(&ANSWERS, now)) {
+                    self.drops.add(Drop::ControlRate, 1);
+                    return Some(id);
+                }
                 let answer = Control::Answer { id: probe, seen: seen(source) };
                 self.send_control(id, session, lane, Some(source), answer, out);
             }
@@ -107,6 +116,14 @@ impl Heart {
         let (size, copied) = append_twice(pair, way, copies, message, out);
         peer.traffic.add_overhead(size);
         peer.traffic.add_copied(copied);
+    }
+
+    /// The same for a mark that another lane handed off: it stays behind the packets that came before it and are held.
+    pub fn mark_handed(&mut self, id: PeerId, barrier: u64, out: &mut SendBatch) {
+        match self.peers.get_mut(&id) {
+            Some(peer) if !peer.held.is_empty() => self.holds.push(id, &mut peer.held, Entry::Mark(barrier)),
+            _ => self.mark(id, barrier, out),
+        }
     }
 
     /// What came before this mark is to be passed by the probe of this id: it goes the same way behind it. Nothing happens while some of it waits for a

@@ -13,17 +13,20 @@
 //! of which nothing was handed over since the mark may go its own way from then on; the others stay, and another mark follows a second later.
 //!
 //! So new flows go by their lane at once, and a running one at its first gap that is as long as the way. Where the way is short that gap is made: until
-//! the answer is there the next packet is held, and nothing is read. On a wire that loses or reorders by itself, a flow may be reordered once more here:
-//! in the moment of its change.
+//! the answer is there, the peer's packets are held (`held`). On a wire that loses or reorders by itself, a flow may be reordered once more here: in the
+//! moment of its change.
 //!
 //! Lanes that close go the other way round. What is on a dead one is lost and cannot be overtaken; but one that only looked dead has packets on it yet, so
-//! everything is held for [`HOLD`] before it goes by the first lane.
+//! the peer's packets are held for [`HOLD`] before they go by the first lane.
+//!
+//! No wait is longer than [`HOLD`], and none holds up another peer. Where more would have to be held than may be, the wait is given up: packets go by the
+//! first lane at once, and after [`GIVEN_UP`] times no gap is made any more until lanes open again.
 
 use std::time::Duration;
 
 use taut_base::{LaneId, Time};
 
-/// A way this short or shorter is waited for, by not reading what would overtake.
+/// A way this short or shorter is waited for, by holding what would overtake.
 const SHORT_ROUND_TRIP: Duration = Duration::from_millis(25);
 /// For so long at most (protocol.md 5.4), and for as long when lanes close.
 const HOLD: Duration = Duration::from_millis(50);
@@ -31,6 +34,8 @@ const HOLD: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How soon after an answer the next mark follows, if flows are left.
 const AGAIN: Duration = Duration::from_secs(1);
+/// Gaps that are tried to be made, if more has to be held each time than may be: what is sent so fast will not be slower soon.
+const GIVEN_UP: u8 = 3;
 /// Flows are told apart by so many remainders of their number. Those that share one change together; more than are busy at once on one lane.
 const BUCKETS: usize = 256;
 
@@ -79,6 +84,8 @@ struct Parting {
     asking: Option<Asking>,
     /// When the next mark may follow.
     next: Option<Time>,
+    /// How often too much would have had to be held.
+    given_up: u8,
 }
 
 /// A mark whose probe was not answered yet.
@@ -107,7 +114,7 @@ impl Fork {
     }
 
     fn part(&mut self, next: Option<Time>) {
-        let parting = Parting { handed: 0, last: [0; BUCKETS], arrived: None, asking: None, next };
+        let parting = Parting { handed: 0, last: [0; BUCKETS], arrived: None, asking: None, next, given_up: 0 };
         self.state = State::Parting(Box::new(parting));
     }
 
@@ -141,6 +148,31 @@ impl Fork {
         self.round_trip = Some(round_trip);
     }
 
+    /// Until when packets are held at most; `None` while none has to be.
+    pub(crate) fn holds_until(&self) -> Option<Time> {
+        match &self.state {
+            State::Closing { until } => Some(*until),
+            State::Parting(parting) => {
+                parting.asking.as_ref().filter(|asking| asking.hold).map(|asking| asking.since + HOLD)
+            }
+            State::Closed | State::Open => None,
+        }
+    }
+
+    /// More packets would have to be held than may be: they go by the first lane at once. True if that changed anything.
+    pub(crate) fn give_up(&mut self) -> bool {
+        match &mut self.state {
+            State::Closing { .. } => self.state = State::Closed,
+            State::Parting(parting) => {
+                let Some(asking) = parting.asking.as_mut().filter(|asking| asking.hold) else { return false };
+                asking.hold = false;
+                parting.given_up = parting.given_up.saturating_add(1);
+            }
+            State::Closed | State::Open => return false,
+        }
+        true
+    }
+
     /// Where the next packet of a flow goes. `mark` is called with the barrier's id when a mark is to follow what was handed over, the packet in hand
     /// included if its way is [`Course::First`].
     pub(crate) fn choose(&mut self, flow: usize, now: Time, mark: impl FnOnce(u64)) -> Course {
@@ -160,7 +192,8 @@ impl Fork {
         match &mut parting.asking {
             None if parting.next.is_none_or(|next| now >= next) => {
                 self.barrier = self.barrier.wrapping_add(1);
-                let hold = self.round_trip.is_some_and(|round_trip| round_trip <= SHORT_ROUND_TRIP);
+                let short = self.round_trip.is_some_and(|round_trip| round_trip <= SHORT_ROUND_TRIP);
+                let hold = short && parting.given_up < GIVEN_UP;
                 let way = if hold { Course::Hold } else { parting.hand_over(flow) };
                 parting.asking = Some(Asking { since: now, behind: parting.handed, hold });
                 mark(self.barrier);
@@ -277,6 +310,27 @@ mod tests {
         fork.passed(79, at(1_053));
         assert_eq!(choose(&mut fork, 1_054), (Course::Lane(LaneId(3)), None));
         assert!(matches!(fork.state, State::Open));
+    }
+
+    #[test]
+    fn fault_b11_a_wait_that_is_given_up_is_over_and_soon_not_begun_again() {
+        let mut fork = proven(Some(1));
+        assert!(!fork.give_up(), "nothing is waited for");
+        for (number, second) in (78..81).zip([0, 6_000, 12_000]) {
+            assert_eq!(choose(&mut fork, second), (Course::Hold, Some(number)));
+            assert_eq!(fork.holds_until(), Some(at(second + 50)));
+            assert!(fork.give_up() && !fork.give_up());
+            assert_eq!((choose(&mut fork, second), fork.holds_until()), ((Course::First, None), None));
+            // Nobody answers: the next mark follows after 5 s.
+            assert_eq!(choose(&mut fork, second + 5_000), (Course::First, None));
+        }
+        assert_eq!(choose(&mut fork, 18_000), (Course::First, Some(81)), "a gap of its own is still found");
+        fork.passed(81, at(18_010));
+        assert_eq!(choose_for(&mut fork, 6, 18_011).0, Course::Lane(LaneId(1)));
+        fork.close(at(18_020));
+        assert_eq!((choose(&mut fork, 18_021).0, fork.holds_until()), (Course::Hold, Some(at(18_070))));
+        assert!(fork.give_up());
+        assert_eq!(choose(&mut fork, 18_022), (Course::First, None));
     }
 
     #[test]

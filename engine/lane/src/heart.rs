@@ -15,6 +15,7 @@ use taut_wire::merge::{Merger, Offloads};
 use crate::batch::SendBatch;
 use crate::drops::{Drop, DropCounts};
 use crate::fork::Fork;
+use crate::held::{Holds, Queue};
 use crate::ingress::Ingress;
 use crate::locals::Locals;
 use crate::path::Path;
@@ -51,17 +52,30 @@ pub struct Heart {
     pub(crate) backlog: Vec<PeerId>,
     /// Marks for the first lane, behind what it was handed.
     pub(crate) marks: Vec<(PeerId, u64)>,
+    /// Packets that wait for a change of their peer's path or lanes.
+    pub(crate) holds: Holds,
+    /// While the keeper waits for what was read: no change is waited for.
+    pub(crate) holds_nothing: bool,
 }
 
 /// What became of a packet that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was sealed, waits for a session, or was dropped.
+    /// It was sealed, is held, waits for a session, or was dropped.
     Done,
     /// It is the first lane's to seal.
     First,
-    /// It is to be tried again soon: it would overtake what was handed over before, or went another way.
-    Hold,
+}
+
+/// What [`Heart::release`] did.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Released {
+    /// Nothing that was held may go.
+    Nothing,
+    /// One packet was looked at: it left, or has to wait on.
+    One,
+    /// This packet may go, and is the first lane's to seal.
+    First(Box<[u8]>),
 }
 
 impl Heart {
@@ -96,6 +110,8 @@ impl Heart {
             messages: VecDeque::new(),
             backlog: Vec::new(),
             marks: Vec::new(),
+            holds: Holds::default(),
+            holds_nothing: false,
         }
     }
 
@@ -143,11 +159,13 @@ impl Heart {
                     first: Side::new(self.own, keyring),
                     others: Vec::new(),
                     fork: Fork::default(),
+                    held: Queue::default(),
                     staged: Staged::default(),
                     traffic,
                     scheduled: None,
                     last_source: None,
                     control: Bucket::default(),
+                    answers: Bucket::default(),
                     path: Path::new(roams),
                 };
                 self.peers.insert(peer, new);
@@ -177,6 +195,7 @@ impl Heart {
             ToLane::Passed { peer, barrier } => {
                 if let Some(known) = self.peers.get_mut(&peer) {
                     known.fork.passed(barrier, now);
+                    self.holds.try_again(peer, &known.held);
                 }
             }
             ToLane::CloseLanes(peer) => self.close_lanes(peer, now),
@@ -243,6 +262,7 @@ impl Heart {
                 });
             }
             let suspect = peer.path.handle_timeout(&mut peer.first.way, out, now);
+            self.holds.try_again(id, &peer.held);
             self.collect_retired(id);
             if suspect {
                 self.say(FromLane::Suspect { peer: id });
@@ -292,7 +312,8 @@ impl Heart {
             None if first => side.keyring.poll_timeout(limits),
             sooner => sooner,
         };
-        let Some(due) = peer.sides().filter_map(due).chain(path).min() else { return };
+        let held = if self.holds.is_ready(id) { None } else { peer.held_until() };
+        let Some(due) = peer.sides().filter_map(due).chain(path).chain(held).min() else { return };
         if peer.scheduled.is_none_or(|scheduled| due < scheduled) {
             peer.scheduled = Some(due);
             self.timers.push(Reverse((due, id)));
@@ -379,16 +400,19 @@ impl Heart {
         }
         let first = Some(LaneId::FIRST).filter(|first| *first == self.own);
         peer.fork.open(first.into_iter().chain(lanes.iter().map(|(lane, _)| *lane)).collect(), barrier);
+        self.holds.try_again(id, &peer.held);
     }
 
     pub(crate) fn close_lanes(&mut self, id: PeerId, now: Time) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.fork.close(now);
+        self.holds.try_again(id, &peer.held);
         peer.sides().filter(|side| side.lane != LaneId::FIRST).for_each(|side| side.keyring.expect_nothing());
     }
 
     fn remove_peer(&mut self, id: PeerId) {
         if let Some(mut peer) = self.peers.remove(&id) {
+            self.drops.add(Drop::NoRoute, self.holds.clear(id, &mut peer.held));
             peer.sides().for_each(|side| side.keyring.clear());
             for (_, indices) in peer.sides().flat_map(|side| side.keyring.take_retired()) {
                 for index in indices.iter() {

@@ -17,6 +17,7 @@ mod control;
 mod drops;
 mod fork;
 mod heart;
+mod held;
 mod inbound;
 mod ingress;
 mod linger;
@@ -34,7 +35,7 @@ mod thread;
 
 pub use batch::{Flush, SEALED_SUPERPACKET_MAX, SendBatch};
 pub use drops::{Drop, DropCounts};
-pub use heart::{Heart, Outcome};
+pub use heart::{Heart, Outcome, Released};
 pub use locals::LocalTable;
 pub use ports::InboundPorts;
 pub use queue::{KeeperEnd, LaneEnd, queues};

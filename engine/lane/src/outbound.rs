@@ -14,7 +14,8 @@ use taut_wire::wireguard::DATA_HEADER;
 use crate::batch::{Destination, SEALED_SUPERPACKET_MAX, SendBatch};
 use crate::drops::Drop;
 use crate::fork::Course;
-use crate::heart::{Heart, Outcome};
+use crate::heart::{Heart, Outcome, Released};
+use crate::held::Entry;
 use crate::tables::{LanePeer, Side};
 
 /// Where a packet comes from.
@@ -24,8 +25,23 @@ enum Origin {
     Read,
     /// Another lane read it.
     Handed,
+    /// It was held, see `held`.
+    Held {
+        /// Another lane had read it.
+        handed: bool,
+    },
     /// It waited for a session; the others queue up behind those that did, so that their order is kept.
     Waited,
+}
+
+/// What becomes of a packet now.
+enum Verdict {
+    /// It was sealed, waits for a session, or was dropped.
+    Done,
+    /// It is the first lane's to seal.
+    First,
+    /// It has to wait, and with it all packets of this peer that come after it.
+    Wait(PeerId),
 }
 
 impl Heart {
@@ -33,46 +49,130 @@ impl Heart {
     ///
     /// Says what is to be done with it, if that was not done here: nothing, on the one lane of a node.
     pub fn outbound(&mut self, read: &[u8], out: &mut SendBatch, now: Time) -> Outcome {
-        self.send_out(read, Origin::Read, out, now)
+        match self.send_out(read, Origin::Read, out, now) {
+            Verdict::Done => Outcome::Done,
+            Verdict::First => Outcome::First,
+            Verdict::Wait(id) => self.hold(id, read, false, now),
+        }
     }
 
     /// The same for a packet that another lane read, and that is the first lane's to seal. This one is the first.
-    pub fn outbound_handed(&mut self, read: &[u8], out: &mut SendBatch, now: Time) -> Outcome {
-        self.send_out(read, Origin::Handed, out, now)
+    pub fn outbound_handed(&mut self, read: &[u8], out: &mut SendBatch, now: Time) {
+        if let Verdict::Wait(id) = self.send_out(read, Origin::Handed, out, now) {
+            self.hold(id, read, true, now);
+        }
     }
 
-    fn send_out(&mut self, read: &[u8], origin: Origin, out: &mut SendBatch, now: Time) -> Outcome {
+    /// Whether [`Self::release`] has something to do.
+    pub fn has_released(&self) -> bool {
+        self.holds.ready().is_some()
+    }
+
+    /// Sends one of the packets that were held and need not wait any longer. `out` has room for it.
+    pub fn release(&mut self, out: &mut SendBatch, now: Time) -> Released {
+        let Some(id) = self.holds.ready() else { return Released::Nothing };
+        let entry = self.peers.get_mut(&id).and_then(|peer| self.holds.pop(id, &mut peer.held));
+        let (bytes, handed) = match entry {
+            Some(Entry::Packet { bytes, handed }) => (bytes, handed),
+            Some(Entry::Mark(barrier)) => {
+                self.mark(id, barrier, out);
+                return Released::One;
+            }
+            None => {
+                self.holds.wait(id);
+                return Released::One;
+            }
+        };
+        match self.send_out(&bytes, Origin::Held { handed }, out, now) {
+            Verdict::Done => return Released::One,
+            Verdict::First => return Released::First(bytes),
+            Verdict::Wait(still) if still == id => {
+                if let Some(peer) = self.peers.get_mut(&id) {
+                    self.holds.put_back(id, &mut peer.held, Entry::Packet { bytes, handed });
+                }
+                self.holds.wait(id);
+                if self.holds_nothing {
+                    self.give_up_changes(id, now);
+                }
+                self.schedule(id);
+            }
+            // Its address is another peer's by now.
+            Verdict::Wait(other) => {
+                self.hold(other, &bytes, handed, now);
+            }
+        }
+        Released::One
+    }
+
+    /// Keeps a packet that has to wait. Where there is no room for it, nothing of the peer waits any longer.
+    #[cold]
+    fn hold(&mut self, id: PeerId, read: &[u8], handed: bool, now: Time) -> Outcome {
+        let Some(peer) = self.peers.get_mut(&id) else { return Outcome::Done };
+        let given_up = self.holds_nothing || !self.holds.has_room(&peer.held, read.len());
+        peer.traffic.add_held(read.len());
+        self.holds.push(id, &mut peer.held, Entry::Packet { bytes: read.into(), handed });
+        if given_up {
+            self.give_up_changes(id, now);
+        }
+        self.schedule(id);
+        Outcome::Done
+    }
+
+    /// While `nothing` is true no packet waits for a change of its peer's path or lanes, and those that do are released.
+    pub(crate) fn hold_nothing(&mut self, nothing: bool, now: Time) {
+        self.holds_nothing = nothing;
+        if nothing {
+            self.holds.holding().to_vec().into_iter().for_each(|id| self.give_up_changes(id, now));
+        }
+    }
+
+    /// The packets of a peer wait for nothing any longer: what was held leaves by the old way.
+    fn give_up_changes(&mut self, id: PeerId, now: Time) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let lanes = peer.fork.give_up();
+        let path = peer.path.give_up(&mut peer.first.way, now);
+        if lanes || path {
+            peer.traffic.add_given_up();
+        }
+        self.holds.try_again(id, &peer.held);
+    }
+
+    fn send_out(&mut self, read: &[u8], origin: Origin, out: &mut SendBatch, now: Time) -> Verdict {
         // What did the host send, and to whom?
-        let Some((vnet, packet)) = self.take_header(read) else { return self.drop_out(Drop::BadInner) };
-        let Ok(inner) = ip::Packet::parse(packet) else { return self.drop_out(Drop::BadInner) };
-        let Some(id) = self.routes.lookup(inner.destination()) else { return self.drop_out(Drop::NoRoute) };
-        let Ok(split) = Split::new(vnet, packet) else { return self.drop_out(Drop::BadInner) };
-        let Some(peer) = self.peers.get_mut(&id) else { return self.drop_out(Drop::NoRoute) };
+        let Some((vnet, packet)) = self.take_header(read) else { return self.refuse_out(Drop::BadInner) };
+        let Ok(inner) = ip::Packet::parse(packet) else { return self.refuse_out(Drop::BadInner) };
+        let Some(id) = self.routes.lookup(inner.destination()) else { return self.refuse_out(Drop::NoRoute) };
+        let Ok(split) = Split::new(vnet, packet) else { return self.refuse_out(Drop::BadInner) };
+        let Some(peer) = self.peers.get_mut(&id) else { return self.refuse_out(Drop::NoRoute) };
+        if !peer.held.is_empty() && matches!(origin, Origin::Read | Origin::Handed) {
+            return Verdict::Wait(id);
+        }
 
         // By which lane? By the first, mostly; nothing is looked at then.
-        let lane = if origin != Origin::Read || peer.fork.are_closed() {
+        let own = matches!(origin, Origin::Read | Origin::Held { handed: false });
+        let lane = if !own || peer.fork.are_closed() {
             LaneId::FIRST
         } else {
             match choose_way(peer, packet, &self.limits, self.lanes, &mut self.marks, id, now) {
                 Course::Lane(lane) => lane,
                 Course::First => LaneId::FIRST,
-                Course::Hold => return Outcome::Hold,
+                Course::Hold => return Verdict::Wait(id),
             }
         };
         if lane == LaneId::FIRST && peer.path.is_changing() {
             let waits = peer.path.change_over(&mut peer.first.way, out, now);
             if waits && origin != Origin::Waited && peer.staged.is_empty() {
-                return Outcome::Hold;
+                return Verdict::Wait(id);
             }
         }
-        let Some(side) = peer.side(lane) else { return Outcome::First };
+        let Some(side) = peer.side(lane) else { return Verdict::First };
 
         // Is there a session to send with, and how long yet?
         let wishes_handshake = side.keyring.wishes_handshake_to_send(&self.limits, now);
         let way = side.way;
         let mut active = false;
         let in_order = origin == Origin::Waited || peer.staged.is_empty();
-        let Some(side) = peer.side(lane) else { return Outcome::First };
+        let Some(side) = peer.side(lane) else { return Verdict::First };
         match (side.keyring.sending(&self.limits, now), way) {
             (Ok(session), Some(way)) if in_order => {
                 // Each segment is written into the batch and sealed there.
@@ -107,12 +207,12 @@ impl Heart {
             self.say(FromLane::Active { peer: id });
         }
         self.schedule(id);
-        Outcome::Done
+        Verdict::Done
     }
 
-    fn drop_out(&self, reason: Drop) -> Outcome {
+    fn refuse_out(&self, reason: Drop) -> Verdict {
         self.drops.add(reason, 1);
-        Outcome::Done
+        Verdict::Done
     }
 
     /// Sends what waited for a session; false when nothing did. What does not fit in the batch goes on in [`Self::send_backlog`].

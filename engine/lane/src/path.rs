@@ -7,14 +7,17 @@
 //! comes otherwise FromLane::Moved                         FromLane::Arrived
 //! ```
 //! **Nothing is overtaken** when packets take another way that is faster (protocol.md 5.4). The keeper says by how much what went the former way may be
-//! behind what goes the new one. Packets go the former way until nothing was sent for so long: a gap of the traffic by itself, or one that is made, by not
-//! reading from the host. Then nothing is on its way that could be overtaken.
+//! behind what goes the new one. Packets go the former way until nothing was sent for so long: a gap of the traffic by itself, or one that is made, by
+//! holding the peer's packets (`held`). Then nothing is on its way that could be overtaken.
 //!
 //! ```text
 //!          SetPath, behind > 0                   after WAIT                      after `behind`
 //!  goes ───────────────────────▶ waits for a gap ───────────▶ holds its packets ───────────────▶ goes the new way
-//!                                      └──────────── a gap as long as `behind` ────────────────────▲
+//!                                  ▲   └──────────── a gap as long as `behind` ────────────────────▲
+//!                                  └── more than may be held: by the former way, and again later ──┘ the third time: at once
 //! ```
+//! A peer that sends more within the gap than may be held would otherwise stay on the slower way for as long as it sends. So after [`GAPS`] gaps that were
+//! given up, it takes the new way without one: its flows are reordered once, by `behind`, and its own flows only.
 //! **Copies** of data take a second way while the first is judged, or by themselves as soon as it is suspected (protocol.md 5.3): the same ciphertext, so
 //! that the receiver's window drops whichever comes later. It is the second stated exception to law 8, and counted ([`Traffic::copied`]).
 //!
@@ -45,6 +48,10 @@ const ACTIVE: Duration = Duration::from_secs(5);
 
 /// How long a gap is waited for before one is made. Connections of people have one within this; a bulk transfer has none.
 const WAIT: Duration = Duration::from_millis(250);
+
+/// Gaps that are tried to be made for one change before the new way is taken without one, and the time between two of them.
+const GAPS: u8 = 3;
+const NEXT_GAP: Duration = Duration::from_secs(1);
 
 /// The longest gap that is waited for or made (protocol.md 5.4).
 const LONGEST_GAP: Duration = Duration::from_millis(50);
@@ -89,6 +96,8 @@ struct Change {
     gap: Duration,
     /// From then on a gap is made.
     holds: Time,
+    /// Gaps that were given up because more would have had to be held than may be.
+    given_up: u8,
 }
 
 impl Path {
@@ -207,6 +216,24 @@ impl Path {
         false
     }
 
+    /// Until when packets are held for a gap; `None` while none is made.
+    pub(crate) fn holds_until(&self) -> Option<Time> {
+        self.change.as_ref().map(|change| self.last_sent + change.gap)
+    }
+
+    /// More packets would have to be held than may be: they go the former way, and a gap is made later; or the new way at once, if that was tried often
+    /// enough. True if that changed anything.
+    pub(crate) fn give_up(&mut self, way: &mut Option<Way>, now: Time) -> bool {
+        let Some(change) = self.change.as_mut().filter(|change| now >= change.holds) else { return false };
+        change.given_up += 1;
+        change.holds = now + NEXT_GAP;
+        if change.given_up == GAPS {
+            *way = Some(change.to);
+            self.change = None;
+        }
+        true
+    }
+
     /// The keeper chose; packets go `way` until now.
     fn choose(&mut self, choice: Choice, way: &mut Option<Way>, now: Time) {
         self.choice = Some(choice);
@@ -219,7 +246,9 @@ impl Path {
         let gap = choice.behind.min(LONGEST_GAP);
         let overtakes = way.is_some_and(|way| way != choice.way) && now < self.last_sent + gap;
         if overtakes {
-            self.change = Some(Change { to: choice.way, gap, holds: now + WAIT });
+            let begun = self.change.take().filter(|change| change.to == choice.way);
+            let (holds, given_up) = begun.map_or((now + WAIT, 0), |change| (change.holds, change.given_up));
+            self.change = Some(Change { to: choice.way, gap, holds, given_up });
         } else {
             self.change = None;
             *way = Some(choice.way);
@@ -297,6 +326,9 @@ impl Heart {
         peer.path.alone = relayed || choice.also.is_some();
         if relayed {
             self.do_without(id, now);
+        }
+        if let Some(peer) = self.peers.get(&id) {
+            self.holds.try_again(id, &peer.held);
         }
         self.send_staged(id, out, now);
         self.schedule(id);

@@ -12,6 +12,7 @@ use taut_tunnel::{Bucket, Keyring};
 use taut_udp::Local;
 
 use crate::fork::Fork;
+use crate::held::Queue;
 use crate::path::Path;
 use crate::staged::Staged;
 
@@ -41,6 +42,8 @@ pub(crate) struct LanePeer {
     pub(crate) others: Vec<Side>,
     /// By which of them packets go.
     pub(crate) fork: Fork,
+    /// Packets that wait for a change of path or lanes; what comes after them queues up behind.
+    pub(crate) held: Queue,
     pub(crate) staged: Staged,
     pub(crate) traffic: Arc<Traffic>,
     /// When this peer stands in the timer heap, if it does.
@@ -49,6 +52,8 @@ pub(crate) struct LanePeer {
     pub(crate) last_source: Option<IpAddr>,
     /// Control messages that may still go up to the keeper.
     pub(crate) control: Bucket,
+    /// Probes of its that may still be answered.
+    pub(crate) answers: Bucket,
     /// Which ways they go and come.
     pub(crate) path: Path,
 }
@@ -60,6 +65,15 @@ impl LanePeer {
             return Some(&mut self.first);
         }
         self.others.iter_mut().find(|side| side.lane == lane)
+    }
+
+    /// When the packets that are held for it are to be tried again at the latest.
+    pub(crate) fn held_until(&self) -> Option<Time> {
+        if self.held.is_empty() {
+            return None;
+        }
+        // Whatever else they waited for is over: at once.
+        self.fork.holds_until().into_iter().chain(self.path.holds_until()).min().or(Some(Time::ZERO))
     }
 
     /// Where what goes to it is sent to, on all its sides that are served here.
@@ -83,6 +97,8 @@ pub struct Traffic {
     relayed_received: AtomicU64,
     relayed_sent: AtomicU64,
     copied: AtomicU64,
+    held: AtomicU64,
+    given_up: AtomicU64,
 }
 
 impl Traffic {
@@ -116,6 +132,26 @@ impl Traffic {
     /// Copies of messages.
     pub(crate) fn add_copied(&self, outer: usize) {
         add(&self.copied, outer);
+    }
+
+    /// A packet that is held.
+    pub(crate) fn add_held(&self, bytes: usize) {
+        add(&self.held, bytes);
+    }
+
+    /// A change of path or lanes that was given up.
+    pub(crate) fn add_given_up(&self) {
+        add(&self.given_up, 1);
+    }
+
+    /// Bytes of packets that were held while the peer's path or lanes changed, for 50 ms at most.
+    pub fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// Changes of path or lanes that were given up, because more would have had to be held than may be.
+    pub fn given_up(&self) -> u64 {
+        self.given_up.load(Ordering::Relaxed)
     }
 
     /// Bytes that came from the peer and went to it by a relay: a part of [`Self::received`] and [`Self::sent`].
@@ -178,6 +214,12 @@ impl TrafficTable {
     pub fn copied_of(&self, peer: PeerId) -> u64 {
         let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         peers.get(&peer).map_or(0, |traffic| traffic.copied())
+    }
+
+    /// Bytes of packets to `peer` that were held, and changes that were given up, see [`Traffic::held`] and [`Traffic::given_up`].
+    pub fn held_of(&self, peer: PeerId) -> (u64, u64) {
+        let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        peers.get(&peer).map_or((0, 0), |traffic| (traffic.held(), traffic.given_up()))
     }
 
     pub(crate) fn add(&self, peer: PeerId) -> Arc<Traffic> {

@@ -41,7 +41,7 @@ use crate::replacement::Replacement;
 use crate::ring::{Arrival, Buffer, Handed, Rings, buffer};
 use crate::tables::TrafficTable;
 use dig::{Digs, TOKENS};
-use hand::{Drain, Held};
+use hand::Drain;
 
 /// Messages per receive call: with GRO each holds up to 64 datagrams.
 const RECEIVE_MESSAGES: usize = 8;
@@ -214,8 +214,6 @@ struct Worker {
     reading: Reading,
     /// What found no room in its ring, in order.
     outbox: VecDeque<(LaneId, Handed)>,
-    /// A packet that would overtake others if it went now.
-    held: Option<Held>,
     /// Nothing is read before what waits in the rings is taken.
     rings_first: bool,
     /// The keeper wants to know when everything is read, see [`Drain`].
@@ -267,7 +265,6 @@ impl Worker {
             rings: config.rings,
             reading,
             outbox: VecDeque::new(),
-            held: None,
             rings_first: false,
             drain: None,
             interests: (Interest::READ, Interest::READ),
@@ -282,8 +279,7 @@ impl Worker {
         let mut events = Events::with_capacity(4);
         while !self.shared.stop.load(Ordering::Acquire) {
             let now = clock();
-            let waits = self.unsaid.is_some() || self.held.is_some();
-            let retry = waits.then(|| now + QUEUE_RETRY);
+            let retry = self.unsaid.is_some().then(|| now + QUEUE_RETRY);
             let due = self.heart.poll_timeout().into_iter().chain(retry).chain(self.digs.poll_timeout()).min();
             let timeout = due.map(|due| due.since(now));
             if self.wait(&mut events, now, timeout).is_err() {
@@ -357,15 +353,19 @@ impl Worker {
             self.go_on_digging(now);
         }
         self.heart.handle_timeout(&mut self.out, now);
-        if self.lanes > 1 || self.held.is_some() {
+        if self.lanes > 1 || self.heart.has_released() {
             self.take(now);
         }
         if (tun_readable || self.drain.is_some()) && self.may_read() {
             self.read(now)?;
         }
-        self.drained();
+        self.drained(now);
         self.send(Flush::All);
         while !self.blocked && self.heart.send_backlog(&mut self.out, now) {
+            self.send(Flush::All);
+        }
+        if self.heart.has_released() {
+            self.release(now);
             self.send(Flush::All);
         }
         self.tell_keeper();
@@ -381,7 +381,10 @@ impl Worker {
                 // What others read before us comes first.
                 self.rings_first = self.lanes > 1;
             }
-            ToLane::Drain => self.drain = Some(Drain::default()),
+            ToLane::Drain => {
+                self.drain = Some(Drain::default());
+                self.heart.hold_nothing(true, now);
+            }
             other => {
                 if let Some(other) = self.dig(other, now) {
                     self.heart.command(other, &mut self.out, now);

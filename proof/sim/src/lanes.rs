@@ -1,7 +1,7 @@
 //! A host that runs Taut with several lanes: one brain, and a heart for each lane's thread, all of which may be late.
 //!
 //! What the threads do with packets of each other is the thread's own code in the daemon (engine/lane/src/thread/hand.rs) and made again here in its
-//! simplest form: the kernel puts a packet on the queue of its flow; the lane seals it, hands it to the first one, or holds it and reads no further.
+//! simplest form: the kernel puts a packet on the queue of its flow; the lane seals it, holds it, or hands it to the first one.
 //! Who reads is not simulated: all lanes read from the start.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{DEFAULT_MTU, LaneId, PeerId, SessionId, Time};
-use taut_lane::{DropCounts, Flush, Heart, InboundPorts, Outcome, SendBatch};
+use taut_lane::{DropCounts, Flush, Heart, InboundPorts, Outcome, Released, SendBatch};
 use taut_netmap::NetworkMap;
 use taut_node::{Clocks, FromLane, Node, ToLane};
 use taut_tun::flow;
 use taut_udp::Transmit;
-use taut_wire::control::Lanes;
+use taut_wire::control::{Control, Lanes};
 use taut_wire::merge::{Offloads, Run};
 
 use crate::chance::Seeded;
@@ -25,8 +25,6 @@ use crate::taut::Settings;
 
 /// What the wall clock shows when virtual time begins, and from there on.
 const WALL_AT_START: Duration = Duration::from_secs(1_780_000_000);
-/// How soon a packet that is held is tried again, as in the daemon.
-const RETRY: Duration = Duration::from_millis(5);
 
 /// A whole node with several lanes, without threads, sockets and clock.
 pub struct LanesHost {
@@ -56,7 +54,6 @@ struct Thread {
     handed: VecDeque<(Time, Handed)>,
     /// The TUN queue.
     queue: VecDeque<Vec<u8>>,
-    held: Option<(Time, Vec<u8>)>,
 }
 
 enum Handed {
@@ -118,7 +115,6 @@ impl LanesHost {
             thread.datagrams.clear();
             thread.handed.clear();
             thread.queue.clear();
-            thread.held = None;
         }
         self.messages.clear();
         self.given.clear();
@@ -129,6 +125,18 @@ impl LanesHost {
     /// The keeper's brain, to look at.
     pub fn node(&self) -> &Node<Seeded> {
         &self.node
+    }
+
+    /// Has the host say something to its first peer, on this lane of their newest session: a hostile member says what it likes.
+    pub fn say(&mut self, lane: LaneId, message: Control, now: Time) {
+        let Some(peer) = self.node.peers().next().map(|peer| peer.id) else { return };
+        let sessions = self.given.iter().filter(|(_, of, _, on)| (*of, *on) == (peer, lane));
+        let Some((own, _, session, _)) = sessions.max_by_key(|(_, _, session, _)| *session).copied() else { return };
+        let thread = &mut self.threads[usize::from(own.0)];
+        let command = ToLane::Control { peer, session, lane, way: None, message };
+        thread.heart.command(command, &mut thread.out, now);
+        self.transmit(usize::from(own.0));
+        self.pump(now);
     }
 
     /// The lanes' drop counters, together.
@@ -190,28 +198,26 @@ impl LanesHost {
         }
         while let Some((_, handed)) = thread.handed.pop_front_if(|(due, _)| *due <= now) {
             match handed {
-                Handed::Packet(packet) => {
-                    if thread.heart.outbound_handed(&packet, &mut thread.out, now) == Outcome::Hold {
-                        thread.handed.push_front((now + RETRY, Handed::Packet(packet)));
-                    }
-                }
-                Handed::Mark(peer, barrier) => thread.heart.mark(peer, barrier, &mut thread.out),
+                Handed::Packet(packet) => thread.heart.outbound_handed(&packet, &mut thread.out, now),
+                Handed::Mark(peer, barrier) => thread.heart.mark_handed(peer, barrier, &mut thread.out),
             }
             busy = true;
         }
         let mut to_first = Vec::new();
-        let again = thread.held.take_if(|(due, _)| *due <= now).map(|(_, packet)| packet);
-        let mut next = again.or_else(|| thread.held.is_none().then(|| thread.queue.pop_front()).flatten());
-        while let Some(packet) = next {
-            match thread.heart.outbound(&packet, &mut thread.out, now) {
-                Outcome::Done => {}
-                Outcome::First => to_first.push(Handed::Packet(packet)),
-                Outcome::Hold => thread.held = Some((now + RETRY, packet)),
+        loop {
+            match thread.heart.release(&mut thread.out, now) {
+                Released::First(packet) => to_first.push(Handed::Packet(packet.into())),
+                Released::One => {}
+                Released::Nothing => {
+                    let Some(packet) = thread.queue.pop_front() else { break };
+                    if thread.heart.outbound(&packet, &mut thread.out, now) == Outcome::First {
+                        to_first.push(Handed::Packet(packet));
+                    }
+                }
             }
             while let Some((peer, barrier)) = thread.heart.poll_mark() {
                 to_first.push(Handed::Mark(peer, barrier));
             }
-            next = thread.held.is_none().then(|| thread.queue.pop_front()).flatten();
             busy = true;
         }
         self.transmit(place);
@@ -267,7 +273,6 @@ fn threads(node: &mut Node<Seeded>, settings: &Settings, late: &[Duration]) -> V
         datagrams: VecDeque::new(),
         handed: VecDeque::new(),
         queue: VecDeque::new(),
-        held: None,
     };
     late.iter().map(thread).collect()
 }
@@ -315,7 +320,6 @@ impl Host for LanesHost {
                 thread.commands.front().map(|(due, _)| *due),
                 thread.datagrams.front().map(|(due, ..)| *due),
                 thread.handed.front().map(|(due, _)| *due),
-                thread.held.as_ref().map(|(due, _)| *due),
             ]
         });
         keeper.into_iter().chain(threads).flatten().min()

@@ -23,7 +23,8 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    pub(crate) fn new(source: IpAddr, destination: IpAddr) -> Self {
+    /// The book of what `source` sends to `destination`.
+    pub fn new(source: IpAddr, destination: IpAddr) -> Self {
         Self {
             source,
             destination,
@@ -37,13 +38,13 @@ impl Ledger {
     }
 
     /// Packets take turns in so many flows, before the first is sent.
-    pub(crate) fn set_flows(&mut self, flows: u16) {
+    pub fn set_flows(&mut self, flows: u16) {
         self.flows = flows;
         self.latest = vec![None; flows.into()];
     }
 
     /// Writes the next packet.
-    pub(crate) fn send(&mut self, now: Time) -> Vec<u8> {
+    pub fn send(&mut self, now: Time) -> Vec<u8> {
         let number = self.sent.len() as u64;
         self.sent.push(now);
         self.arrived.push(None);
@@ -51,7 +52,7 @@ impl Ledger {
     }
 
     /// Takes a packet that was delivered.
-    pub(crate) fn deliver(&mut self, delivered: &[u8], now: Time) {
+    pub fn deliver(&mut self, delivered: &[u8], now: Time) {
         let number = packet::number(delivered);
         let place = number.and_then(|number| usize::try_from(number).ok()).filter(|place| *place < self.sent.len());
         let (Some(number), Some(place)) = (number, place) else {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{DEFAULT_MTU, PeerId, PublicKey, ReceiverIndex, RelayId, SessionId, Time};
-use taut_lane::{DropCounts, Flush, Heart, InboundPorts, Outcome, SendBatch};
+use taut_lane::{DropCounts, Flush, Heart, InboundPorts, SendBatch};
 use taut_netmap::NetworkMap;
 use taut_node::{Clocks, FromLane, Node, ToLane};
 use taut_path::Families;
@@ -29,8 +29,6 @@ const MAX_SESSIONS: usize = 3;
 const MAX_INDICES: usize = 3;
 /// Initiations of one peer that may wait for their responses.
 const MAX_WAITING: usize = 3;
-/// How soon a packet that is held is tried again, as in the daemon.
-const RETRY: Duration = Duration::from_millis(5);
 /// What the daemon's queues hold.
 const MAX_QUEUED: usize = 256;
 
@@ -73,9 +71,6 @@ pub struct TautHost {
     drops: Arc<DropCounts>,
     messages: VecDeque<(Time, FromLane)>,
     commands: VecDeque<(Time, ToLane)>,
-    /// The TUN queue, and when it is read again while its first packet is held.
-    queue: VecDeque<Vec<u8>>,
-    held: Option<Time>,
     delivered: VecDeque<Vec<u8>>,
     transmits: VecDeque<(SocketAddr, Vec<u8>)>,
     /// What the lane holds, by what went to and fro.
@@ -108,8 +103,6 @@ impl TautHost {
             drops,
             messages: VecDeque::new(),
             commands: VecDeque::new(),
-            queue: VecDeque::new(),
-            held: None,
             delivered: VecDeque::new(),
             transmits: VecDeque::new(),
             sessions: BTreeMap::new(),
@@ -129,8 +122,6 @@ impl TautHost {
         self.heart = start_heart(&mut self.node, &self.settings, &self.drops);
         self.messages.clear();
         self.commands.clear();
-        self.queue.clear();
-        self.held = None;
         self.sessions.clear();
         if let Some(ceiling) = self.ceiling {
             self.node.resume_stamps(ceiling);
@@ -253,6 +244,8 @@ impl TautHost {
                 self.node.handle_lane(message, clocks);
             } else if self.node.poll_timeout().is_some_and(|due| due <= now) {
                 self.node.handle_timeout(clocks);
+            } else if self.heart.has_released() {
+                self.heart.release(&mut self.out, now);
             } else if !self.heart.send_backlog(&mut self.out, now) {
                 break;
             }
@@ -260,21 +253,6 @@ impl TautHost {
         }
         self.ceiling = self.node.poll_ceiling().or(self.ceiling);
         self.transmit();
-    }
-
-    /// Reads what the host sends, until a packet is held.
-    fn read(&mut self, now: Time) {
-        if self.held.is_some_and(|again| now < again) {
-            return;
-        }
-        self.held = None;
-        while let Some(packet) = self.queue.pop_front() {
-            if self.heart.outbound(&packet, &mut self.out, now) == Outcome::Hold {
-                self.queue.push_front(packet);
-                self.held = Some(now + RETRY);
-                return;
-            }
-        }
     }
 
     fn clocks(&self, now: Time) -> Clocks {
@@ -323,8 +301,7 @@ fn note_session(sessions: &mut BTreeMap<PeerId, BTreeSet<SessionId>>, command: &
 
 impl Host for TautHost {
     fn send(&mut self, packet: &[u8], now: Time) {
-        self.queue.push_back(packet.to_vec());
-        self.read(now);
+        self.heart.outbound(packet, &mut self.out, now);
         self.pump(now);
     }
 
@@ -338,13 +315,12 @@ impl Host for TautHost {
 
     fn handle_timeout(&mut self, now: Time) {
         self.heart.handle_timeout(&mut self.out, now);
-        self.read(now);
         self.pump(now);
     }
 
     fn poll_timeout(&self) -> Option<Time> {
         let queued = [self.messages.front().map(|(due, _)| *due), self.commands.front().map(|(due, _)| *due)];
-        [self.node.poll_timeout(), self.heart.poll_timeout(), self.held].into_iter().chain(queued).flatten().min()
+        [self.node.poll_timeout(), self.heart.poll_timeout()].into_iter().chain(queued).flatten().min()
     }
 
     fn poll_transmit(&mut self) -> Option<(SocketAddr, Vec<u8>)> {

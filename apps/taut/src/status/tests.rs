@@ -1,6 +1,6 @@
 use taut_base::PublicKey;
 use taut_keeper::api::{
-    Bytes, CoordinatorStatus, Failure, Filtering, Handshakes, LanesStatus, Mapping, NatStatus, PathStatus,
+    Bytes, Changes, CoordinatorStatus, Failure, Filtering, Handshakes, LanesStatus, Mapping, NatStatus, PathStatus,
     PortMapStatus, RelayState, RelayStatus, SCHEMA, SelfStatus, SessionStatus, Traffic, TunStatus,
 };
 
@@ -28,6 +28,7 @@ pub(crate) fn sample() -> Status {
         last_handshake_s: None,
         round_trip_ms: endpoint.map(|_| 0.312),
         candidates: Vec::new(),
+        changes: Changes::default(),
     };
     Status {
         schema: SCHEMA,

@@ -10,7 +10,8 @@ use taut_wire::control::{Abilities, Control, Lanes, Suite, Suites};
 
 use super::Node;
 use crate::contract::{Clocks, ToLane};
-use crate::further::Opened;
+use crate::further::{Learned, Opened};
+use crate::peer::Peer;
 use crate::talk::Talk;
 
 impl<E: Entropy> Node<E> {
@@ -48,19 +49,26 @@ impl<E: Entropy> Node<E> {
         for message in [probe, questions.offer.then_some(offer)].into_iter().flatten() {
             self.tell_first(id, session, None, message);
         }
+        if let Some(lanes) = self.peers.get_mut(&id).and_then(|peer| peer.further.poll_later(clocks.now)) {
+            self.learn_lanes(id, session, lanes, clocks);
+        }
         self.probe_lanes(id, session, clocks.now);
     }
 
     /// Asks on the further lanes, at the address where the peer is, if no relay is between.
     pub(super) fn probe_lanes(&mut self, id: PeerId, session: SessionId, now: Time) {
-        let Some(peer) = self.peers.get_mut(&id) else { return };
-        let probes = peer.further.handle_timeout(&mut self.entropy, now);
-        let Some(first) = peer.way.and_then(|way| way.direct()) else { return };
-        for (lane, probe) in probes {
-            let destination = SocketAddr::new(first.ip(), peer.further.port(lane).unwrap_or(first.port()));
-            // Port 0 is how a node says that a lane cannot be reached.
-            if destination.port() != 0 {
-                let (way, message) = (Some(destination.into()), Control::Probe { id: probe });
+        let Some(Peer { further, way, paths: Some(paths), .. }) = self.peers.get_mut(&id) else { return };
+        let (ports, first) = (further.ports(), way.and_then(|way| way.direct()));
+        // Port 0 is how a node says that a lane cannot be reached.
+        let place = |lane| {
+            let endpoint = first.map(|first| SocketAddr::new(first.ip(), ports.of(lane).unwrap_or(first.port())));
+            endpoint.filter(|endpoint| endpoint.port() != 0)
+        };
+        let budget = &mut self.budget;
+        let may = |lane| place(lane).is_none_or(|endpoint| paths.grant_lane(endpoint, budget, now));
+        for (lane, probe) in further.handle_timeout(&mut self.entropy, now, may) {
+            if let Some(endpoint) = place(lane) {
+                let (way, message) = (Some(endpoint.into()), Control::Probe { id: probe });
                 let ask = ToLane::Control { peer: id, session, lane, way, message };
                 self.commands.push_back((lane.served_by(self.lanes.count()), ask));
             }
@@ -86,7 +94,7 @@ impl<E: Entropy> Node<E> {
             Control::Answer { id: probe, .. } if lane != LaneId::FIRST => {
                 // Further lanes go without a relay.
                 let Some(endpoint) = source.direct() else { return };
-                if let Some(opened) = peer.further.answered(lane, probe, endpoint, &mut self.entropy) {
+                if let Some(opened) = peer.further.answered(lane, probe, endpoint, &mut self.entropy, clocks.now) {
                     let Opened { own, lanes, barrier } = opened;
                     self.tell(own, ToLane::OpenLanes { peer: id, lanes, barrier });
                 }
@@ -108,9 +116,11 @@ impl<E: Entropy> Node<E> {
                 let better = self.suites.better_than_stock(suites);
                 let suite = better.unwrap_or(Suite::ChaCha20Poly1305);
                 let message = Control::Accept { lanes: self.lanes, suite, abilities: Abilities::OURS };
+                // Where nobody has proven to be, no more is sent than came (law 16): an answer that is longer than its question goes where data goes.
+                let longer = self.lanes.count() > lanes.count();
                 self.learn_lanes(id, session, lanes, clocks);
                 self.use_suite(id, session, suite, abilities);
-                self.tell_first(id, session, Some(source), message);
+                self.tell_first(id, session, Some(source).filter(|_| !longer), message);
                 self.probe_lanes(id, session, clocks.now);
             }
             Control::Accept { lanes, suite, abilities } => {
@@ -140,10 +150,13 @@ impl<E: Entropy> Node<E> {
     fn learn_lanes(&mut self, id: PeerId, session: SessionId, theirs: Lanes, clocks: Clocks) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let former = peer.further.in_use();
-        let news = peer.further.learn(self.lanes.count(), theirs, clocks.now);
+        let learned = peer.further.learn(self.lanes.count(), theirs, clocks.now);
         let lanes = peer.further.count();
-        if news && former > 1 {
+        if learned != Learned::Known && former > 1 {
             self.tell_all(|| ToLane::CloseLanes(id));
+        }
+        if learned == Learned::TooSoon {
+            return;
         }
         if lanes > 1 {
             self.spread.insert(id);

@@ -38,6 +38,20 @@ pub struct PeerStatus {
     pub round_trip_ms: Option<f64>,
     /// Where it says that it may be reached.
     pub candidates: Vec<SocketAddr>,
+    /// What changes of its path and its lanes came to.
+    #[serde(default)]
+    pub changes: Changes,
+}
+
+/// What changes of a peer's path and lanes came to, since the daemon started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changes {
+    /// Bytes of packets to it that were held for a moment, so that none was overtaken.
+    pub held_bytes: u64,
+    /// Changes that were given up because more would have had to be held than may be.
+    pub given_up: u64,
+    /// Changes of its lanes that it asked for too soon after another, and that were ignored.
+    pub ignored: u64,
 }
 
 /// Bytes of IP packets by the kind of way they took.

@@ -4,8 +4,8 @@ use taut_base::PublicKey;
 
 use super::*;
 use crate::api::{
-    Bytes, CoordinatorStatus, Filtering, Handshakes, Mapping, NatStatus, PathStatus, PortMapStatus, RelayStatus,
-    RelayVia, SCHEMA, SessionStatus, Traffic,
+    Bytes, Changes, CoordinatorStatus, Filtering, Handshakes, Mapping, NatStatus, PathStatus, PortMapStatus,
+    RelayStatus, RelayVia, SCHEMA, SessionStatus, Traffic,
 };
 
 fn peer(name: &str, path: PathStatus) -> PeerStatus {
@@ -29,6 +29,7 @@ fn peer(name: &str, path: PathStatus) -> PeerStatus {
         last_handshake_s: None,
         round_trip_ms: Some(12.5),
         candidates: Vec::new(),
+        changes: Changes { held_bytes: 9, given_up: 3, ignored: 5 },
     }
 }
 
@@ -81,6 +82,8 @@ fn what_a_dashboard_asks_for() {
         "taut_peer_loss_ratio{peer=\"n2\"} 0.25",
         "taut_peer_received_bytes_total{peer=\"n2\",way=\"relayed\"} 1",
         "taut_peer_sent_bytes_total{peer=\"n2\",way=\"direct\"} 4",
+        "taut_peer_changes_refused_total{peer=\"n2\",why=\"given-up\"} 3",
+        "taut_peer_changes_refused_total{peer=\"n2\",why=\"ignored\"} 5",
         "taut_peer_handshakes_total{peer=\"n2\"} 2",
         "taut_dropped_packets_total{reason=\"out-no-route\"} 3",
         "taut_handshakes_received_total{outcome=\"answered\"} 5",

@@ -1,8 +1,8 @@
 //! What a lane's thread does with packets that are another's to seal, and with those that others hand it.
 //!
 //! Where order is kept: what is handed over goes by one ring per pair of lanes, first in, first out; what finds no room waits in the outbox, and nothing
-//! is read behind it; what has to wait for a barrier is held, and nothing is read behind that either. The first lane seals whatever it takes at once, so
-//! rings to it always empty, and no circle of lanes can wait for each other. Where it holds a packet because a peer's way changes, that is over by itself.
+//! is read behind it. A packet that has to wait for its peer's path or lanes is held by the heart, behind what was held for that peer before. The first
+//! lane seals or holds whatever it takes at once, so rings to it always empty, and no circle of lanes can wait for each other.
 
 use std::sync::atomic::Ordering;
 
@@ -13,7 +13,7 @@ use taut_wire::vnet;
 
 use super::{Ports, Worker};
 use crate::batch::Flush;
-use crate::heart::Outcome;
+use crate::heart::{Outcome, Released};
 use crate::ring::{Buffer, Handed};
 
 /// What is taken of one other lane per turn: more than its ring holds, so that all that waited when the turn began is taken.
@@ -21,16 +21,6 @@ const TAKE_BUDGET: usize = 64;
 
 /// More packets than a TUN queue holds (`TUN_READQ_SIZE`, drivers/net/tun.c: 500): what waited when a drain began was read after so many.
 const QUEUE: usize = 1_000;
-
-/// A packet that is tried again, see [`Outcome::Hold`].
-pub(super) struct Held {
-    buffer: Buffer,
-    length: usize,
-    /// The lane that handed it over, if it was not read here.
-    from: Option<usize>,
-    /// It is for this lane, the first, whatever flow it is of.
-    first: bool,
-}
 
 /// How far everything is read that waited when the keeper asked.
 #[derive(Default)]
@@ -46,7 +36,7 @@ pub(super) struct Drain {
 impl Worker {
     /// Whether nothing waits that the next packet would overtake.
     pub(super) fn is_free(&self) -> bool {
-        self.outbox.is_empty() && self.held.is_none()
+        self.outbox.is_empty() && !self.heart.has_released()
     }
 
     /// A packet of so many bytes was read: to the lane that it belongs to.
@@ -68,12 +58,27 @@ impl Worker {
                 let buffer = self.take_read(LaneId::FIRST);
                 self.hand(LaneId::FIRST, Handed::Packet { buffer, length, steered: false });
             }
-            Outcome::Hold => {
-                let buffer = self.take_read(LaneId::FIRST);
-                self.held = Some(Held { buffer, length, from: None, first: false });
-            }
         }
         self.mark();
+        self.release(now);
+    }
+
+    /// Sends what was held and need not wait any longer, as far as there is room.
+    pub(super) fn release(&mut self, now: Time) {
+        while self.heart.has_released() {
+            if !self.out.has_room() || self.out.is_worth_sending() {
+                self.send(Flush::Full);
+            }
+            if self.blocked || !self.out.has_room() || (self.own != LaneId::FIRST && !self.outbox.is_empty()) {
+                return;
+            }
+            if let Released::First(bytes) = self.heart.release(&mut self.out, now) {
+                let (mut buffer, length) = (self.rings.empty_buffer(LaneId::FIRST), bytes.len());
+                buffer[..length].copy_from_slice(&bytes);
+                self.hand(LaneId::FIRST, Handed::Packet { buffer, length, steered: false });
+            }
+            self.mark();
+        }
     }
 
     /// The buffer that was read into; the next one is read into one that came back from `to`.
@@ -110,9 +115,7 @@ impl Worker {
                 break;
             }
         }
-        if let Some(Held { buffer, length, from, first }) = self.held.take() {
-            self.pass(buffer, length, from, first, now);
-        }
+        self.release(now);
         let mut all = true;
         for from in 0..self.rings.lanes() {
             self.take_strays(from, now);
@@ -131,47 +134,37 @@ impl Worker {
             if !self.out.has_room() || self.out.is_worth_sending() {
                 self.send(Flush::Full);
             }
-            // What is for the first lane always has a place to go but the socket, and for a moment when a peer's way changes.
-            if self.blocked
-                || !self.out.has_room()
-                || self.held.is_some()
-                || (self.own != LaneId::FIRST && !self.is_free())
-            {
+            // What is for the first lane always has a place to go but the socket.
+            if self.blocked || !self.out.has_room() || (self.own != LaneId::FIRST && !self.is_free()) {
                 return false;
             }
             match self.rings.take(from) {
                 None => return true,
-                Some(Handed::Mark { peer, barrier }) => self.heart.mark(peer, barrier, &mut self.out),
-                Some(Handed::Packet { buffer, length, steered }) => {
-                    self.pass(buffer, length, Some(from), !steered, now);
-                }
+                Some(Handed::Mark { peer, barrier }) => self.heart.mark_handed(peer, barrier, &mut self.out),
+                Some(Handed::Packet { buffer, length, steered }) => self.pass(buffer, length, from, !steered, now),
             }
+            self.release(now);
         }
         // More came meanwhile: it has the next turn, and that at once.
         self.waker.wake();
         true
     }
 
-    /// A packet as if it was read here just now, or for this lane as the first.
-    fn pass(&mut self, buffer: Buffer, length: usize, from: Option<usize>, first: bool, now: Time) {
+    /// A packet that lane `from` handed over: as if it was read here just now, or for this lane as the first.
+    fn pass(&mut self, buffer: Buffer, length: usize, from: usize, first: bool, now: Time) {
         let outcome = if first {
-            self.heart.outbound_handed(&buffer[..length], &mut self.out, now)
+            self.heart.outbound_handed(&buffer[..length], &mut self.out, now);
+            Outcome::Done
         } else {
             self.heart.outbound(&buffer[..length], &mut self.out, now)
         };
         match outcome {
-            Outcome::Done => match from {
-                Some(from) => self.rings.give_back(from, buffer),
-                None => drop(buffer),
-            },
+            Outcome::Done => self.rings.give_back(from, buffer),
             Outcome::First => {
                 // As many buffers go back as come.
-                if let Some(from) = from {
-                    self.rings.give_back(from, self.rings.empty_buffer(LaneId::FIRST));
-                }
+                self.rings.give_back(from, self.rings.empty_buffer(LaneId::FIRST));
                 self.hand(LaneId::FIRST, Handed::Packet { buffer, length, steered: false });
             }
-            Outcome::Hold => self.held = Some(Held { buffer, length, from, first }),
         }
         self.mark();
     }
@@ -202,11 +195,12 @@ impl Worker {
     }
 
     /// Says so when everything is read that waited when the keeper asked.
-    pub(super) fn drained(&mut self) {
+    pub(super) fn drained(&mut self, now: Time) {
         let Some(drain) = &self.drain else { return };
         let read = self.reading == Reading::Nothing || drain.empty || drain.read >= QUEUE;
         if read && drain.taken && self.is_free() {
             self.drain = None;
+            self.heart.hold_nothing(false, now);
             self.heart.say(FromLane::Drained);
         }
     }

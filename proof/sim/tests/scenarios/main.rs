@@ -7,6 +7,7 @@ mod crossing;
 mod decade;
 mod first_packet;
 mod flood;
+mod hostile;
 mod lanes;
 mod loss;
 mod map;

@@ -7,6 +7,7 @@
 )]
 
 mod dig;
+mod hold;
 mod rig;
 
 use std::collections::BTreeSet;

@@ -73,9 +73,14 @@ impl Peer {
         Self { id: PeerId(number.into()), inner, index: ReceiverIndex(session << 4), key: AeadKey::new(&[number; 32]) }
     }
 
+    /// The index that the lane's packets to it carry.
+    pub(crate) fn remote(&self) -> u32 {
+        self.index.0 | 1 << 30
+    }
+
     /// The keeper's word for it: keys and index, once.
     pub(crate) fn session(&self, id: u64) -> ToLane {
-        let (remote, receiving) = (ReceiverIndex(self.index.0 | 1 << 30), [self.id.0.to_le_bytes()[0]; 32]);
+        let (remote, receiving) = (ReceiverIndex(self.remote()), [self.id.0.to_le_bytes()[0]; 32]);
         let keys = SessionKeys::stock(Role::Responder, self.index, remote, [200; 32].into(), receiving.into());
         let born = Time::from_duration(boot_time());
         ToLane::AddSession { peer: self.id, id: SessionId(id), keys: Box::new(keys), born, proven: None }

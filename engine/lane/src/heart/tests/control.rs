@@ -89,6 +89,20 @@ fn what_is_the_keepers_goes_up_but_no_more_than_anybody_needs() {
 }
 
 #[test]
+fn fault_b11_a_peer_that_asks_all_the_time_is_answered_as_often_as_anybody_needs() {
+    let (mut end, mut peer) = taut_end();
+    for id in 0..1_000 {
+        let datagram = said_by(&mut peer, Control::Probe { id });
+        end.inbound(outer(1), &datagram, datagram.len(), at(1));
+    }
+    assert_eq!(end.datagrams().len(), 400);
+    end.assert_dropped(Drop::ControlRate, 600);
+    let datagram = said_by(&mut peer, Control::Probe { id: 1_000 });
+    end.inbound(outer(1), &datagram, datagram.len(), at(2));
+    assert_eq!(end.datagrams().len(), 1, "a second later there is room again");
+}
+
+#[test]
 fn what_nobody_knows_and_what_cannot_be_true_is_counted() {
     let (mut end, mut peer) = taut_end();
     let unknown = sealed(&mut peer, &[200; 32]);

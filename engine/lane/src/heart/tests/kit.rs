@@ -17,7 +17,7 @@ use taut_wire::vnet::VnetHeader;
 
 use crate::batch::{Flush, SendBatch};
 use crate::drops::Drop;
-use crate::heart::Heart;
+use crate::heart::{Heart, Released};
 use crate::ports::InboundPorts;
 
 /// The peer of each heart.
@@ -89,6 +89,12 @@ impl End {
     /// The host sends a packet; what stands in the batch stays there.
     pub(super) fn outbound(&mut self, packet: &[u8], now: Time) {
         self.heart.outbound(&read(VnetHeader::NONE, packet), &mut self.out, now);
+    }
+
+    /// Time passes, and what was held and need not wait any longer leaves.
+    pub(super) fn time_passes(&mut self, now: Time) {
+        self.heart.handle_timeout(&mut self.out, now);
+        while self.heart.release(&mut self.out, now) != Released::Nothing {}
     }
 
     /// One datagram, or a run of equal ones, arrives.

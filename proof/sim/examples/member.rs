@@ -1,0 +1,253 @@
+//! A hostile member of a network, against a real node: it has a session like any other member, and says in it what it likes (fault B11).
+//!
+//! `member NODE_ADDRESS:PORT NODE_KEY NODE_OVERLAY_ADDRESS OWN_PRIVATE_KEY OWN_OVERLAY_ADDRESS OWN_PORT KIND PER_SECOND`
+//!
+//! | kind | what it says |
+//! |---|---|
+//! | `offers` | every 48 ms that its second lane has another port; it answers probes there, and not the probe that follows on the first lane |
+//! | `control` | any control message with anything in it, on any of its three lanes, so many a second |
+//! | `closed` | the same bytes as `control`, sent to the port behind the node's lanes, where nobody listens |
+//!
+//! Keys are in base64. It pings the node a hundred times a second all the while, so that the node has something to send to it. It reads milliseconds from
+//! standard input, one number per line, attacks for so long, and answers with one JSON line: `sent`, `answers` (pings that were answered) and `seconds`.
+//! The address that it sends from has the last byte of its overlay address as number. lab/tests/test_hostile_member.py drives it.
+
+use std::io::{BufRead, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use taut_base::{Entropy, LaneId, NodeId, PrivateKey, PublicKey, Time};
+use taut_netmap::{NetworkMap, Peer};
+use taut_sim::{Host, LanesHost, Party, Seeded, Settings, map_for};
+use taut_wire::control::{Abilities, Control, Endpoints, Lanes, Search, Suite, Suites};
+use taut_wire::icmp::{Echo, Kind};
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// Lanes of the member.
+const LANES: u16 = 3;
+/// Between two offers of other lanes: just less than the node holds packets for, 50 ms.
+const OFFERS: Duration = Duration::from_millis(48);
+/// For how long after an offer nothing is answered on the first lane.
+const WITHHELD: Duration = Duration::from_millis(40);
+/// Sealed length of a probe and of an answer.
+const ANSWER: usize = 64;
+/// A port of the node that none of its lanes has.
+const CLOSED: u16 = 7;
+
+fn main() -> Outcome<()> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [node, key, node_inner, private, inner, port, kind, rate] = words.as_slice() else {
+        return Err("usage: member ADDRESS:PORT NODE_KEY NODE_OVERLAY PRIVATE_KEY OVERLAY PORT KIND PER_SECOND".into());
+    };
+    let kind = match kind.as_str() {
+        "offers" => Attack::Offers,
+        "control" => Attack::Control,
+        "closed" => Attack::Closed,
+        _ => return Err("KIND is one of offers, control, closed".into()),
+    };
+    let inner: Ipv4Addr = inner.parse()?;
+    let me = Party {
+        number: inner.octets()[3],
+        key: PrivateKey::from_bytes(private.parse::<PublicKey>()?.0),
+        endpoint: SocketAddr::from((Ipv4Addr::UNSPECIFIED, port.parse()?)),
+    };
+    let (node, node_inner) = (node.parse()?, node_inner.parse()?);
+    let mut member = Member::new(&me, map(&me, inner, key.parse()?, node, node_inner), node, kind, rate.parse()?)?;
+    member.pings = (inner, node_inner);
+    // A session first.
+    member.run(Duration::from_secs(2), false)?;
+    for line in std::io::stdin().lock().lines() {
+        let (sent, answers, elapsed) = member.run(Duration::from_millis(line?.trim().parse()?), true)?;
+        println!(r#"{{"sent":{sent},"answers":{answers},"seconds":{:.3}}}"#, elapsed.as_secs_f64());
+        std::io::stdout().flush()?;
+    }
+    Ok(())
+}
+
+/// The map of the member: itself and the node.
+fn map(me: &Party, inner: Ipv4Addr, key: PublicKey, node: SocketAddr, node_inner: Ipv4Addr) -> NetworkMap {
+    let mut map = map_for(me, &[]);
+    map.me.addresses = vec![inner.into()];
+    let id = NodeId(1_000);
+    let peer = Peer {
+        id,
+        name: "node".into(),
+        key,
+        addresses: vec![IpAddr::from(node_inner)],
+        endpoints: vec![node],
+        relays: Vec::new(),
+        native: false,
+    };
+    map.peers.insert(id, peer);
+    map
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Attack {
+    Offers,
+    Control,
+    Closed,
+}
+
+struct Member {
+    host: LanesHost,
+    sockets: Vec<UdpSocket>,
+    node: SocketAddr,
+    attack: Attack,
+    rate: u64,
+    chance: Seeded,
+    start: Instant,
+    pings: (Ipv4Addr, Ipv4Addr),
+    /// The last offer of other lanes.
+    offered: Instant,
+    answers: u64,
+}
+
+impl Member {
+    fn new(me: &Party, map: NetworkMap, node: SocketAddr, attack: Attack, rate: u64) -> Outcome<Self> {
+        let first = me.endpoint.port();
+        let sockets = (first..first + LANES).map(|port| {
+            let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port))?;
+            socket.set_nonblocking(true)?;
+            Ok(socket)
+        });
+        let seed = u64::from(std::process::id());
+        Ok(Self {
+            host: LanesHost::new(me, map, Settings::default(), &[Duration::ZERO; LANES as usize], seed),
+            sockets: sockets.collect::<std::io::Result<_>>()?,
+            node,
+            attack,
+            rate,
+            chance: Seeded::new(seed),
+            start: Instant::now(),
+            pings: (Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED),
+            offered: Instant::now(),
+            answers: 0,
+        })
+    }
+
+    fn now(&self) -> Time {
+        Time::ZERO + Duration::from_secs(1_000) + self.start.elapsed()
+    }
+
+    /// Lives for so long, and attacks if told: messages sent, pings answered, and how long it took.
+    fn run(&mut self, duration: Duration, attacks: bool) -> Outcome<(u64, u64, Duration)> {
+        let (start, mut said, mut pinged) = (Instant::now(), 0, 0);
+        self.answers = 0;
+        while start.elapsed() < duration {
+            self.receive();
+            let now = self.now();
+            if self.host.poll_timeout().is_some_and(|due| due <= now) {
+                self.host.handle_timeout(now);
+                self.transmit(false);
+            }
+            let elapsed = u64::try_from(start.elapsed().as_micros())?;
+            if elapsed / 10_000 > pinged {
+                pinged += 1;
+                self.ping();
+            }
+            match self.attack {
+                _ if !attacks => {}
+                Attack::Offers => {
+                    if self.offered.elapsed() >= OFFERS {
+                        self.offer(said);
+                        said += 1;
+                    }
+                }
+                Attack::Control | Attack::Closed => {
+                    for _ in 0..(elapsed * self.rate / 1_000_000).saturating_sub(said).min(50) {
+                        self.say();
+                        said += 1;
+                    }
+                }
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        Ok((said, self.answers, start.elapsed()))
+    }
+
+    fn receive(&mut self) {
+        let mut buffer = [0; 2_048];
+        for port in 0..LANES {
+            while let Ok((length, source)) = self.sockets[usize::from(port)].recv_from(&mut buffer) {
+                let now = self.now();
+                self.host.receive_at(port, source, &buffer[..length], now);
+            }
+        }
+        self.transmit(false);
+        while self.host.poll_delivered().is_some() {
+            self.answers += 1;
+        }
+    }
+
+    /// Sends what the member's host sends. `attack`: it is part of the attack.
+    fn transmit(&mut self, attack: bool) {
+        while let Some((port, destination, datagram)) = self.host.poll_transmit_at() {
+            let withheld = self.attack == Attack::Offers && self.offered.elapsed() < WITHHELD;
+            if withheld && !attack && port == 0 && datagram.len() == ANSWER {
+                continue;
+            }
+            let closed = attack && self.attack == Attack::Closed;
+            let destination = if closed { SocketAddr::new(self.node.ip(), CLOSED) } else { destination };
+            // What the kernel has no room for is lost, as on any network.
+            let _ = self.sockets[usize::from(port)].send_to(&datagram, destination);
+        }
+    }
+
+    fn ping(&mut self) {
+        let (from, to) = self.pings;
+        let mut packet = [0; 64];
+        let echo = Echo { kind: Kind::Request, ident: 7, sequence: 7, payload: &[0; 36] };
+        if echo.write_packet(from.into(), to.into(), &mut packet).is_ok() {
+            let now = self.now();
+            self.host.send(&packet, now);
+            self.transmit(false);
+        }
+    }
+
+    /// Says that the second lane is at the one or the other of two ports.
+    fn offer(&mut self, number: u64) {
+        let first = self.sockets[0].local_addr().map_or(0, |address| address.port());
+        let port = first + 1 + u16::from(number % 2 == 1);
+        let offer = Control::Offer {
+            lanes: Lanes::with_ports(&[port]),
+            suites: Suites::STOCK,
+            abilities: Abilities::OURS,
+        };
+        let now = self.now();
+        self.host.say(LaneId::FIRST, offer, now);
+        self.transmit(true);
+        self.offered = Instant::now();
+    }
+
+    fn say(&mut self) {
+        let lane = LaneId(u8::try_from(self.chance.below(u32::from(LANES))).unwrap_or(0));
+        let message = some_message(&mut self.chance);
+        let now = self.now();
+        self.host.say(lane, message, now);
+        self.transmit(true);
+    }
+}
+
+/// Any control message there is, with anything in it.
+fn some_message(chance: &mut Seeded) -> Control {
+    let place = |chance: &mut Seeded| SocketAddr::from(([198, 51, 100, 7], chance.below(60_000) as u16));
+    let lanes = |chance: &mut Seeded| {
+        Lanes::with_ports(&(0..chance.below(16)).map(|_| 1_024 + chance.below(60_000) as u16).collect::<Vec<_>>())
+    };
+    let suite = if chance.below(2) == 0 { Suite::ChaCha20Poly1305 } else { Suite::Aes256Gcm };
+    match chance.below(7) {
+        0 => Control::Offer { lanes: lanes(chance), suites: Suites::STOCK, abilities: Abilities::OURS },
+        1 => Control::Accept { lanes: lanes(chance), suite, abilities: Abilities::OURS },
+        2 => Control::Probe { id: chance.next_u64() },
+        3 => Control::Answer { id: chance.next_u64(), seen: place(chance) },
+        4 => Control::Receipt { suite, counter: chance.next_u64() >> chance.below(64) },
+        5 => {
+            let (serial, heard, nat) = (chance.next_u32(), chance.next_u32(), chance.below(7) as u8);
+            let places: Vec<_> = (0..chance.below(9)).map(|_| place(chance)).collect();
+            Control::Endpoints(Endpoints::new(serial, heard, nat, places))
+        }
+        _ => Control::Search(Search { from: place(chance), step: chance.below(3) as u8, ports: 1_024, sockets: 256 }),
+    }
+}
