@@ -104,6 +104,12 @@ flood: ## floods of handshakes against a node, and what honest peers notice; wri
 	    && cargo build --locked --profile ci -p taut-sim --example flood
 	@. tools/env && say 'flooding' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.flood $(if $(QUICK),--quick,--document docs/flood.md) $(ARGS)
 
+.PHONY: hostile
+hostile: ## what a member of the network that says what it likes costs others; ARGS='--rounds 3' (minutes; needs root, iperf3)
+	@tools/preflight test
+	@$(ENV) && say 'building for release' && cargo build --release --locked -p taut -p taut-coordinator && cargo build --release --locked -p taut-sim --example member
+	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release python3 -m lab.hostile $(ARGS)
+
 .PHONY: bench-micro
 bench-micro: ## instructions (compared with tools/micro.json) and time of each part of a packet's way; ARGS=--write for a new baseline
 	@$(ENV) && if command -v valgrind >/dev/null; then say 'building the parts of the way of a packet for release' \

@@ -107,19 +107,29 @@ pub(crate) struct Rounds {
     /// The news that they belong to.
     since: Option<Time>,
     next: Option<Time>,
+    /// When they last began anew because of what the peer said.
+    told: Option<Time>,
 }
 
 impl Rounds {
     /// Something changed at `news`: what did not work may do so now.
     pub(crate) fn renew(&mut self, news: Time) {
         if self.since.is_none_or(|since| news >= since + RENEWED) {
-            *self = Self { made: 0, since: Some(news), next: Some(news + PAUSES[0]) };
+            *self = Self { made: 0, since: Some(news), next: Some(news + PAUSES[0]), told: self.told };
         }
     }
 
     /// Begins at once, whatever was tried before: another NAT is in front of one of the two.
     pub(crate) fn start_over(&mut self) {
-        *self = Self::default();
+        *self = Self { told: self.told, ..Self::default() };
+    }
+
+    /// The same because the peer says so: once in [`RENEWED`], or a peer that says another NAT all the time would have the sockets of all searches for
+    /// itself.
+    pub(crate) fn start_over_for_peer(&mut self, now: Time) {
+        if self.told.is_none_or(|told| now >= told + RENEWED) {
+            *self = Self { told: Some(now), ..Self::default() };
+        }
     }
 
     /// When the next one is to begin.
@@ -281,5 +291,20 @@ mod tests {
         assert_eq!((rounds.due(), rounds.made()), (None, 3), "no news so soon");
         rounds.renew(at(60_000));
         assert_eq!((rounds.due(), rounds.made()), (Some(at(62_000)), 0));
+    }
+
+    #[test]
+    fn fault_d16_a_peer_that_says_another_nat_all_the_time_gets_three_rounds_a_minute() {
+        let mut rounds = Rounds::default();
+        let mut begun = 0;
+        for now in (0..600_000).step_by(20) {
+            rounds.start_over_for_peer(at(now));
+            rounds.renew(at(0));
+            if rounds.due().is_some_and(|due| at(now) >= due) {
+                rounds.begin(at(now));
+                begun += 1;
+            }
+        }
+        assert!((10..=30).contains(&begun), "{begun} rounds in ten minutes");
     }
 }

@@ -20,7 +20,7 @@ use crate::ingress::Ingress;
 use crate::locals::Locals;
 use crate::path::Path;
 use crate::relays::Relays;
-use crate::staged::Staged;
+use crate::staged::{Stage, Staged};
 use crate::tables::{LanePeer, NumberMap, Side, TrafficTable};
 
 /// Wishes and moves that wait for a keeper that does not listen. Sessions that end are told in any case; they are few by themselves.
@@ -52,6 +52,8 @@ pub struct Heart {
     pub(crate) backlog: Vec<PeerId>,
     /// Marks for the first lane, behind what it was handed.
     pub(crate) marks: Vec<(PeerId, u64)>,
+    /// Packets that wait for a session of their peer.
+    pub(crate) stage: Stage,
     /// Packets that wait for a change of their peer's path or lanes.
     pub(crate) holds: Holds,
     /// While the keeper waits for what was read: no change is waited for.
@@ -110,6 +112,7 @@ impl Heart {
             messages: VecDeque::new(),
             backlog: Vec::new(),
             marks: Vec::new(),
+            stage: Stage::default(),
             holds: Holds::default(),
             holds_nothing: false,
         }
@@ -226,7 +229,7 @@ impl Heart {
             // The thread's.
             ToLane::Read(_) | ToLane::Drain | ToLane::Dig { .. } | ToLane::Fill(_) => {}
             ToLane::GiveUp(peer) => {
-                let waiting = self.peers.get_mut(&peer).map_or(0, |peer| peer.staged.clear());
+                let waiting = self.peers.get_mut(&peer).map_or(0, |peer| self.stage.clear(&mut peer.staged));
                 self.drops.add(Drop::NoHandshake, waiting);
             }
         }
@@ -412,7 +415,8 @@ impl Heart {
 
     fn remove_peer(&mut self, id: PeerId) {
         if let Some(mut peer) = self.peers.remove(&id) {
-            self.drops.add(Drop::NoRoute, self.holds.clear(id, &mut peer.held));
+            let waiting = self.holds.clear(id, &mut peer.held) + self.stage.clear(&mut peer.staged);
+            self.drops.add(Drop::NoRoute, waiting);
             peer.sides().for_each(|side| side.keyring.clear());
             for (_, indices) in peer.sides().flat_map(|side| side.keyring.take_retired()) {
                 for index in indices.iter() {

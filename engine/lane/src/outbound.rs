@@ -195,7 +195,7 @@ impl Heart {
                 active = peer.path.is_news(now);
             }
             _ => {
-                let pushed_out = peer.staged.push(read);
+                let pushed_out = self.stage.push(&mut peer.staged, read);
                 self.drops.add(Drop::StagedOverflow, pushed_out);
             }
         }
@@ -226,7 +226,7 @@ impl Heart {
             if peer.first.way.is_none() || peer.first.keyring.sending(&self.limits, now).is_err() {
                 break;
             }
-            let Some(packet) = peer.staged.pop() else { break };
+            let Some(packet) = self.stage.pop(&mut peer.staged) else { break };
             self.send_out(&packet, Origin::Waited, out, now);
             any = true;
         }

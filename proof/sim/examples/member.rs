@@ -32,6 +32,8 @@ const OFFERS: Duration = Duration::from_millis(48);
 const WITHHELD: Duration = Duration::from_millis(40);
 /// Sealed length of a probe and of an answer.
 const ANSWER: usize = 64;
+/// What a simulated host's wall clock shows when its time begins (`WALL_AT_START` in proof/sim/src/lanes.rs).
+const EPOCH: Duration = Duration::from_secs(1_780_000_000);
 /// A port of the node that none of its lanes has.
 const CLOSED: u16 = 7;
 
@@ -97,7 +99,6 @@ struct Member {
     attack: Attack,
     rate: u64,
     chance: Seeded,
-    start: Instant,
     pings: (Ipv4Addr, Ipv4Addr),
     /// The last offer of other lanes.
     offered: Instant,
@@ -120,15 +121,16 @@ impl Member {
             attack,
             rate,
             chance: Seeded::new(seed),
-            start: Instant::now(),
             pings: (Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED),
             offered: Instant::now(),
             answers: 0,
         })
     }
 
+    /// The simulator's hosts count the wall clock from [`EPOCH`] on. Stamps of handshakes have to rise from run to run.
     fn now(&self) -> Time {
-        Time::ZERO + Duration::from_secs(1_000) + self.start.elapsed()
+        let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        Time::ZERO + wall.saturating_sub(EPOCH)
     }
 
     /// Lives for so long, and attacks if told: messages sent, pings answered, and how long it took.
@@ -210,11 +212,8 @@ impl Member {
     fn offer(&mut self, number: u64) {
         let first = self.sockets[0].local_addr().map_or(0, |address| address.port());
         let port = first + 1 + u16::from(number % 2 == 1);
-        let offer = Control::Offer {
-            lanes: Lanes::with_ports(&[port]),
-            suites: Suites::STOCK,
-            abilities: Abilities::OURS,
-        };
+        let offer =
+            Control::Offer { lanes: Lanes::with_ports(&[port]), suites: Suites::STOCK, abilities: Abilities::OURS };
         let now = self.now();
         self.host.say(LaneId::FIRST, offer, now);
         self.transmit(true);

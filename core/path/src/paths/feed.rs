@@ -37,7 +37,7 @@ impl Paths {
             return;
         }
         if self.their_nat != message.nat {
-            self.rounds.start_over();
+            self.rounds.start_over_for_peer(now);
         }
         self.their_nat = message.nat;
         let list: Vec<SocketAddr> = message.list().collect();

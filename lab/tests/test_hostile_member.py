@@ -1,0 +1,35 @@
+"""A member that says in its session what it likes, as often as it can (fault B11). What it costs in throughput, `make hostile` measures."""
+
+from lab.flow import Probe, ping
+from lab.hostile import Field
+
+# Longer than a peer's lanes rest between two changes.
+ATTACK_S = 12
+
+
+def _attacked(lab, kind, rate):
+    """Datagrams from the victim to the bystander while the member attacks; what the victim says of the member then."""
+    field = Field(lab)
+    probe = Probe(field.victim.host, field.bystander.host, field.bystander.ipv4, interval=0.01, burst=4)
+    program = field.program(kind, rate)
+    program.write(f"{1000 * ATTACK_S}\n")
+    program.wait_for_output('"sent"', timeout=60)
+    seen = probe.finish()
+    assert seen["sent"] > 1_000 and not seen["reordered"] and not seen["doubled"], seen
+    assert seen["received"] >= 0.99 * seen["sent"], seen
+    assert ping(field.victim.host, field.bystander.ipv4, count=3)["received"] == 3
+    return field, field.victim.peer("attacker")
+
+
+def test_fault_b11_a_member_that_changes_its_lanes_every_48_ms_changes_them_once_in_five_seconds(lab):
+    field, member = _attacked(lab, "offers", 0)
+    assert member["changes"]["ignored"] > 10 * ATTACK_S, member
+    assert "changes of its lanes ignored" in field.victim.taut("status").stdout
+
+
+def test_fault_b11_a_member_that_says_anything_20000_times_a_second_is_heard_as_often_as_any_other(lab):
+    field, member = _attacked(lab, "control", 20_000)
+    dropped = field.victim.status()["drops"]
+    # Of all that it says within its session, and that is authentic, so much is acted on: 200 probes and 50 others a second.
+    assert dropped["in-control-rate"] > 10_000, dropped
+    assert member["changes"]["held_bytes"] < 1 << 20, member
