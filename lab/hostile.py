@@ -42,7 +42,7 @@ class Field:
 
     def program(self, kind, rate):
         """The attacker's program with a session, waiting for its orders."""
-        # A header line, then JSON (docs/spec/state-files.md).
+        # A header line, then JSON.
         identity = json.loads((self.attacker.state / "identity.json").read_text(encoding="utf-8").partition("\n")[2])
         status = self.victim.status()["self"]
         words = (f"{self.victim.host.ipv4}:{PORT}", status["node_key"], self.victim.ipv4, identity["node_key"], self.inner, PORT, kind, rate)
