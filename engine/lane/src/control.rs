@@ -2,6 +2,7 @@
 //! noted on the spot; the rest goes up to the keeper.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use taut_base::{LaneId, PeerId, ReceiverIndex, SessionId, Time};
 use taut_node::FromLane;
@@ -18,6 +19,14 @@ use crate::held::Entry;
 /// Control messages of one peer that go up: some for each of its sessions and paths. A peer that sends more is broken or hostile, and must not keep the
 /// keeper from the others.
 pub(crate) const CONTROL: Rate = Rate::new(50, 100);
+
+/// Authentic control messages of one peer, of all kinds: 16 lanes acknowledge data 50 times a second each, and all else is less than half of that again.
+/// A peer that says more is not listened to for [`MUTED`]: opening a message costs a thousand times as much as dropping it. Only what is authentic counts,
+/// so that nobody else can have a peer muted.
+const AUTHENTIC: Rate = Rate::new(2_000, 1_000);
+
+/// How long a peer that says too much is not listened to.
+const MUTED: Duration = Duration::from_secs(1);
 
 /// Probes of one peer that are answered: a peer with 16 lanes and all its paths asks less, a search on both sides of a hard NAT hits a few sockets at a
 /// time. A peer that asks for more costs the lane a system call each.
@@ -37,6 +46,9 @@ impl Heart {
         now: Time,
     ) -> Option<PeerId> {
         let Some(peer) = self.peers.get_mut(&id) else { return self.refuse(Drop::UnknownIndex) };
+        if now < peer.muted {
+            return self.refuse(Drop::ControlRate);
+        }
         let lane = index.lane();
         let Some(side) = peer.side(lane) else { return self.refuse(Drop::UnknownIndex) };
         let Some((session, pair)) = side.keyring.control(index, &self.limits, now) else {
@@ -53,6 +65,9 @@ impl Heart {
         let confirmed = side.keyring.received_control(session, &self.limits, now);
         let elsewhere = side.way != Some(source) && (side.way.is_none() || !peer.path.roams);
         peer.traffic.add_outer_received(size);
+        if !peer.authentic.take(&AUTHENTIC, now) {
+            peer.muted = now + MUTED;
+        }
         if elsewhere {
             self.hears_elsewhere(id, lane, source, now);
         }

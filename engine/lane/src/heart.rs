@@ -168,6 +168,8 @@ impl Heart {
                     scheduled: None,
                     last_source: None,
                     control: Bucket::default(),
+                    authentic: Bucket::default(),
+                    muted: Time::ZERO,
                     answers: Bucket::default(),
                     path: Path::new(roams),
                 };

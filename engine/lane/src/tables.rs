@@ -52,6 +52,9 @@ pub(crate) struct LanePeer {
     pub(crate) last_source: Option<IpAddr>,
     /// Control messages that may still go up to the keeper.
     pub(crate) control: Bucket,
+    /// Control messages of its that may still be opened, and until when none is.
+    pub(crate) authentic: Bucket,
+    pub(crate) muted: Time,
     /// Probes of its that may still be answered.
     pub(crate) answers: Bucket,
     /// Which ways they go and come.

@@ -103,6 +103,31 @@ fn fault_b11_a_peer_that_asks_all_the_time_is_answered_as_often_as_anybody_needs
 }
 
 #[test]
+fn fault_b11_a_peer_that_says_too_much_is_not_listened_to_for_a_second_and_nobody_else_can_cause_that() {
+    let (mut end, mut peer) = taut_end();
+    let receipt = Control::Receipt { suite: Suite::ChaCha20Poly1305, counter: 0 };
+    let said: Vec<Vec<u8>> = (0..3_000).map(|_| said_by(&mut peer, receipt)).collect();
+    // Forged, as many as anybody likes: the peer is heard all the same.
+    for datagram in &said {
+        let mut forged = datagram.clone();
+        forged[20] ^= 1;
+        end.inbound(outer(1), &forged, forged.len(), at(1));
+    }
+    end.assert_dropped(Drop::NotAuthentic, 3_000);
+    for datagram in &said {
+        end.inbound(outer(1), datagram, datagram.len(), at(1));
+    }
+    // 1,000 at once, and the one that was too many.
+    assert_eq!(end.dropped(Drop::ControlRate), 3_000 - 1_001);
+    let probe = said_by(&mut peer, Control::Probe { id: 1 });
+    end.inbound(outer(1), &probe, probe.len(), at(1) + std::time::Duration::from_millis(999));
+    assert!(end.datagrams().is_empty());
+    let probe = said_by(&mut peer, Control::Probe { id: 2 });
+    end.inbound(outer(1), &probe, probe.len(), at(2));
+    assert_eq!(end.datagrams().len(), 1);
+}
+
+#[test]
 fn what_nobody_knows_and_what_cannot_be_true_is_counted() {
     let (mut end, mut peer) = taut_end();
     let unknown = sealed(&mut peer, &[200; 32]);
