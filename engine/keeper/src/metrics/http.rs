@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! accepted ──head read──▶ answered ──all written──▶ closed
-//!     └──────────── too long, too late, gone ──────────┘
+//!     └───── too long, too late, gone, in the way ─────┘
 //! ```
 //! One request per connection, `GET` or `HEAD` of `/metrics`; all else is refused in a line. Whoever may connect may read, so it listens where the user
-//! said and nowhere by itself, and a bare port means loopback. Bounded: connections at a time, bytes of a request, seconds of a connection. It lives on the
-//! keeper's poller and never blocks; at no moment does a slow reader hold up anybody.
+//! said and nowhere by itself, and a bare port means loopback. Bounded: connections at a time, bytes of a request, seconds of a connection, pages made in a
+//! second. It lives on the keeper's poller and never blocks; at no moment does a slow reader hold up anybody. When all places are taken, the oldest
+//! connection that has not asked makes room for the next: local users all come from one address, so they are told apart by who asks and who only waits.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -19,8 +20,10 @@ use taut_event::{Interest, Poller};
 
 use super::CONTENT_TYPE;
 
-/// Connections at a time: a Prometheus or two, and somebody who looks. More wait in the kernel's backlog.
-const MAX_CONNECTIONS: usize = 8;
+/// Connections at a time, and let in at a time: a Prometheus or two, and somebody who looks. More wait in the kernel's backlog.
+const MAX_CONNECTIONS: usize = 16;
+/// For how long a page is given out before another is made: it costs the keeper a look at every peer, and anybody may ask.
+const FRESH: Duration = Duration::from_millis(100);
 /// Longest request in bytes: Prometheus sends some 300.
 const MAX_HEAD: usize = 4096;
 /// How long a connection may last: Prometheus itself gives up after 10 s.
@@ -37,11 +40,17 @@ pub(crate) struct Responder {
     next: u64,
     /// When to look for connections again after there was no descriptor for one.
     retry: Option<Time>,
+    /// How often the poller said that somebody waits.
+    turn: u64,
+    /// The last page, and when it was made.
+    page: Option<(Time, String)>,
 }
 
 struct Connection {
     stream: TcpStream,
     until: Time,
+    /// The turn in which it was let in.
+    turn: u64,
     head: Vec<u8>,
     /// What is left to be written, once the request was read.
     answer: Option<(Vec<u8>, usize)>,
@@ -53,7 +62,7 @@ impl Responder {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         poller.add(listener.as_fd(), FIRST_TOKEN, Interest::READ)?;
-        Ok(Self { listener, connections: BTreeMap::new(), next: FIRST_TOKEN + 1, retry: None })
+        Ok(Self { listener, connections: BTreeMap::new(), next: FIRST_TOKEN + 1, retry: None, turn: 0, page: None })
     }
 
     /// Where it listens.
@@ -65,10 +74,17 @@ impl Responder {
     /// Something happened at this token. `figures` makes the page, where it was asked for.
     pub(crate) fn serve(&mut self, token: u64, poller: &Poller, now: Time, mut figures: impl FnMut() -> String) {
         if token == FIRST_TOKEN {
+            self.turn += 1;
+            self.make_room(poller);
             return self.accept(poller, now);
         }
         let Some(connection) = self.connections.get_mut(&token) else { return };
-        if !connection.go_on(&mut figures) {
+        let page = &mut self.page;
+        let mut fresh = || match page {
+            Some((made, page)) if now < *made + FRESH => page.clone(),
+            _ => page.insert((now, figures())).1.clone(),
+        };
+        if !connection.go_on(&mut fresh) {
             return self.close(token, poller, now);
         }
         let interest = if connection.answer.is_some() { Interest::WRITE } else { Interest::READ };
@@ -100,6 +116,21 @@ impl Responder {
         self.accept(poller, now);
     }
 
+    /// Ends the oldest connection when all places are taken: of those that have not asked yet, else of all. The poller was asked at least once since
+    /// each of these came in, so whoever sends a request at once is answered before it can be the oldest.
+    fn make_room(&mut self, poller: &Poller) {
+        if self.connections.len() < MAX_CONNECTIONS {
+            return;
+        }
+        let had_a_chance = |connection: &Connection| connection.turn + 2 <= self.turn;
+        let oldest = self.connections.iter().filter(|(_, one)| had_a_chance(one));
+        if let Some((&token, _)) = oldest.min_by_key(|(token, one)| (one.answer.is_some(), **token))
+            && let Some(connection) = self.connections.remove(&token)
+        {
+            poller.remove(connection.stream.as_fd());
+        }
+    }
+
     fn accept(&mut self, poller: &Poller, now: Time) {
         self.retry = None;
         while self.connections.len() < MAX_CONNECTIONS {
@@ -117,11 +148,12 @@ impl Responder {
                 continue;
             }
             self.next += 1;
-            let connection = Connection { stream, until: now + PATIENCE, head: Vec::new(), answer: None };
+            let connection =
+                Connection { stream, until: now + PATIENCE, turn: self.turn, head: Vec::new(), answer: None };
             self.connections.insert(token, connection);
         }
-        // Whoever waits and cannot come in keeps the socket readable: without this the daemon would turn in circles.
-        let open = self.connections.len() < MAX_CONNECTIONS && self.retry.is_none();
+        // The next who comes makes the oldest go. Without a descriptor, whoever waits would keep the socket readable and the daemon turning in circles.
+        let open = self.retry.is_none();
         let wanted = if open { Interest::READ } else { Interest::NONE };
         // Registered and open, so the kernel has no reason to refuse.
         let _ = poller.modify(self.listener.as_fd(), FIRST_TOKEN, wanted);

@@ -78,20 +78,65 @@ fn all_else_is_refused_in_a_line() {
 }
 
 #[test]
-fn who_says_nothing_loses_the_place_and_the_next_comes_in() {
+fn who_says_nothing_loses_the_place_in_time() {
     let mut bench = Bench::new();
-    let silent: Vec<TcpStream> =
-        (0..MAX_CONNECTIONS + 3).map(|_| TcpStream::connect(bench.responder.address()).unwrap()).collect();
-    bench.serve_until(|responder| responder.connections.len() == MAX_CONNECTIONS);
+    let silent = TcpStream::connect(bench.responder.address()).unwrap();
+    bench.serve_until(|responder| responder.connections.len() == 1);
     assert_eq!(bench.responder.poll_timeout(), Some(bench.now + PATIENCE));
     bench.responder.handle_timeout(&bench.poller, Time(6));
-    assert_eq!(bench.responder.connections.len(), MAX_CONNECTIONS);
-    bench.now = bench.now + PATIENCE;
-    bench.responder.handle_timeout(&bench.poller, bench.now);
-    assert_eq!(bench.responder.connections.len(), 3, "those who waited");
+    assert_eq!(bench.responder.connections.len(), 1);
+    bench.responder.handle_timeout(&bench.poller, bench.now + PATIENCE);
+    assert!(bench.responder.connections.is_empty());
+    drop(silent);
+}
+
+#[test]
+fn fault_p7_who_only_waits_makes_room_for_who_asks() {
+    let mut bench = Bench::new();
+    let address = bench.responder.address();
+    let silent: Vec<TcpStream> = (0..4 * MAX_CONNECTIONS).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let mut client = TcpStream::connect(address).unwrap();
+    client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    client.set_nonblocking(true).unwrap();
+    let mut text = Vec::new();
+    bench.serve_until(|responder| {
+        assert!(responder.connections.len() <= MAX_CONNECTIONS);
+        let mut chunk = [0; 512];
+        match client.read(&mut chunk) {
+            Ok(length) => text.extend_from_slice(&chunk[..length]),
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "sent away without an answer"),
+        }
+        text.ends_with(b"taut_up 1\n")
+    });
     drop(silent);
     bench.serve_until(|responder| responder.connections.is_empty());
-    assert!(bench.ask(b"GET /metrics HTTP/1.1\r\n\r\n").contains("taut_up 1"));
+}
+
+#[test]
+fn fault_p7_a_page_is_made_ten_times_a_second_at_most() {
+    let mut bench = Bench::new();
+    let mut made = 0;
+    for (passed, expected) in [(Duration::ZERO, 1), (FRESH - Duration::from_nanos(1), 1), (FRESH, 2)] {
+        let mut client = TcpStream::connect(bench.responder.address()).unwrap();
+        client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        let (mut events, mut text) = (Events::with_capacity(8), String::new());
+        while bench.responder.connections.is_empty() {
+            bench.poller.wait(&mut events, None).unwrap();
+            bench.responder.serve(FIRST_TOKEN, &bench.poller, bench.now, || unreachable!("nobody was read"));
+        }
+        while !bench.responder.connections.is_empty() {
+            bench.poller.wait(&mut events, None).unwrap();
+            for event in events.iter() {
+                bench.responder.serve(event.token, &bench.poller, Time(5) + passed, || {
+                    made += 1;
+                    String::from("taut_up 1\n")
+                });
+            }
+        }
+        client.read_to_string(&mut text).unwrap();
+        assert!(text.ends_with("taut_up 1\n"), "{text}");
+        assert_eq!(made, expected, "after {passed:?}");
+    }
 }
 
 #[test]
