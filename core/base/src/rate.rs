@@ -16,6 +16,11 @@ impl Rate {
     pub const fn new(per_second: u32, burst: u32) -> Self {
         let per_second = if per_second == 0 { 1 } else { per_second };
         let interval = Duration::from_nanos(1_000_000_000 / per_second as u64);
+        Self::every(interval, burst)
+    }
+
+    /// One per `interval` on average, and `burst` at once (at least 1).
+    pub const fn every(interval: Duration, burst: u32) -> Self {
         Self { interval, tolerance: interval.saturating_mul(burst.saturating_sub(1)) }
     }
 }

@@ -3,6 +3,7 @@
 //! Every change takes the store's one turn to write, changes rows and the network's version together, commits, and then hints at it.
 
 mod addresses;
+mod arrivals;
 mod backup;
 mod endpoints;
 mod error;
@@ -28,6 +29,8 @@ use std::time::{Duration, Instant};
 
 use taut_base::{NodeId, PrivateKey, PublicKey};
 use taut_relay::SigningKey;
+
+use arrivals::Arrivals;
 
 pub(crate) use backup::{backup, findings, restore};
 pub(crate) use endpoints::MAX_ENDPOINTS;
@@ -71,6 +74,7 @@ pub(crate) struct State {
     /// Nodes that were online since "last seen" was written.
     seen: Mutex<BTreeSet<NodeId>>,
     connections: AtomicU64,
+    arrivals: Arrivals,
     /// Held as long as this lives: one `serve` per state directory.
     _lock: File,
 }
@@ -95,6 +99,11 @@ impl State {
     /// A number that no other connection has.
     pub(crate) fn next_connection(&self) -> u64 {
         self.connections.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether this machine, which has proven its key, may open another channel now.
+    pub(crate) fn may_come(&self, machine: PublicKey) -> bool {
+        self.arrivals.take(machine, Instant::now())
     }
 
     /// The hub of a network.

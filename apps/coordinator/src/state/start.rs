@@ -14,6 +14,7 @@ use taut_base::{Prefix, PrivateKey};
 use taut_noise::public_key;
 use zeroize::Zeroizing;
 
+use super::arrivals::Arrivals;
 use super::keys::{self, Expiry};
 use super::{Secret, State, StateError, networks, random, tickets};
 use crate::clock::unix_now;
@@ -87,6 +88,7 @@ impl State {
             hubs: Mutex::new(BTreeMap::new()),
             seen: Mutex::default(),
             connections: AtomicU64::new(1),
+            arrivals: Arrivals::new(),
             _lock: lock,
         };
         Ok((state, first))

@@ -108,3 +108,19 @@ fn a_newer_channel_takes_over() {
     while new.channel.receive().unwrap() != ToNode::Pong {}
     assert!(coordinator.wait(coordinator.state.nodes(None)).unwrap()[0].online);
 }
+
+#[test]
+fn fault_e25_who_comes_back_without_end_is_hung_up_on() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    let (host, bystander) = (coordinator.join("restless").host, coordinator.join("calm"));
+    assert!((0..1_000).any(|_| !comes_back(&host, &coordinator)), "a thousand channels of one machine");
+    assert!(comes_back(&bystander.host, &coordinator), "another machine has its own share");
+}
+
+/// Whether a member's new channel is answered.
+fn comes_back(host: &Host, coordinator: &Coordinator) -> bool {
+    let mut channel = Channel::open(coordinator.address, &coordinator.token(), &host.machine).expect("a handshake");
+    let hello = channel.transport.seal(&serde_json::to_vec(&host.hello(None, 0)).unwrap());
+    channel.socket.send(Message::binary(hello)).is_ok() && channel.receive().is_some()
+}

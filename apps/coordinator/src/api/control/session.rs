@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::channel::{Channel, End};
+use super::pace::Pace;
 use super::refusal;
 use crate::api::door::Pass;
 use crate::api::stopped;
@@ -34,6 +35,14 @@ const PLACES_EVERY: Duration = Duration::from_secs(1);
 /// So many of them may follow each other at once: after a start a node first knows its interfaces, then what relays say, then where it is
 /// bound, and each of that helps to reach it.
 const PLACES_BURST: u32 = 4;
+
+/// Least time, on average, between two messages of a node that are read, and how many are read at once before that counts: an honest node sends a ping
+/// every 15 s and a few messages when it moves. Who sends more waits in its own connection.
+const HEARD_EVERY: Duration = Duration::from_millis(50);
+const HEARD_BURST: u32 = 100;
+
+/// Least time between two looks at the rows that pings ask for.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// When to try again after the database failed in the middle of a session.
 const RETRY: Duration = Duration::from_secs(1);
@@ -59,8 +68,12 @@ pub(super) struct Session {
     /// Where the node says that it may be reached, and at which relays, as long as that is not written.
     places: Option<Places>,
     bound: Option<Vec<RelayId>>,
-    /// Up to when the changes written so far use up [`PLACES_EVERY`].
-    places_paid: Instant,
+    /// When they may be written.
+    writes: Pace,
+    /// When the next message may be read.
+    reads: Pace,
+    /// When the rows were looked at.
+    looked: Instant,
     /// What the node binds to relays with, and when it is given the next ticket.
     ticket: Option<(PublicKey, Instant)>,
     lease: Instant,
@@ -108,6 +121,10 @@ impl Session {
             Ok(Err(end)) => return log::stranger("channel-refused", &[("from", &seen), ("why", &end)]),
             Err(_) => return log::stranger("channel-refused", &[("from", &seen), ("why", &"no hello in time")]),
         };
+        if !state.may_come(machine) {
+            let why = "it comes back too often";
+            return log::stranger("channel-refused", &[("from", &seen), ("machine", &machine), ("why", &why)]);
+        }
         // Held until it is a member, or told that it is none.
         let busy = pass.busy();
         let admitted = match admit(&state, network, machine, &hello).await {
@@ -139,7 +156,9 @@ impl Session {
             updated: now,
             places: None,
             bound: None,
-            places_paid: now,
+            writes: Pace::new(PLACES_EVERY, PLACES_BURST, now),
+            reads: Pace::new(HEARD_EVERY, HEARD_BURST, now),
+            looked: now,
             ticket: hello.bind_key.map(|key| (key, now)),
             lease: now + LEASE,
         };
@@ -155,7 +174,7 @@ impl Session {
         loop {
             let wake = self.next_wake();
             let step = tokio::select! {
-                message = self.channel.receive() => match message {
+                message = self.channel.receive(), if self.reads.due() <= Instant::now() => match message {
                     Ok(message) => self.hear(message).await,
                     Err(end) => Err(end.into()),
                 },
@@ -213,14 +232,18 @@ impl Session {
     }
 
     async fn hear(&mut self, message: ToCoordinator) -> Result<(), Stop> {
-        self.lease = Instant::now() + LEASE;
+        let now = Instant::now();
+        self.lease = now + LEASE;
+        self.reads.pay(now);
         self.membership.renew();
         match message {
             ToCoordinator::Ping => {
                 self.channel.send(&ToNode::Pong).await?;
                 // Hints may be lost; a look at the rows every 15 s repairs that.
-                self.stale = true;
-                self.update_soon();
+                if now >= self.looked + LOOK_EVERY {
+                    self.stale = true;
+                    self.update_soon();
+                }
                 Ok(())
             }
             ToCoordinator::Endpoints { endpoints, ports, observed } => {
@@ -242,14 +265,10 @@ impl Session {
     }
 
     fn next_wake(&self) -> Instant {
-        let places = (self.places.is_some() || self.bound.is_some()).then(|| self.places_due());
+        let places = (self.places.is_some() || self.bound.is_some()).then(|| self.writes.due());
         let ticket = self.ticket.map(|(_, due)| due);
-        [self.update_due, places, ticket].into_iter().flatten().fold(self.lease, Instant::min)
-    }
-
-    /// When the next change of where the node is may be written.
-    fn places_due(&self) -> Instant {
-        self.places_paid.checked_sub(PLACES_EVERY * (PLACES_BURST - 1)).unwrap_or(self.places_paid)
+        let heard = Some(self.reads.due()).filter(|due| *due > Instant::now());
+        [self.update_due, places, ticket, heard].into_iter().flatten().fold(self.lease, Instant::min)
     }
 
     async fn on_time(&mut self) -> Result<(), Stop> {
@@ -257,12 +276,12 @@ impl Session {
         if now >= self.lease {
             return Err(Stop::Ours("no sign of life"));
         }
-        if now >= self.places_due()
+        if now >= self.writes.due()
             && let Some(places) = self.places.take()
         {
             self.take_places(places).await?;
         }
-        if now >= self.places_due()
+        if now >= self.writes.due()
             && let Some(bound) = self.bound.take()
         {
             self.take_bound(bound).await?;
@@ -283,7 +302,7 @@ impl Session {
             }
             other => other?,
         }
-        self.pay_for_places();
+        self.writes.pay(Instant::now());
         Ok(())
     }
 
@@ -295,18 +314,13 @@ impl Session {
             }
             other => other?,
         }
-        self.pay_for_places();
+        self.writes.pay(Instant::now());
         Ok(())
     }
 
-    /// The next try comes after a whole pause, not in the rest of a burst.
     fn not_stored(&mut self, error: &StateError) {
         log::event("endpoints-not-stored", &[("node", &self.node), ("error", error)]);
-        self.places_paid = Instant::now() + PLACES_EVERY * (PLACES_BURST - 1);
-    }
-
-    fn pay_for_places(&mut self) {
-        self.places_paid = self.places_paid.max(Instant::now()) + PLACES_EVERY;
+        self.writes.pause(Instant::now());
     }
 
     async fn update(&mut self) -> Result<(), Stop> {
@@ -320,6 +334,7 @@ impl Session {
     }
 
     async fn update_map(&mut self) -> Result<(), Stop> {
+        self.looked = Instant::now();
         match self.state.update_for(self.node, self.have).await {
             Ok(Update::Map(map)) => self.tell(ToNode::Map(map)).await?,
             Ok(Update::Delta(delta)) if delta.to == self.have => {}
