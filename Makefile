@@ -72,6 +72,7 @@ test-rust: ## unit, property, kernel and simulator tests
 test-lab: ## end-to-end tests in network namespaces; ARGS='-k join' chooses (needs root)
 	@tools/peers --test
 	@$(ENV) && say 'building the programs for the lab' && cargo build $(CI) --bins --examples
+	@tools/releases
 	@. tools/env && say 'end-to-end tests in the lab' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci "$$(python_for_tests)" -m pytest lab $(ARGS)
 
 .PHONY: chaos

@@ -7,10 +7,11 @@ WEB_PORT = 443
 
 
 class Relay:
-    """A relay in `host` for the nodes of `coordinator`, under the name of the host; with `web` by WebSocket and TLS, too."""
+    """A relay in `host` for the nodes of `coordinator`, under the name of the host; with `web` by WebSocket and TLS, too. `release` as of `Coordinator`."""
 
-    def __init__(self, host, coordinator, web=False):
+    def __init__(self, host, coordinator, web=False, release=None):
         self.host = host
+        self.release = release
         self.web = web
         self.coordinator = coordinator
         self.process = None
@@ -26,10 +27,10 @@ class Relay:
         if self.web:
             certificate, key = self._certified()
             words += ["--web", f"0.0.0.0:{WEB_PORT}", "--web-cert", certificate, "--web-key", key]
-        self.process = self.host.start(binary("taut-relay"), "serve", *words, name="relay")
+        self.process = self.host.start(binary("taut-relay", self.release), "serve", *words, name="relay")
         self.process.wait_for_output("relay ")
         if first:
-            key = self.host.run(binary("taut-relay"), "key", "--key", file).stdout.strip()
+            key = self.host.run(binary("taut-relay", self.release), "key", "--key", file).stdout.strip()
             web = ["--web", f"wss://{self.host.ipv4}:{WEB_PORT}/relay"] if self.web else []
             self.coordinator.cli("relays", "add", self.host.name, key, f"{self.host.ipv4}:{PORT}", "--stun-port", STUN_PORT, *web)
         return self

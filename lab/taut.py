@@ -13,9 +13,9 @@ PORT = 8288
 _TOKEN = re.compile(r"taut1-\S+?(?=[\"'\s]|$)")
 
 
-def binary(name):
-    """Path of a built program: from TAUT_BIN_DIR, else from the release build, else from the one of `make test`."""
-    given = os.environ.get("TAUT_BIN_DIR")
+def binary(name, release=None):
+    """Path of a built program: of an earlier release (lab/releases.py), else from TAUT_BIN_DIR, else from the release build or the one of `make test`."""
+    given = ROOT / "target" / "releases" / release if release else os.environ.get("TAUT_BIN_DIR")
     places = [Path(given)] if given else [ROOT / "target" / "release", ROOT / "target" / "ci"]
     for place in places:
         if (place / name).is_file():
@@ -30,10 +30,12 @@ def bare(address):
 
 
 class Coordinator:
-    """The coordinator in `host`. `address` is where nodes reach it, by default the host's first, `port` its TCP port."""
+    """The coordinator in `host`. `address` is where nodes reach it, by default the host's first, `port` its TCP port; `release` the version of an
+    earlier release, None for today's programs. It may be set between two starts."""
 
-    def __init__(self, host, address=None, port=PORT):
+    def __init__(self, host, address=None, port=PORT, release=None):
         self.host = host
+        self.release = release
         self.port = port
         self.address = str(address or host.addresses[0])
         self.operator_token = None
@@ -49,7 +51,7 @@ class Coordinator:
         """Starts it and waits until it listens; the first start yields the tokens."""
         everywhere = f"[::]:{self.port}" if ":" in self.address else f"0.0.0.0:{self.port}"
         self.process = self.host.start(
-            binary("taut-coordinator"),
+            binary("taut-coordinator", self.release),
             "serve",
             "--state",
             self.host.state / "coordinator",
@@ -75,7 +77,7 @@ class Coordinator:
     def cli(self, *words, check=True):
         """An operator's command, run beside the coordinator."""
         where = {"TAUT_API": self.url, "TAUT_OPERATOR_TOKEN": self.operator_token}
-        return self.host.run(binary("taut-coordinator"), *words, check=check, env=where)
+        return self.host.run(binary("taut-coordinator", self.release), *words, check=check, env=where)
 
     def create_key(self, *options):
         """A fresh enrolment key: (its description as JSON, its join token)."""
@@ -93,10 +95,11 @@ class Coordinator:
 
 
 class Node:
-    """A node in `host`, with the name of the host. `env` reaches the daemon only."""
+    """A node in `host`, with the name of the host. `env` reaches the daemon only. `release` as of `Coordinator`."""
 
-    def __init__(self, host, env=None):
+    def __init__(self, host, env=None, release=None):
         self.host = host
+        self.release = release
         self.name = host.name
         self.env = {"RUST_BACKTRACE": "1", **(env or {})}
         self.process = None
@@ -122,7 +125,7 @@ class Node:
     def start(self, *options):
         """Starts the daemon as our child and waits until its socket answers."""
         flags = ["--state", self.state, "--socket", self.socket, *options]
-        self.process = self.host.start(binary("taut"), "daemon", *flags, name="daemon", env=self.env)
+        self.process = self.host.start(binary("taut", self.release), "daemon", *flags, name="daemon", env=self.env)
 
         def answers():
             if not self.process.alive:
@@ -151,7 +154,7 @@ class Node:
 
     def taut(self, verb, *words, check=True, timeout=PATIENCE_S):
         """Runs a command of the CLI against this node's daemon."""
-        command = (binary("taut"), verb, *words, "--socket", self.socket)
+        command = (binary("taut", self.release), verb, *words, "--socket", self.socket)
         if verb == "up":
             command += ("--state", self.state)
         return self.host.run(*command, check=check, timeout=timeout, env=self.env if verb == "up" else None)

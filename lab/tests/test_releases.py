@@ -1,0 +1,111 @@
+"""Programs of the previous release beside today's, in every combination, and upgrades of what is on disk (docs/releases.md)."""
+
+import itertools
+
+import pytest
+
+from lab import needs, releases
+from lab.flow import Transfer, ping
+from lab.nats import Internet
+from lab.relay import Relay
+from lab.taut import Coordinator, Node
+
+from .steady import SOME, flows
+
+OLD = releases.previous()
+NEW = None
+pytestmark = [
+    pytest.mark.skipif(bool(needs.without("nft")), reason=needs.without("nft")),
+    pytest.mark.skipif(bool(releases.lacking(OLD)), reason=releases.lacking(OLD)),
+]
+# Coordinator and relay; each test has nodes of both versions in it.
+SERVERS = pytest.mark.parametrize(
+    ("coordinator", "relay"),
+    list(itertools.product((OLD, NEW), repeat=2)),
+    ids=[f"{one}-coordinator-{two}-relay" for one, two in itertools.product((OLD, "new"), repeat=2)],
+)
+
+
+def serve(lab, coordinator, relay):
+    """A small internet with a coordinator and a relay of these versions."""
+    internet = Internet(lab)
+    controlling = Coordinator(internet.server("coord"), release=coordinator).start("--no-relay")
+    relaying = Relay(internet.server("relay"), controlling, release=relay).start()
+    return internet, controlling, relaying
+
+
+def join(coordinator, *nodes):
+    for node in nodes:
+        node.start()
+        node.up(coordinator.join_token)
+    for node in nodes:
+        node.wait_for_peers(*(other.name for other in nodes if other is not node))
+        node.wait_for(lambda status: all(relay["state"] == "bound" for relay in status["relays"]), "the relay to serve it")
+
+
+def four(internet, kind):
+    """Two nodes of the release and two of today, each behind a NAT of its own of this kind."""
+    return [Node(internet.behind(kind, name), release=version) for name, version in (("old1", OLD), ("old2", OLD), ("new1", NEW), ("new2", NEW))]
+
+
+@SERVERS
+def test_nodes_of_both_versions_meet_by_a_relay_of_either(lab, coordinator, relay):
+    internet, controlling, _ = serve(lab, coordinator, relay)
+    nodes = four(internet, "symmetric")
+    join(controlling, *nodes)
+    for one, two in itertools.combinations(nodes, 2):
+        for here, there in ((one, two), (two, one)):
+            assert ping(here.host, there.ipv4, count=3)["received"] == 3, f"{here.name} to {there.name}"
+        assert Transfer(one.host, two.host, two.ipv4, size=SOME).finish()["equal"], f"{one.name} to {two.name}"
+        assert one.peer(two.name)["path"]["kind"] == "relayed"
+
+
+@SERVERS
+def test_nodes_of_both_versions_meet_directly(lab, coordinator, relay):
+    internet, controlling, _ = serve(lab, coordinator, relay)
+    nodes = four(internet, "port-restricted")
+    join(controlling, *nodes)
+    for one, two in itertools.combinations(nodes, 2):
+        one.reach(two.name)
+        two.reach(one.name)
+        assert Transfer(one.host, two.host, two.ipv4, size=SOME).finish()["equal"], f"{one.name} to {two.name}"
+        assert one.peer(two.name)["path"]["kind"] == "direct"
+
+
+def test_a_node_of_the_release_that_moves_is_reached_by_a_new_relay(lab):
+    internet, controlling, _ = serve(lab, NEW, NEW)
+    one, two = (Node(internet.behind("symmetric", name), release=version) for name, version in (("old", OLD), ("new", NEW)))
+    join(controlling, one, two)
+    transfer = flows(one, two)
+    gateway = one.host.home.gateway[0]
+    one.host.ip(f"address del {one.host.ipv4}/24 dev eth0", "address add 192.168.1.101/24 dev eth0", f"route replace default via {gateway}")
+    transfer.flows_on(SOME)
+    assert transfer.finish()["equal"]
+
+
+def test_fault_l3_programs_are_replaced_in_place_and_nobody_joins_again(lab):
+    internet, controlling, relaying = serve(lab, OLD, OLD)
+    one, two = nodes = [Node(internet.behind("symmetric", name), release=OLD) for name in ("one", "two")]
+    join(controlling, one, two)
+    before = [(node.ipv4, node.ipv6, node.status()["self"]["node_key"]) for node in nodes]
+
+    def replace(program, release):
+        program.stop()
+        program.release = release
+        program.start()
+
+    def meet():
+        for node in nodes:
+            node.wait_for(lambda status: status["coordinator"]["connected"], "the coordinator")
+            node.wait_for(lambda status: all(relay["state"] == "bound" for relay in status["relays"]), "the relay to serve it")
+        for here, there in ((one, two), (two, one)):
+            assert ping(here.host, there.ipv4, count=3)["received"] == 3
+        assert [(node.ipv4, node.ipv6, node.status()["self"]["node_key"]) for node in nodes] == before
+
+    meet()
+    # As docs/releases.md tells to, and a node goes back to the release once.
+    for program, release in ((relaying, NEW), (controlling, NEW), (one, NEW), (two, NEW), (one, OLD), (one, NEW)):
+        replace(program, release)
+        if program in nodes:
+            program.up()
+        meet()
