@@ -3,6 +3,8 @@
 //! Plain values only: [`Time`], keys, ids, [`Prefix`], [`Entropy`] and the sizes that bound everything else. Nothing here reads a
 //! clock, opens a file or draws a random number; whoever needs one of these is given it (law 10).
 
+mod admission;
+mod descriptors;
 mod encoding;
 mod entropy;
 mod ids;
@@ -13,6 +15,8 @@ mod prefix;
 mod rate;
 mod time;
 
+pub use admission::{Admission, Bounds, NoRoom, WhenFull, site};
+pub use descriptors::{Descriptors, Uses};
 pub use encoding::{NotBase64, decode_base64, decode_base64url, encode_base64, encode_base64url};
 pub use entropy::Entropy;
 pub use ids::{LaneId, NodeId, PeerId, ReceiverIndex, RelayId, SessionId};

@@ -1,0 +1,87 @@
+//! How the descriptors that a server may open are divided between those who use them.
+
+/// Descriptors by use. Their sum is what the process may open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Descriptors {
+    /// Connections of which it is not known yet whose they are.
+    pub unauthenticated: usize,
+    /// Control channels of members.
+    pub channels: usize,
+    /// WebSockets of clients that are bound to the relay.
+    pub streams: usize,
+    /// Everything else: database, log, listeners, UDP sockets, metrics; and connections that are just being closed.
+    pub rest: usize,
+}
+
+/// What a program has descriptors for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Uses {
+    /// It serves control channels.
+    pub channels: bool,
+    /// It serves relay clients by WebSocket.
+    pub streams: bool,
+}
+
+/// Least and most descriptors for everything else. A coordinator with a relay on 16 cores has some 100 open when nobody is connected.
+const REST: (usize, usize) = (32, 256);
+
+/// Most unauthenticated connections. Each may fill some 40 KiB with headers that it does not end, so all of them take 40 MiB at most.
+const MOST_UNAUTHENTICATED: usize = 1_024;
+
+/// Most WebSockets of bound clients. Each may have 256 KiB waiting for it.
+const MOST_STREAMS: usize = 4_096;
+
+/// Most control channels: as many as a network may have members (`MAX_PEERS`).
+const MOST_CHANNELS: usize = 65_536;
+
+impl Descriptors {
+    /// Divides `files` descriptors. An eighth is for everything else; of what is left a quarter is for unauthenticated connections, so that members have three
+    /// times as many; members' places are halved between channels and streams where the program serves both.
+    pub fn divide(files: u64, uses: Uses) -> Self {
+        let files = usize::try_from(files).unwrap_or(usize::MAX);
+        let rest = (files / 8).clamp(REST.0, REST.1).min(files);
+        let left = files - rest;
+        let unauthenticated = (left / 4).min(MOST_UNAUTHENTICATED);
+        let members = left - unauthenticated;
+        let streams = match uses {
+            Uses { streams: false, .. } => 0,
+            Uses { channels: true, .. } => (members / 2).min(MOST_STREAMS),
+            Uses { channels: false, .. } => members.min(MOST_STREAMS),
+        };
+        let channels = if uses.channels { (members - streams).min(MOST_CHANNELS) } else { 0 };
+        Self { unauthenticated, channels, streams, rest: files - unauthenticated - channels - streams }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOTH: Uses = Uses { channels: true, streams: true };
+
+    fn divided(files: u64, uses: Uses) -> (usize, usize, usize, usize) {
+        let Descriptors { unauthenticated, channels, streams, rest } = Descriptors::divide(files, uses);
+        (unauthenticated, channels, streams, rest)
+    }
+
+    #[test]
+    fn fault_p6_the_usual_limits_are_divided() {
+        assert_eq!(divided(1_024, BOTH), (224, 336, 336, 128));
+        assert_eq!(divided(20_000, BOTH), (1_024, 14_624, 4_096, 256));
+        assert_eq!(divided(1_024, Uses { streams: false, ..BOTH }), (224, 672, 0, 128));
+        assert_eq!(divided(1_024, Uses { channels: false, ..BOTH }), (224, 0, 672, 128));
+        assert_eq!(divided(1 << 30, BOTH).1, MOST_CHANNELS);
+    }
+
+    #[test]
+    fn fault_p6_no_limit_is_overdrawn_and_members_have_more_than_strangers() {
+        for files in (0..5_000).chain([65_536, 1 << 20, u64::MAX]) {
+            for uses in [BOTH, Uses { streams: false, ..BOTH }, Uses { channels: false, ..BOTH }] {
+                let (unauthenticated, channels, streams, rest) = divided(files, uses);
+                assert_eq!((unauthenticated + channels + streams + rest) as u64, files);
+                assert!(channels + streams >= unauthenticated && (rest >= REST.0 || files < REST.0 as u64));
+                assert!(files < 64 || (unauthenticated >= 8 && channels + streams >= 24), "{files}");
+            }
+        }
+    }
+}
