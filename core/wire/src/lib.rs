@@ -6,6 +6,7 @@
 //! - [`checksum`]: the Internet checksum, written so that the compiler vectorises it.
 //! - [`vnet`]: the ten bytes in front of every packet of a TUN with offloads.
 //! - [`ecn`]: congestion marks through the tunnel.
+//! - [`forwarded`], [`proxy`]: the client's address as a reverse proxy tells it, in a request or in front of a connection.
 //! - [`stun`]: where are we, as a server sees it.
 //! - [`split`]: a superpacket from the TUN, segment by segment, straight into a send buffer.
 //! - [`vouch`]: the mark of packets whose checksum was never computed.
@@ -21,9 +22,11 @@ mod bytes;
 pub mod checksum;
 pub mod control;
 pub mod ecn;
+pub mod forwarded;
 pub mod icmp;
 pub mod ip;
 pub mod merge;
+pub mod proxy;
 pub mod relay;
 pub mod split;
 pub mod stun;
