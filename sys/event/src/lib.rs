@@ -6,7 +6,7 @@
 //! - [`boot_time`] and [`wall_clock`] are the two clocks, kept apart on purpose;
 //! - [`precise_timers`] has a thread's waits end on time instead of a little later, [`run_first`] has it run before all others then;
 //! - [`peer_credentials`] says who is at the other end of a unix socket;
-//! - [`new_session`], [`effective_uid`], [`is_root`] are the few facts about the process that a daemon asks for, and [`open_files`] is its limit of descriptors;
+//! - [`new_session`], [`effective_uid`], [`is_root`] are the few facts about the process that a daemon asks for, and [`open_files`] is its limit of descriptors, which [`raise_open_files`] raises;
 //! - [`inherit`] takes a descriptor that the process was started with, [`is_listening`] says whether it is a listener.
 //!
 //! It promises: no call here panics on anything the kernel answers, no wait spins for a timeout below a
@@ -26,7 +26,7 @@ mod waker;
 pub use clock::{boot_time, wall_clock};
 pub use credentials::{Credentials, peer_credentials};
 pub use poller::{Event, Events, Interest, Poller};
-pub use process::{effective_uid, inherit, is_listening, is_root, new_session, open_files};
+pub use process::{effective_uid, inherit, is_listening, is_root, new_session, open_files, raise_open_files};
 pub use prompt::{precise_timers, run_first};
 pub use signals::{Signal, Signals};
 pub use waker::Waker;

@@ -30,6 +30,23 @@ pub fn open_files() -> Option<u64> {
     (result == 0).then_some(limit.rlim_cur)
 }
 
+/// Raises the soft limit of descriptors to the hard one, for servers whose clients each have a connection: the usual soft limit of 1,024 is kept low for
+/// programs that use `select`. Returns the limit that holds then; `None` when the kernel does not say.
+pub fn raise_open_files() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` has room for the answer and lives across the call.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
+        return None;
+    }
+    // Without a hard limit the kernel's own applies, `fs.nr_open`: 1,048,576 unless an administrator changed it (man 5 proc).
+    let wanted = libc::rlimit { rlim_cur: limit.rlim_max.min(1 << 20), rlim_max: limit.rlim_max };
+    if wanted.rlim_cur > limit.rlim_cur {
+        // SAFETY: `wanted` lives across the call. A refusal leaves the limit as it is, which the return value says.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const wanted) };
+    }
+    open_files()
+}
+
 /// A handle of our own on the descriptor `number` that this process was started with; closed in children. The number itself
 /// stays open until the process ends, for it may be somebody else's here. Fails with `EBADF` when nothing is open there.
 pub fn inherit(number: RawFd) -> io::Result<OwnedFd> {
@@ -60,7 +77,7 @@ pub fn is_listening(socket: BorrowedFd<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{effective_uid, inherit, is_listening, is_root, new_session, open_files};
+    use super::{effective_uid, inherit, is_listening, is_root, new_session, open_files, raise_open_files};
     use std::io::{Read, Write};
     use std::os::fd::{AsFd, AsRawFd};
     use std::os::unix::fs::MetadataExt;
@@ -81,6 +98,23 @@ mod tests {
         let line = shown.lines().find(|line| line.starts_with("Max open files")).unwrap();
         let soft = line.split_whitespace().nth(3).unwrap();
         assert_eq!(open_files(), soft.parse().ok().or(Some(libc::RLIM_INFINITY)));
+    }
+
+    #[test]
+    fn fault_p6_the_limit_of_open_files_is_raised_to_the_hard_one() {
+        const CHILD: &str = "TAUT_EVENT_TEST_RAISES";
+        if std::env::var_os(CHILD).is_some() {
+            assert_eq!((open_files(), raise_open_files(), open_files()), (Some(100), Some(200), Some(200)));
+            assert_eq!(raise_open_files(), Some(200), "nothing is left to raise");
+            return;
+        }
+        // In a process of its own: other tests of this one need more.
+        let own = std::env::current_exe().unwrap();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "ulimit -Sn 100 && ulimit -Hn 200 && exec \"$0\" --exact \"$1\" --test-threads 1"]).arg(own);
+        shell.arg("process::tests::fault_p6_the_limit_of_open_files_is_raised_to_the_hard_one").env(CHILD, "1");
+        let output = shell.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }
 
     #[test]
