@@ -25,7 +25,7 @@ pub enum WhenFull {
     /// The oldest idle place of the greediest party is given to it: right for parties that are done within moments, or never.
     Displace,
     /// The same, but only where the greediest group has at least two places more than the newcomer's; otherwise the newcomer is refused. Right for parties
-    /// that stay: two groups with as many places do not displace each other by turns.
+    /// that stay: two groups with as many places do not displace each other by turns. A host that has a place already gives that one up.
     Balance,
 }
 
@@ -133,7 +133,9 @@ impl<G: Copy + Ord, H: Copy + Ord> Admission<G, H> {
         } else if count(of_group.map(|group| &group.held)) >= bounds.group {
             of_group.and_then(Group::oldest_of_greediest)
         } else if self.places.len() >= self.all {
-            self.oldest_of_greediest(count(of_group.map(|group| &group.held)))
+            let own = of_host.and_then(|host| host.idle.first().copied());
+            let own = own.filter(|_| self.when_full == WhenFull::Balance);
+            own.or_else(|| self.oldest_of_greediest(count(of_group.map(|group| &group.held))))
         } else {
             return Ok(None);
         };

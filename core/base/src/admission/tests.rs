@@ -72,6 +72,7 @@ fn parties_that_stay_are_displaced_only_where_that_evens_out() {
     assert_eq!(table.enter(10, 2, 4, WIDE), Err(NoRoom));
     assert_eq!(table.enter(11, 1, 4, WIDE), Err(NoRoom));
     assert_eq!(table.enter(12, 3, 1, WIDE), Ok(Some(3)));
+    assert_eq!(table.enter(13, 3, 1, WIDE), Ok(Some(12)), "who comes again gives up the place that it had");
 }
 
 #[test]
