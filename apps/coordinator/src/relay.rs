@@ -6,9 +6,10 @@
 //! Without its ports the coordinator goes on without it, and says so.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 use taut_netmap::{Relay as Named, open_web};
-use taut_relay_server::{Config, DEFAULT_PORT, DEFAULT_STUN_PORT, Relay, WebConfig};
+use taut_relay_server::{Admission, Config, DEFAULT_PORT, DEFAULT_STUN_PORT, Relay, WebConfig};
 
 use crate::log;
 use crate::state::{OWN, OWN_NAME, State, StateError};
@@ -19,6 +20,8 @@ pub(crate) struct Wanted {
     pub(crate) port: u16,
     /// Where nodes reach it; none for where they reach the coordinator.
     pub(crate) addresses: Vec<Place>,
+    /// Most WebSockets of bound clients.
+    pub(crate) streams: usize,
 }
 
 /// An address that the operator gave, with the port if it is another one outside.
@@ -30,13 +33,17 @@ pub(crate) struct Place {
 
 impl Default for Wanted {
     fn default() -> Self {
-        Self { port: DEFAULT_PORT, addresses: Vec::new() }
+        Self { port: DEFAULT_PORT, addresses: Vec::new(), streams: 0 }
     }
 }
 
-/// Starts the relay, or none, and names it in all maps. It ends when what is returned is dropped.
-pub(crate) async fn start(state: &State, wanted: Option<&Wanted>) -> Result<Option<Relay>, StateError> {
-    let running = wanted.and_then(|wanted| Some((open(state, wanted.port)?, wanted)));
+/// Starts the relay, or none, and names it in all maps. It ends when what is returned is dropped. Connections in `admission` may become clients'.
+pub(crate) async fn start(
+    state: &State,
+    wanted: Option<&Wanted>,
+    admission: &Arc<Admission>,
+) -> Result<Option<Relay>, StateError> {
+    let running = wanted.and_then(|wanted| Some((open(state, wanted, admission)?, wanted)));
     let named = running.as_ref().map(|(relay, wanted)| Named {
         id: OWN,
         name: String::from(OWN_NAME),
@@ -57,12 +64,13 @@ pub(crate) async fn start(state: &State, wanted: Option<&Wanted>) -> Result<Opti
 }
 
 /// `None` when its ports cannot be had: coordinating matters more.
-fn open(state: &State, port: u16) -> Option<Relay> {
+fn open(state: &State, wanted: &Wanted, admission: &Arc<Admission>) -> Option<Relay> {
     let mut config = Config::new(state.relay_key().clone());
-    config.port = port;
-    config.stun_port = stun_port(port);
+    config.port = wanted.port;
+    config.stun_port = stun_port(wanted.port);
     config.trusted = vec![state.ticket_key()];
-    config.web = Some(WebConfig { address: None, certificate: None });
+    let (admission, streams) = (Arc::clone(admission), wanted.streams);
+    config.web = Some(WebConfig { address: None, certificate: None, admission, streams });
     match Relay::start(&config) {
         Ok(relay) => Some(relay),
         Err(error) => {

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use lexopt::{Arg, Parser, ValueExt};
 use serde_json::{Value, json};
+use taut_base::{Descriptors, Prefix, Uses};
 use taut_event::{Events, Interest, Poller, Signal, Signals};
 use taut_noise::public_key;
 use taut_relay::Share;
-use taut_relay_server::{Config, Metrics, Relay, WebConfig, key_from_file};
+use taut_relay_server::{Admission, Config, Metrics, Relay, WebConfig, key_from_file, raise_open_files};
 
 const HELP: &str = "\
 taut-relay: carries WireGuard's datagrams between nodes that have no direct path. It sees who talks to whom, and no plaintext.
@@ -27,6 +28,9 @@ taut-relay: carries WireGuard's datagrams between nodes that have no direct path
       --web ADDRESS          takes the same frames over WebSocket there, as in 0.0.0.0:443, for nodes that cannot use UDP; off unless said
       --web-cert FILE        PEM files of the certificate's chain and its key: wss://. Without them ws://, for a front that does TLS
       --web-key FILE
+      --trusted-proxy PREFIX
+                         reverse proxies in front of --web, as in 10.0.0.0/8: limits count the client that they name in Forwarded, X-Forwarded-For
+                         or by the PROXY protocol; several times for several (docs/reverse-proxy.md)
       --key FILE             the relay's key; made at the first start (/var/lib/taut-relay/key)
   taut-relay key     prints the public key, which the coordinator has to know (--key FILE, --json)
   taut-relay status  asks a relay that runs (--metrics ADDRESS, --json)
@@ -69,6 +73,7 @@ struct Flags {
     web: Option<SocketAddr>,
     web_cert: Option<PathBuf>,
     web_key: Option<PathBuf>,
+    trusted: Vec<Prefix>,
     json: bool,
 }
 
@@ -115,6 +120,7 @@ fn parse(mut parser: Parser) -> Result<Option<(String, Flags)>, Failed> {
         web: None,
         web_cert: None,
         web_key: None,
+        trusted: Vec::new(),
         json: false,
     };
     let mut verb = None;
@@ -131,6 +137,7 @@ fn parse(mut parser: Parser) -> Result<Option<(String, Flags)>, Failed> {
             Arg::Long("web") => flags.web = Some(parser.value()?.parse()?),
             Arg::Long("web-cert") => flags.web_cert = Some(PathBuf::from(parser.value()?)),
             Arg::Long("web-key") => flags.web_key = Some(PathBuf::from(parser.value()?)),
+            Arg::Long("trusted-proxy") => flags.trusted.push(parser.value()?.parse()?),
             Arg::Long("key") => flags.key = PathBuf::from(parser.value()?),
             Arg::Long("json") => flags.json = true,
             Arg::Value(word) if verb.is_none() => verb = Some(word.string()?),
@@ -159,12 +166,13 @@ fn serve(flags: &Flags) -> Result<(), Failed> {
     (config.port, config.stun_port, config.workers) = (flags.listen, flags.stun_port, flags.threads);
     config.trusted.clone_from(&flags.trust);
     config.share = Share::bits_per_second(flags.rate);
-    config.web = web(flags)?;
+    let descriptors = Descriptors::divide(raise_open_files(), Uses { channels: false, streams: flags.web.is_some() });
+    config.web = web(flags, &descriptors)?;
     let relay = Relay::start(&config).map_err(run_failed)?;
     let metrics = flags.metrics.map(|address| Metrics::start(address, relay.observer()));
     let metrics = metrics.transpose().map_err(|error| Failed::Run(format!("cannot listen for --metrics: {error}")))?;
     let address = metrics.as_ref().map(Metrics::address);
-    tell(flags, &relay, address)?;
+    tell(flags, &relay, address, &descriptors)?;
     let poller = Poller::new().map_err(run_failed)?;
     poller.add(std::os::fd::AsFd::as_fd(&signals), 0, Interest::READ).map_err(run_failed)?;
     let mut events = Events::with_capacity(1);
@@ -177,33 +185,48 @@ fn serve(flags: &Flags) -> Result<(), Failed> {
 }
 
 /// Both files of the certificate, or none.
-fn web(flags: &Flags) -> Result<Option<WebConfig>, Failed> {
+fn web(flags: &Flags, descriptors: &Descriptors) -> Result<Option<WebConfig>, Failed> {
     let certificate = match (&flags.web_cert, &flags.web_key) {
         (Some(chain), Some(key)) => Some((chain.clone(), key.clone())),
         (None, None) => None,
         _ => return Err(Failed::Usage(String::from("--web-cert and --web-key belong together"))),
     };
     match flags.web {
-        Some(address) => Ok(Some(WebConfig { address: Some(address), certificate })),
+        Some(address) => {
+            let admission = Admission::new(descriptors.unauthenticated, flags.trusted.clone());
+            let streams = descriptors.streams;
+            Ok(Some(WebConfig { address: Some(address), certificate, admission, streams }))
+        }
         None if certificate.is_some() => {
             Err(Failed::Usage(String::from("--web-cert says nothing without --web ADDRESS")))
+        }
+        None if !flags.trusted.is_empty() => {
+            Err(Failed::Usage(String::from("--trusted-proxy says nothing without --web ADDRESS")))
         }
         None => Ok(None),
     }
 }
 
-/// One line when it is ready.
-fn tell(flags: &Flags, relay: &Relay, metrics: Option<SocketAddr>) -> Result<(), Failed> {
+/// Prints one line when it is ready.
+fn tell(flags: &Flags, relay: &Relay, metrics: Option<SocketAddr>, descriptors: &Descriptors) -> Result<(), Failed> {
     let (key, port, stun_port) = (relay.key(), relay.port(), relay.stun_port());
+    let Descriptors { unauthenticated, streams, rest, .. } = *descriptors;
     if flags.json {
         let metrics = metrics.map(|address| address.to_string());
         let web = relay.web().map(|address| address.to_string());
-        let object =
-            json!({ "schema": 1, "key": key, "port": port, "stun_port": stun_port, "metrics": metrics, "web": web });
+        let descriptors = json!({ "unauthenticated": unauthenticated, "streams": streams, "rest": rest });
+        let object = json!({
+            "schema": 1, "key": key, "port": port, "stun_port": stun_port, "metrics": metrics, "web": web, "descriptors": descriptors,
+        });
         return say(&format!("{object}\n"));
     }
     if flags.trust.is_empty() {
         complain("no --trust KEY: this relay answers STUN, and carries nothing for anybody");
+    }
+    if flags.web.is_some() {
+        complain(&format!(
+            "descriptors: {unauthenticated} for connections before they are bound, {streams} for bound ones, {rest} for everything else"
+        ));
     }
     say(&format!("relay {key} on UDP {port}, STUN on {stun_port}, too\n"))
 }

@@ -21,9 +21,12 @@
 //!
 //! It refuses: to log or count by address (fault F12), to send anywhere but to clients and to who asks by STUN.
 
+mod admission;
 mod key;
+mod listener;
 mod metrics;
 mod outbox;
+mod places;
 mod relay;
 mod shared;
 mod stats;
@@ -31,11 +34,22 @@ mod streams;
 mod web;
 mod worker;
 
+pub use admission::{Admission, PATIENCE, Pass, Source};
 pub use key::{KeyError, key_from_file};
+pub use listener::{PAUSE as ACCEPT_PAUSE, is_of_one_connection};
 pub use metrics::Metrics;
+pub use places::{Places, Seat};
 pub use relay::{Config, Relay, StartError};
 pub use stats::Stats;
 pub use web::{Entrance, WebConfig, accept_key};
+
+/// Descriptors that are assumed where the kernel does not say how many there may be: the usual soft limit.
+const USUAL: u64 = 1_024;
+
+/// Raises this process's limit of descriptors as far as it may, and returns the limit (fault P6).
+pub fn raise_open_files() -> u64 {
+    taut_event::raise_open_files().unwrap_or(USUAL)
+}
 
 /// UDP port of frames and STUN: STUN's own (RFC 8489 section 18.6).
 pub const DEFAULT_PORT: u16 = 3478;

@@ -1,19 +1,33 @@
-//! Counters over HTTP: `/metrics` for Prometheus, `/status` as JSON. One small thread, one request at a time.
+//! Counters over HTTP: `/metrics` for Prometheus, `/status` as JSON. One small thread.
+//!
+//! Everyone who can connect can read, and local users all come from one address; so connections are told apart by whether they ask. When all places are
+//! taken, the oldest connection that has not asked makes room for the next one. Nobody is waited for (fault P6).
 
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use taut_base::Time;
 use taut_event::{Events, Interest, Poller, Waker};
 
+use crate::listener::Listener;
+use crate::shared::clocks;
 use crate::stats::Stats;
 
-/// How long one asker may take to ask, and to read the answer.
+/// How long one connection may take to ask, and to read the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of a request that are read: its first line is all that counts.
 const REQUEST: usize = 4096;
+/// Connections at a time: a Prometheus or two, and a person who looks.
+const MOST: usize = 16;
+
+const LISTENER: u64 = 0;
+const STOP: u64 = 1;
+/// The first connection's number.
+const FIRST: u64 = 2;
 
 /// A listener that answers until it is dropped.
 pub struct Metrics {
@@ -28,14 +42,12 @@ impl Metrics {
     /// # Errors
     /// When the address cannot be had.
     pub fn start(address: SocketAddr, stats: impl Fn() -> Stats + Send + 'static) -> io::Result<Self> {
-        let listener = TcpListener::bind(address)?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
         let (poller, stop) = (Poller::new()?, Waker::new()?);
-        poller.add(listener.as_fd(), 0, Interest::READ)?;
-        poller.add(stop.as_fd(), 1, Interest::READ)?;
-        let thread =
-            thread::Builder::new().name("metrics".to_owned()).spawn(move || serve(&listener, &poller, &stats))?;
+        let listener = Listener::bind(address, &poller, LISTENER)?;
+        let address = listener.address()?;
+        poller.add(stop.as_fd(), STOP, Interest::READ)?;
+        let server = Server { listener, poller, connections: BTreeMap::new(), next: FIRST, stats };
+        let thread = thread::Builder::new().name("metrics".to_owned()).spawn(move || server.run())?;
         Ok(Self { address, stop, thread: Some(thread) })
     }
 
@@ -54,36 +66,116 @@ impl Drop for Metrics {
     }
 }
 
-fn serve(listener: &TcpListener, poller: &Poller, stats: &impl Fn() -> Stats) {
-    let mut events = Events::with_capacity(2);
-    while poller.wait(&mut events, None).is_ok() {
-        if events.iter().any(|event| event.token == 1) {
-            return;
+/// The thread's whole state.
+struct Server<F> {
+    listener: Listener,
+    poller: Poller,
+    connections: BTreeMap<u64, Connection>,
+    next: u64,
+    stats: F,
+}
+
+struct Connection {
+    stream: TcpStream,
+    until: Time,
+    /// What is left to be written, once the request was read.
+    answer: Option<Vec<u8>>,
+}
+
+impl<F: Fn() -> Stats> Server<F> {
+    fn run(mut self) {
+        let mut events = Events::with_capacity(2 * MOST);
+        while self.poller.wait(&mut events, self.sleep()).is_ok() {
+            if events.iter().any(|event| event.token == STOP) {
+                return;
+            }
+            // Those that asked first: none of them makes room.
+            for event in events.iter().filter(|event| event.token >= FIRST) {
+                self.turn(event.token);
+            }
+            let now = clocks().now;
+            self.listener.handle_timeout(&self.poller, now);
+            self.connections.retain(|_, connection| now < connection.until);
+            if events.iter().any(|event| event.token == LISTENER) {
+                self.accept(now);
+            }
         }
-        if let Ok((stream, _)) = listener.accept() {
-            // Whoever goes away meanwhile gets no answer; that is all.
-            let _ = answer(stream, stats);
+    }
+
+    fn sleep(&self) -> Option<Duration> {
+        let due =
+            self.connections.values().map(|connection| connection.until).chain(self.listener.poll_timeout()).min();
+        due.map(|due| due.since(clocks().now))
+    }
+
+    /// Lets one connection in; the next one after the others have had a turn.
+    fn accept(&mut self, now: Time) {
+        let Some((stream, _)) = self.listener.accept(&self.poller, now) else { return };
+        if self.connections.len() >= MOST {
+            let oldest = self.connections.iter().min_by_key(|(number, one)| (one.answer.is_some(), **number));
+            let oldest = oldest.map(|(number, _)| *number);
+            oldest.and_then(|oldest| self.connections.remove(&oldest));
         }
+        let number = self.next;
+        self.next += 1;
+        let is_watched =
+            stream.set_nonblocking(true).is_ok() && self.poller.add(stream.as_fd(), number, Interest::READ).is_ok();
+        if is_watched {
+            self.connections.insert(number, Connection { stream, until: now + PATIENCE, answer: None });
+        }
+    }
+
+    fn turn(&mut self, number: u64) {
+        let Some(mut connection) = self.connections.remove(&number) else { return };
+        if connection.answer.is_none() {
+            let mut request = [0; REQUEST];
+            match connection.stream.read(&mut request) {
+                Ok(length) => connection.answer = Some(self.answer(request.get(..length).unwrap_or_default())),
+                Err(error) if is_temporary(&error) => {
+                    self.connections.insert(number, connection);
+                    return;
+                }
+                Err(_) => return,
+            }
+        }
+        if connection.write() {
+            // Registered and open; if the kernel refused, the time of the connection ends it.
+            let _ = self.poller.modify(connection.stream.as_fd(), number, Interest::WRITE);
+            self.connections.insert(number, connection);
+        }
+    }
+
+    /// Returns the answer to a request of which this is the beginning.
+    fn answer(&self, request: &[u8]) -> Vec<u8> {
+        let (status, kind, body) = if request.starts_with(b"GET /metrics ") {
+            ("200 OK", "text/plain; version=0.0.4", (self.stats)().prometheus())
+        } else if request.starts_with(b"GET /status ") {
+            ("200 OK", "application/json", (self.stats)().json().to_string())
+        } else {
+            ("404 Not Found", "text/plain", String::from("ask for /metrics or /status\n"))
+        };
+        let length = body.len();
+        let head =
+            format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close");
+        format!("{head}\r\n\r\n{body}").into_bytes()
     }
 }
 
-fn answer(mut stream: TcpStream, stats: &impl Fn() -> Stats) -> io::Result<()> {
-    stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let mut request = [0; REQUEST];
-    let length = stream.read(&mut request)?;
-    let line = request.get(..length).unwrap_or_default();
-    let (status, kind, body) = if line.starts_with(b"GET /metrics ") {
-        ("200 OK", "text/plain; version=0.0.4", stats().prometheus())
-    } else if line.starts_with(b"GET /status ") {
-        ("200 OK", "application/json", stats().json().to_string())
-    } else {
-        ("404 Not Found", "text/plain", String::from("ask for /metrics or /status\n"))
-    };
-    let length = body.len();
-    write!(
-        stream,
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
-    )
+impl Connection {
+    /// Writes as much as there is room for; false when that was all, or nobody reads it.
+    fn write(&mut self) -> bool {
+        let answer = self.answer.get_or_insert_default();
+        while !answer.is_empty() {
+            match self.stream.write(answer) {
+                Ok(length) => _ = answer.drain(..length),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return error.kind() == ErrorKind::WouldBlock,
+            }
+        }
+        false
+    }
+}
+
+fn is_temporary(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }

@@ -126,9 +126,8 @@ impl Relay {
         waker: Waker,
         share: Share,
     ) -> Result<(), StartError> {
-        let (forward, entropy) = (Forward::new(share), OsEntropy(SystemRandom::new()));
-        let web =
-            Web::new(number, config, udp, waker, forward, self.shared.clone(), entropy).map_err(StartError::Web)?;
+        let entropy = OsEntropy(SystemRandom::new());
+        let web = Web::new(number, config, udp, waker, share, self.shared.clone(), entropy).map_err(StartError::Web)?;
         self.web = web.address();
         self.has_web = true;
         self.threads.push(thread::Builder::new().name("relay-web".to_owned()).spawn(move || web.run())?);
@@ -201,9 +200,11 @@ impl Stats {
         let tally = shared.ask(|server| server.tally());
         let slow_reader = shared.streams.dropped.load(Ordering::Relaxed);
         let websockets = shared.streams.count();
-        let mut stats = Self { tally, slow_reader, websockets, ..Self::default() };
+        let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let streams = &shared.streams;
+        let (crowded, late, hurried) = (read(&streams.crowded), read(&streams.late), read(&streams.hurried));
+        let mut stats = Self { tally, slow_reader, websockets, crowded, late, hurried, ..Self::default() };
         for worker in &shared.published {
-            let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
             stats.counts.datagrams += read(&worker.datagrams);
             stats.counts.bytes += read(&worker.bytes);
             stats.counts.not_wireguard += read(&worker.not_wireguard);

@@ -20,6 +20,12 @@ pub struct Stats {
     pub slow_reader: u64,
     /// Connections by WebSocket now.
     pub websockets: u64,
+    /// Connections that were closed because others needed the place.
+    pub crowded: u64,
+    /// Connections that were closed because no client was bound on them in time.
+    pub late: u64,
+    /// Frames of connections that are not bound, beyond what their address may send.
+    pub hurried: u64,
     /// STUN requests that were answered.
     pub stun: u64,
     /// STUN messages that were not.
@@ -28,7 +34,7 @@ pub struct Stats {
 
 impl Stats {
     /// Each reason for which something went no further, with its count. docs/relay.md explains them.
-    pub fn drops(&self) -> [(&'static str, u64); 16] {
+    pub fn drops(&self) -> [(&'static str, u64); 19] {
         let (tally, counts) = (&self.tally, &self.counts);
         [
             ("unknown-id", counts.unknown_id),
@@ -38,6 +44,9 @@ impl Stats {
             ("not-sent", self.not_sent),
             ("socket-full", self.socket_full),
             ("slow-reader", self.slow_reader),
+            ("stream-crowded", self.crowded),
+            ("stream-late", self.late),
+            ("stream-rate", self.hurried),
             ("not-a-frame", tally.not_a_frame),
             ("bad-mac", tally.bad_mac),
             ("cookie-asked", tally.cookie_asked),

@@ -7,10 +7,8 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use taut_event::Waker;
 
+use crate::admission::Pass;
 use crate::shared::locked;
-
-/// Connections that wait to be taken from a web server: more than come while the thread has one turn.
-const MOST_ARRIVALS: usize = 64;
 
 /// Bytes that wait for one client: 20 ms at 100 Mbit/s. More would only be delay.
 const MOST: usize = 256 * 1024;
@@ -26,29 +24,65 @@ pub(crate) struct Streams {
     queues: RwLock<BTreeMap<u64, Arc<Mutex<Waiting>>>>,
     /// Wakes the thread that has the connections.
     waker: Waker,
-    /// Connections that a web server gave away, with what was read of them already.
-    arrivals: Mutex<Vec<(TcpStream, Vec<u8>)>>,
+    /// Connections that a web server gave away, with what was read of them already. Each holds a place among the unauthenticated, which bounds them.
+    arrivals: Mutex<Vec<Arrival>>,
+    /// Connections for which frames began to wait.
+    ready: Mutex<Vec<u64>>,
+    /// Connections that have to be closed, because their places were given away.
+    lost: Mutex<Vec<u64>>,
     /// Frames that found no room.
     pub(crate) dropped: AtomicU64,
+    /// Frames of connections that are not bound, beyond what their address may send.
+    pub(crate) hurried: AtomicU64,
+    /// Connections that were closed because others needed the place.
+    pub(crate) crowded: AtomicU64,
+    /// Connections that were closed because no client was bound in time.
+    pub(crate) late: AtomicU64,
 }
+
+/// A connection from a web server, what came behind its handshake, and its leave to be unauthenticated.
+type Arrival = (TcpStream, Vec<u8>, Arc<Pass>);
 
 impl Streams {
     pub(crate) fn new(waker: Waker) -> Self {
-        Self { queues: RwLock::default(), waker, arrivals: Mutex::default(), dropped: AtomicU64::new(0) }
-    }
-
-    /// A connection comes from a web server. Where there is no room it is closed.
-    pub(crate) fn arrive(&self, tcp: TcpStream, read: Vec<u8>) {
-        let mut arrivals = locked(&self.arrivals);
-        if arrivals.len() < MOST_ARRIVALS {
-            arrivals.push((tcp, read));
-            self.waker.wake();
+        Self {
+            queues: RwLock::default(),
+            waker,
+            arrivals: Mutex::default(),
+            ready: Mutex::default(),
+            lost: Mutex::default(),
+            dropped: AtomicU64::new(0),
+            hurried: AtomicU64::new(0),
+            crowded: AtomicU64::new(0),
+            late: AtomicU64::new(0),
         }
     }
 
-    /// The connections that came.
-    pub(crate) fn arrivals(&self) -> Vec<(TcpStream, Vec<u8>)> {
+    /// A connection comes from a web server.
+    pub(crate) fn arrive(&self, tcp: TcpStream, read: Vec<u8>, pass: Arc<Pass>) {
+        locked(&self.arrivals).push((tcp, read, pass));
+        self.waker.wake();
+    }
+
+    /// Returns the connections that came.
+    pub(crate) fn arrivals(&self) -> Vec<Arrival> {
         std::mem::take(&mut locked(&self.arrivals))
+    }
+
+    /// The connection's place was given away.
+    pub(crate) fn lose(&self, number: u64) {
+        locked(&self.lost).push(number);
+        self.waker.wake();
+    }
+
+    /// Returns the connections whose places were given away.
+    pub(crate) fn lost(&self) -> Vec<u64> {
+        std::mem::take(&mut locked(&self.lost))
+    }
+
+    /// Returns the connections for which frames began to wait. A connection is named once for all frames that wait then.
+    pub(crate) fn ready(&self) -> Vec<u64> {
+        std::mem::take(&mut locked(&self.ready))
     }
 
     /// A connection begins, or ends.
@@ -77,6 +111,7 @@ impl Streams {
         waiting.bytes += frame.len();
         waiting.frames.push_back(frame.to_vec());
         if waiting.frames.len() == 1 {
+            locked(&self.ready).push(number);
             self.waker.wake();
         }
     }
@@ -112,6 +147,7 @@ mod tests {
         let kept = std::iter::from_fn(|| streams.pop(1)).count();
         assert_eq!(kept, MOST / 1400);
         assert_eq!(streams.dropped.load(Ordering::Relaxed), 1000 - kept as u64);
+        assert_eq!((streams.ready(), streams.ready()), (vec![1, 2], vec![]), "each once");
         streams.set(1, false);
         streams.push(1, b"nobody");
         assert!(streams.pop(1).is_none());

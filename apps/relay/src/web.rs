@@ -4,93 +4,103 @@
 //! does not read is nobody else's trouble; what it sends leaves by a UDP socket of the relay's, or waits in another client's queue.
 //!
 //! ```text
-//! accept ──▶ Opening (TLS, HTTP) ──▶ Open       Entrance (somebody else's web server has shaken hands) ──▶ Open
-//!                                     Open ──▶ gone: closed by either side, or nothing came for a while
-//!                 10 s at most          100 s of silence at most: four of a client's signs of life
+//!              unauthenticated: 10 s in all, a share per address ([`Admission`])                      bound: as long as the binding lasts
+//! accept ──▶ PROXY header, TLS, HTTP ──▶ open, bind ─────────────────── first control frame ──▶ one per member, a share per network
+//! Entrance (a web server has shaken hands) ──▶ ▲ │                                                                │
+//!                                              │ └──▶ closed: late, or another one needs the place                │
+//!                                              └────────── the client moved elsewhere, or its binding ended ◀─────┘
 //! ```
-//! The WebSocket handshake proves nothing: who connects is a stranger until its `bind` was confirmed, as by UDP.
+//! The WebSocket handshake proves nothing: a connection counts as unauthenticated until a client's binding is confirmed on it (fault F13).
+//!
+//! **Cost.** An event costs the same whatever the number of connections: those with something to send are a queue, deadlines are ordered by time. In one
+//! turn at most [`STRANGERS`] connections that are not bound are served, so that their handshakes do not hold up members' frames.
 
 mod entrance;
+mod opening;
 mod stream;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustls::ServerConfig;
-use taut_base::{MAX_DATAGRAM, Time};
+use taut_base::{Bounds, Time, WhenFull};
 use taut_event::{Events, Interest, Poller, Waker};
-use taut_relay::{Forward, NoForward, Place, Reply, frame};
+use taut_relay::{Forward, NoForward, Place, Reply, Share, frame};
 use taut_udp::UdpSocket;
-use tungstenite::handshake::server::{NoCallback, ServerHandshake};
-use tungstenite::handshake::{HandshakeError, MidHandshake};
-use tungstenite::protocol::{Message, Role, WebSocket, WebSocketConfig};
-use tungstenite::{Error, accept_with_config};
+use tungstenite::Error;
+use tungstenite::protocol::{Message, WebSocket};
 
+use crate::admission::{Admission, Pass};
+use crate::listener::Listener;
 use crate::shared::{OsEntropy, Shared, clocks};
 pub use entrance::{Entrance, accept_key};
+use opening::State;
 use stream::Stream;
 
-/// Where to listen, and whether with TLS.
+/// Where to listen, whether with TLS, and how many connections there may be.
 #[derive(Clone, Debug)]
 pub struct WebConfig {
     /// TCP address; none where all connections come by the [`Entrance`].
     pub address: Option<SocketAddr>,
     /// PEM files of the certificate's chain and of its key; none for plain `ws://`, behind a front that does TLS.
     pub certificate: Option<(PathBuf, PathBuf)>,
+    /// The table of connections that are not bound.
+    pub admission: Arc<Admission>,
+    /// Most connections of bound clients.
+    pub streams: usize,
 }
 
-/// Connections at the same time: each has two buffers of the kernel's, and some KiB of ours.
-const MOST: usize = 4096;
-/// How long TLS and HTTP may take before the first frame.
-const OPENING: Duration = Duration::from_secs(10);
-/// How long a connection may be silent: four of a client's signs of life.
-const SILENCE: Duration = Duration::from_secs(100);
 /// Messages taken from one connection before the others have their turn.
 const TURN: u32 = 64;
+/// Connections that are not bound and are served in one turn. A TLS handshake takes a millisecond at most, so a member's frame waits 8 ms for them at most.
+const STRANGERS: u32 = 8;
+/// Connections accepted in one turn, for the same reason.
+const ACCEPTS: u32 = 16;
+/// The longest sleep, after which counters are published again.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 const LISTENER: u64 = 0;
 const WOKEN: u64 = 1;
 /// The first connection's number; numbers are never used again.
 const FIRST: u64 = 2;
 
-enum State {
-    Opening(Box<MidHandshake<ServerHandshake<Stream, NoCallback>>>),
-    Open(Box<WebSocket<Stream>>),
-}
-
 struct Connection {
     /// `None` only while it is being turned into the next one.
     state: Option<State>,
-    heard: Time,
-    /// Its socket was full: wake when it is not.
+    pass: Arc<Pass>,
+    /// The client that is bound here, as the server names it.
+    bound: Option<u32>,
+    /// When it is closed unless a client was bound by then.
+    due: Option<Time>,
+    /// Its socket was full.
     blocked: bool,
-    /// There may be more in the library's buffer, of which the kernel knows nothing: come back at once.
-    more: bool,
-    /// The kernel was asked to say when there is room, because of either.
+    /// The kernel was asked to say when it is not.
     awaits_room: bool,
-}
-
-impl Connection {
-    fn new(state: State) -> Self {
-        Self { state: Some(state), heard: clocks().now, blocked: false, more: false, awaits_room: false }
-    }
 }
 
 /// The thread's whole state.
 pub(crate) struct Web {
     number: usize,
-    listener: Option<TcpListener>,
+    listener: Option<Listener>,
     tls: Option<Arc<ServerConfig>>,
+    admission: Arc<Admission>,
     udp: UdpSocket,
     waker: Waker,
     poller: Poller,
     connections: BTreeMap<u64, Connection>,
     next: u64,
+    /// When connections are closed unless a client was bound by then: one entry for each [`Connection::due`].
+    deadlines: BTreeSet<(Time, u64)>,
+    /// Connections of bound clients, by network and client.
+    bound: taut_base::Admission<[u8; 16], u32>,
+    /// Connections of which the library may have read more than was taken, of which the kernel knows nothing.
+    more: Vec<u64>,
     forward: Forward,
     shared: Arc<Shared>,
     entropy: OsEntropy,
@@ -103,7 +113,7 @@ impl Web {
         config: &WebConfig,
         udp: UdpSocket,
         waker: Waker,
-        forward: Forward,
+        share: Share,
         shared: Arc<Shared>,
         entropy: OsEntropy,
     ) -> io::Result<Self> {
@@ -111,56 +121,56 @@ impl Web {
             Some((chain, key)) => Some(stream::server_config(chain, key)?),
             None => None,
         };
-        let listener = config.address.map(TcpListener::bind).transpose()?;
         let poller = Poller::new()?;
-        if let Some(listener) = &listener {
-            listener.set_nonblocking(true)?;
-            poller.add(listener.as_fd(), LISTENER, Interest::READ)?;
-        }
+        let listener = config.address.map(|address| Listener::bind(address, &poller, LISTENER)).transpose()?;
         poller.add(waker.as_fd(), WOKEN, Interest::READ)?;
-        let (connections, replies) = (BTreeMap::new(), Vec::new());
         Ok(Self {
             number,
             listener,
             tls,
+            admission: Arc::clone(&config.admission),
             udp,
             waker,
             poller,
-            connections,
+            connections: BTreeMap::new(),
             next: FIRST,
-            forward,
+            deadlines: BTreeSet::new(),
+            bound: taut_base::Admission::new(config.streams, WhenFull::Balance),
+            more: Vec::new(),
+            forward: Forward::with_streams(share),
             shared,
             entropy,
-            replies,
+            replies: Vec::new(),
         })
     }
 
     pub(crate) fn address(&self) -> Option<SocketAddr> {
-        self.listener.as_ref()?.local_addr().ok()
+        self.listener.as_ref()?.address().ok()
     }
 
     /// Runs until the relay is stopped.
     pub(crate) fn run(mut self) {
         let mut events = Events::with_capacity(64);
         while !self.shared.is_stopping() {
-            if self.poller.wait(&mut events, Some(Duration::from_secs(1))).is_err() {
+            if self.poller.wait(&mut events, Some(self.sleep())).is_err() {
                 return;
             }
             self.waker.drain();
             self.shared.take_changes(self.number, &mut self.forward);
-            for (tcp, read) in self.shared.streams.arrivals() {
+            for number in self.shared.streams.lost() {
+                self.crowd_out(number);
+            }
+            for (tcp, read, pass) in self.shared.streams.arrivals() {
                 // One that fails at once is gone; nobody is told.
-                let _ = self.adopt(tcp, read);
+                let _ = self.adopt(tcp, read, pass);
             }
-            for event in events.iter() {
-                match event.token {
-                    LISTENER => self.accept(),
-                    WOKEN => {}
-                    number => self.turn(number, event.readable),
-                }
+            for number in std::mem::take(&mut self.more) {
+                self.turn(number, true);
             }
+            self.handle(&events);
+            self.follow();
             self.deliver();
-            self.end_silent();
+            self.handle_timeout();
             if let Some(published) = self.shared.published.get(self.number) {
                 published.show(&self.forward.counts());
             }
@@ -169,69 +179,94 @@ impl Web {
         self.deliver();
     }
 
-    fn accept(&mut self) {
-        while let Some(Ok((tcp, _))) = self.listener.as_ref().map(TcpListener::accept) {
-            if self.connections.len() < MOST {
-                // One that fails at once is gone; nobody is told.
-                let _ = self.begin(tcp);
+    fn sleep(&self) -> Duration {
+        if !self.more.is_empty() {
+            return Duration::ZERO;
+        }
+        let paused = self.listener.as_ref().and_then(Listener::poll_timeout);
+        let due = self.deadlines.first().map(|(due, _)| *due).into_iter().chain(paused).min();
+        due.map_or(LONGEST_SLEEP, |due| due.since(clocks().now)).min(LONGEST_SLEEP)
+    }
+
+    fn handle(&mut self, events: &Events) {
+        let mut strangers = 0;
+        for event in events.iter() {
+            match event.token {
+                LISTENER => self.accept(),
+                WOKEN => {}
+                number => {
+                    let is_stranger = self.connections.get(&number).is_some_and(|it| it.bound.is_none());
+                    strangers += u32::from(is_stranger);
+                    // The kernel reports the others again.
+                    if !is_stranger || strangers <= STRANGERS {
+                        self.turn(number, event.readable);
+                    }
+                }
             }
         }
     }
 
-    fn begin(&mut self, tcp: TcpStream) -> io::Result<()> {
-        let stream = Stream::new(tcp, self.tls.as_ref())?;
-        let number = self.watch(&stream)?;
-        let state = match accept_with_config(stream, Some(config())) {
-            Ok(socket) => State::Open(Box::new(socket)),
-            Err(HandshakeError::Interrupted(middle)) => State::Opening(Box::new(middle)),
-            Err(HandshakeError::Failure(error)) => return Err(io::Error::other(error)),
-        };
-        self.insert(number, Connection::new(state));
+    fn accept(&mut self) {
+        for _ in 0..ACCEPTS {
+            let Some(listener) = &mut self.listener else { return };
+            let Some((tcp, address)) = listener.accept(&self.poller, clocks().now) else { return };
+            if let Some(pass) = self.admission.enter(address.ip()) {
+                // One that fails at once is gone; nobody is told.
+                let _ = self.begin(tcp, pass);
+            }
+        }
+    }
+
+    fn begin(&mut self, tcp: TcpStream, pass: Pass) -> io::Result<()> {
+        let number = self.insert(State::accepted(tcp)?, Arc::new(pass))?;
+        self.turn(number, true);
         Ok(())
     }
 
     /// Takes a connection on which a web server has shaken hands already; `read` came behind that.
-    fn adopt(&mut self, tcp: TcpStream, read: Vec<u8>) -> io::Result<()> {
-        if self.connections.len() >= MOST {
-            return Ok(());
-        }
-        let stream = Stream::new(tcp, None)?;
-        let number = self.watch(&stream)?;
-        let more = !read.is_empty();
-        let socket = WebSocket::from_partially_read(stream, read, Role::Server, Some(config()));
-        self.insert(number, Connection { more, ..Connection::new(State::Open(Box::new(socket))) });
+    fn adopt(&mut self, tcp: TcpStream, read: Vec<u8>, pass: Arc<Pass>) -> io::Result<()> {
+        let has_read = !read.is_empty();
+        let number = self.insert(State::adopted(tcp, read)?, pass)?;
+        self.more.extend(Some(number).filter(|_| has_read));
         Ok(())
     }
 
-    fn watch(&mut self, stream: &Stream) -> io::Result<u64> {
+    fn insert(&mut self, state: State, pass: Arc<Pass>) -> io::Result<u64> {
         let number = self.next;
         self.next += 1;
-        self.poller.add(stream.tcp().as_fd(), number, Interest::READ)?;
+        let shared = Arc::clone(&self.shared);
+        if !pass.on_loss(move || shared.streams.lose(number)) {
+            return Err(io::Error::other("another connection has its place already"));
+        }
+        self.poller.add(state.tcp().as_fd(), number, Interest::READ)?;
+        self.shared.streams.set(number, true);
+        let (blocked, awaits_room) = (false, false);
+        let mut connection = Connection { state: Some(state), pass, bound: None, due: None, blocked, awaits_room };
+        Self::expect_by(&mut self.deadlines, &mut connection, number);
+        self.connections.insert(number, connection);
         Ok(number)
     }
 
-    fn insert(&mut self, number: u64, connection: Connection) {
-        self.shared.streams.set(number, true);
-        self.connections.insert(number, connection);
+    /// The connection is closed when the time is over that its pass leaves it.
+    fn expect_by(deadlines: &mut BTreeSet<(Time, u64)>, connection: &mut Connection, number: u64) {
+        let due = clocks().now + connection.pass.remaining();
+        connection.due = Some(due);
+        deadlines.insert((due, number));
     }
 
     /// A connection has something to say, or room for something.
     fn turn(&mut self, number: u64, readable: bool) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
-        if let Some(State::Opening(middle)) = connection.state.take_if(|state| matches!(state, State::Opening(_))) {
-            match middle.handshake() {
-                Ok(socket) => connection.state = Some(State::Open(Box::new(socket))),
-                Err(HandshakeError::Interrupted(middle)) => {
-                    connection.state = Some(State::Opening(Box::new(middle)));
-                    return;
-                }
-                Err(HandshakeError::Failure(_)) => return self.end(number),
-            }
-        }
         connection.blocked = false;
-        if (std::mem::take(&mut connection.more) || readable) && !self.read(number) {
-            self.end(number);
-        }
+        let Some(state) = connection.state.take() else { return };
+        let was_open = matches!(state, State::Open(_));
+        connection.state = state.go_on(&connection.pass, self.tls.as_ref());
+        let goes_on = match connection.state {
+            Some(State::Open(_)) => !(readable || !was_open) || self.read(number),
+            Some(_) => return,
+            None => false,
+        };
+        if goes_on { self.write(number) } else { self.end(number) }
     }
 
     /// Takes messages; false when the connection is of no use any more.
@@ -241,9 +276,8 @@ impl Web {
             let Some(State::Open(socket)) = &mut connection.state else { return true };
             match socket.read() {
                 Ok(Message::Binary(message)) => {
-                    connection.heard = clocks().now;
                     let mut frame = message.to_vec();
-                    self.handle(number, &mut frame);
+                    self.take(number, &mut frame);
                 }
                 // Pings are answered by the library; text and pongs mean nothing here.
                 Ok(Message::Close(_)) => return false,
@@ -252,25 +286,16 @@ impl Web {
                 Err(_) => return false,
             }
         }
-        if let Some(connection) = self.connections.get_mut(&number) {
-            connection.more = true;
-        }
+        self.more.push(number);
         true
     }
 
-    fn handle(&mut self, number: u64, bytes: &mut [u8]) {
+    /// Takes one frame.
+    fn take(&mut self, number: u64, bytes: &mut [u8]) {
         let place = Place::Stream(number);
-        if frame::data(bytes).is_some()
-            && let Some(slot) = self.forward.client_at(&place)
-        {
-            let now = clocks().now;
-            let mut outcome = self.forward.forward(slot, bytes, now);
-            if outcome == Err(NoForward::UnknownId) && self.shared.take_changes(self.number, &mut self.forward) {
-                outcome = self.forward.forward(slot, bytes, now);
-            }
-            if let Ok(to) = outcome {
-                self.shared.send(&self.udp, to, bytes);
-            }
+        let client = self.forward.client_at(&place);
+        if let Some(slot) = client.filter(|_| frame::data(bytes).is_some()) {
+            self.carry(slot, bytes);
             return;
         }
         if !frame::is_frame(bytes) {
@@ -278,11 +303,30 @@ impl Web {
             return;
         }
         let (clocks, entropy) = (clocks(), &mut self.entropy);
+        let pass = self.connections.get(&number).map(|connection| &connection.pass);
+        if client.is_none() && !pass.is_some_and(|pass| pass.may_send(clocks.now)) {
+            self.shared.streams.hurried.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
         let _refused_and_counted =
             self.shared.with_server(self.number, &mut self.forward, &mut self.replies, |server| {
                 server.handle_frame(place, bytes, clocks, entropy)
             });
         self.reply();
+        // A connection that the client left first: a client is at one place at a time.
+        self.follow();
+        self.look_at(number);
+    }
+
+    fn carry(&mut self, slot: u32, bytes: &mut [u8]) {
+        let now = clocks().now;
+        let mut outcome = self.forward.forward(slot, bytes, now);
+        if outcome == Err(NoForward::UnknownId) && self.shared.take_changes(self.number, &mut self.forward) {
+            outcome = self.forward.forward(slot, bytes, now);
+        }
+        if let Ok(to) = outcome {
+            self.shared.send(&self.udp, to, bytes);
+        }
     }
 
     fn reply(&mut self) {
@@ -291,59 +335,120 @@ impl Web {
         }
     }
 
-    /// Sends what waits, to whom there is room.
-    fn deliver(&mut self) {
-        let Self { connections, shared, poller, .. } = self;
-        let mut broken = Vec::new();
-        for (number, connection) in connections {
-            let Some(State::Open(socket)) = &mut connection.state else { continue };
-            if !connection.blocked {
-                let outcome = write(socket, || shared.streams.pop(*number));
-                connection.blocked = outcome.is_err();
-                if outcome.is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock) {
-                    broken.push(*number);
-                }
-            }
-            let awaits_room = connection.blocked || connection.more;
-            if std::mem::replace(&mut connection.awaits_room, awaits_room) != awaits_room {
-                let interest = if awaits_room { Interest::READ_WRITE } else { Interest::READ };
-                // Only a connection that is gone is not watched any more, and its next read says so.
-                let _ = poller.modify(socket.get_ref().tcp().as_fd(), *number, interest);
-            }
+    /// A client was bound on this connection, or left it.
+    fn look_at(&mut self, number: u64) {
+        let client = self.forward.client_at(&Place::Stream(number));
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        if connection.bound == client {
+            return;
         }
-        broken.into_iter().for_each(|number| self.end(number));
+        if connection.bound.take().is_some() {
+            self.bound.remove(number);
+        }
+        match client {
+            Some(slot) => self.bind(number, slot),
+            None => self.demote(number),
+        }
     }
 
-    fn end_silent(&mut self) {
+    /// The connection is a member's. It makes room for a member of a network with fewer connections where there are too many.
+    fn bind(&mut self, number: u64, slot: u32) {
+        let network = self.shared.ask(|server| server.network_of(slot)).unwrap_or_default();
+        // A client is at one place at a time; its network may have all places that no other network needs.
+        let bounds = Bounds { host: 1, group: usize::MAX };
+        let displaced = self.bound.enter(number, network, slot, bounds);
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        match displaced {
+            Ok(displaced) => {
+                connection.bound = Some(slot);
+                connection.pass.admit();
+                if let Some(due) = connection.due.take() {
+                    self.deadlines.remove(&(due, number));
+                }
+                displaced.into_iter().for_each(|displaced| self.crowd_out(displaced));
+            }
+            Err(_) => self.crowd_out(number),
+        }
+    }
+
+    /// The client is elsewhere: the connection is as good as a new one.
+    fn demote(&mut self, number: u64) {
+        let shared = Arc::clone(&self.shared);
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        if connection.pass.demote(move || shared.streams.lose(number)) {
+            Self::expect_by(&mut self.deadlines, connection, number);
+        } else {
+            self.crowd_out(number);
+        }
+    }
+
+    /// Counts connections again that their clients left.
+    fn follow(&mut self) {
+        while let Some(number) = self.forward.poll_left() {
+            self.look_at(number);
+        }
+    }
+
+    fn crowd_out(&mut self, number: u64) {
+        if self.connections.contains_key(&number) {
+            self.shared.streams.crowded.fetch_add(1, Ordering::Relaxed);
+            self.end(number);
+        }
+    }
+
+    /// Sends what waits, to clients with room for it.
+    fn deliver(&mut self) {
+        for number in self.shared.streams.ready() {
+            self.write(number);
+        }
+    }
+
+    fn write(&mut self, number: u64) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        let Some(State::Open(socket)) = &mut connection.state else { return };
+        if connection.blocked {
+            return;
+        }
+        let outcome = write(socket, || self.shared.streams.pop(number));
+        connection.blocked = outcome.is_err();
+        if std::mem::replace(&mut connection.awaits_room, connection.blocked) != connection.blocked {
+            let interest = if connection.blocked { Interest::READ_WRITE } else { Interest::READ };
+            // Only a connection that is gone is not watched any more, and its next read says so.
+            let _ = self.poller.modify(socket.get_ref().tcp().as_fd(), number, interest);
+        }
+        if outcome.is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock) {
+            self.end(number);
+        }
+    }
+
+    fn handle_timeout(&mut self) {
         let now = clocks().now;
-        let is_silent = |connection: &Connection| {
-            let most = if matches!(connection.state, Some(State::Open(_))) { SILENCE } else { OPENING };
-            now.since(connection.heard) > most
-        };
-        let silent: Vec<_> =
-            self.connections.iter().filter(|(_, it)| is_silent(it)).map(|(number, _)| *number).collect();
-        silent.into_iter().for_each(|number| self.end(number));
+        if let Some(listener) = &mut self.listener {
+            listener.handle_timeout(&self.poller, now);
+        }
+        while let Some((_, number)) = self.deadlines.first().copied().filter(|(due, _)| *due <= now) {
+            self.shared.streams.late.fetch_add(1, Ordering::Relaxed);
+            self.end(number);
+        }
     }
 
     fn end(&mut self, number: u64) {
-        if let Some(Connection { state: Some(State::Open(socket)), .. }) = self.connections.remove(&number) {
-            self.poller.remove(socket.get_ref().tcp().as_fd());
+        let Some(connection) = self.connections.remove(&number) else { return };
+        if let Some(due) = connection.due {
+            self.deadlines.remove(&(due, number));
+        }
+        if connection.bound.is_some() {
+            self.bound.remove(number);
         }
         self.shared.streams.set(number, false);
-        self.shared.with_server(self.number, &mut self.forward, &mut self.replies, |server| {
-            server.handle_hangup(Place::Stream(number));
-        });
-        self.reply();
+        let place = Place::Stream(number);
+        if self.forward.client_at(&place).is_some() {
+            self.shared.with_server(self.number, &mut self.forward, &mut self.replies, |server| {
+                server.handle_hangup(place);
+            });
+            self.reply();
+        }
     }
-}
-
-fn config() -> WebSocketConfig {
-    WebSocketConfig::default()
-        .read_buffer_size(16 * 1024)
-        .max_message_size(Some(MAX_DATAGRAM))
-        .max_frame_size(Some(MAX_DATAGRAM))
-        .write_buffer_size(0)
-        .max_write_buffer_size(4 * MAX_DATAGRAM)
 }
 
 /// Writes until there is nothing more or no room (`WouldBlock`).

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use taut_base::{Entropy, PrivateKey, PublicKey, Time};
 use taut_noise::public_key;
 use taut_relay::{Client, Credentials, NetworkTag, Share, SigningKey, Terms, Ticket, frame};
-use taut_relay_server::{Config, Metrics, Relay, WebConfig, key_from_file};
+use taut_relay_server::{Admission, Config, Metrics, Relay, WebConfig, key_from_file};
 use taut_wire::stun::{Answer, REQUEST_LEN, Request};
 
 /// Long enough for any machine; nothing here is judged by how long it takes.
@@ -383,8 +383,12 @@ fn start_web() -> Relay {
     let mut config = Config::new(PrivateKey::from_bytes([200; 32]));
     (config.port, config.stun_port, config.workers) = (0, 0, 2);
     config.trusted.push(coordinator().verifying());
-    config.web = Some(WebConfig { address: Some("127.0.0.1:0".parse().unwrap()), certificate: None });
+    config.web = Some(web(Some("127.0.0.1:0".parse().unwrap())));
     Relay::start(&config).unwrap()
+}
+
+fn web(address: Option<SocketAddr>) -> WebConfig {
+    WebConfig { address, certificate: None, admission: Admission::new(256, Vec::new()), streams: 256 }
 }
 
 #[test]
@@ -415,7 +419,8 @@ fn a_connection_that_a_web_server_gave_away_is_served_like_any_other() {
     let mut config = Config::new(PrivateKey::from_bytes([200; 32]));
     (config.port, config.stun_port, config.workers) = (0, 0, 1);
     config.trusted.push(coordinator().verifying());
-    config.web = Some(WebConfig { address: None, certificate: None });
+    config.web = Some(web(None));
+    let admission = config.web.as_ref().unwrap().admission.clone();
     let relay = Relay::start(&config).unwrap();
     assert_eq!(relay.web(), None);
     // The web server of this test: it reads the request and answers it. What came behind it is the relay's.
@@ -423,7 +428,8 @@ fn a_connection_that_a_web_server_gave_away_is_served_like_any_other() {
     let address = listener.local_addr().unwrap();
     let entrance = relay.entrance().unwrap();
     let server = std::thread::spawn(move || {
-        let (mut tcp, _) = listener.accept().unwrap();
+        let (mut tcp, from) = listener.accept().unwrap();
+        let pass = std::sync::Arc::new(admission.enter(from.ip()).unwrap());
         let (mut request, mut byte) = (Vec::new(), [0]);
         while !request.ends_with(b"\r\n\r\n") {
             tcp.read_exact(&mut byte).unwrap();
@@ -439,7 +445,7 @@ fn a_connection_that_a_web_server_gave_away_is_served_like_any_other() {
         let mut read = vec![0; 4096];
         let length = tcp.read(&mut read).unwrap_or(0);
         read.truncate(length);
-        entrance.take(tcp, read);
+        entrance.take(tcp, read, pass);
     });
     let mut node = WebNode::at(&relay, address, 1);
     // It counts once it has said something under the keys of its binding.

@@ -121,12 +121,24 @@ pub struct Forward {
     clients: Vec<Option<Client>>,
     share: Share,
     counts: Counts,
+    /// Connections at whose end a client was and is no more; `None` where nobody asks.
+    left: Option<Vec<u64>>,
 }
 
 impl Forward {
     /// Nobody is bound yet; everybody will have this share.
     pub fn new(share: Share) -> Self {
-        Self { places: Map::default(), clients: Vec::new(), share, counts: Counts::default() }
+        Self { places: Map::default(), clients: Vec::new(), share, counts: Counts::default(), left: None }
+    }
+
+    /// Returns a table like [`Self::new`] for the thread that has the connections: it is asked by [`Self::poll_left`].
+    pub fn with_streams(share: Share) -> Self {
+        Self { left: Some(Vec::new()), ..Self::new(share) }
+    }
+
+    /// Returns the next connection ([`Place::Stream`]) that a client left: it moved elsewhere, or is bound no more.
+    pub fn poll_left(&mut self) -> Option<u64> {
+        self.left.as_mut()?.pop()
     }
 
     /// Carries out what the server decided.
@@ -232,6 +244,9 @@ impl Forward {
     fn vacate(&mut self, place: &Place, slot: u32) {
         if self.places.get(place) == Some(&slot) {
             self.places.remove(place);
+            if let (Place::Stream(number), Some(left)) = (place, &mut self.left) {
+                left.push(*number);
+            }
         }
     }
 }
@@ -338,5 +353,21 @@ mod tests {
         forward.apply(&Change::Gone { slot: 1 });
         assert_eq!(forward.client_at(&place(3)), Some(0));
         assert_eq!(forward.forward(0, &mut frame(0x10, 100), Time::ZERO), Err(NoForward::UnknownId));
+    }
+
+    #[test]
+    fn fault_f13_a_connection_that_its_client_left_is_told_once() {
+        let mut forward = Forward::with_streams(WIDE);
+        let at = |slot, number| Change::Client { slot, place: Place::Stream(number) };
+        [at(0, 5), at(0, 5), at(1, 6)].iter().for_each(|change| forward.apply(change));
+        forward.poll_left().into_iter().for_each(|number| assert_eq!(number, 5, "put there again"));
+        assert_eq!(forward.client_at(&Place::Stream(5)), Some(0));
+        forward.apply(&Change::Client { slot: 0, place: place(1) });
+        forward.apply(&Change::Gone { slot: 1 });
+        assert_eq!([forward.poll_left(), forward.poll_left(), forward.poll_left()], [Some(6), Some(5), None]);
+        let mut other = two(WIDE);
+        other.apply(&at(0, 5));
+        other.apply(&Change::Gone { slot: 0 });
+        assert_eq!(other.poll_left(), None, "nobody asks");
     }
 }

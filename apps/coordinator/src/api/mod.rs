@@ -6,27 +6,31 @@ mod door;
 mod operator;
 mod patient;
 mod relay;
+mod requests;
 mod server;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State as Shared};
 use axum::response::Response;
 use axum::routing::get;
 use serde_json::json;
+use taut_base::NodeId;
 use taut_netmap::{CONTROL_PATH, RELAY_PATH};
-use taut_relay_server::Entrance;
+use taut_relay_server::{Admission, Entrance, Places};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 
 use crate::state::State;
-use door::{Door, room};
+use crate::store::NetworkId;
 pub(crate) use operator::DEFAULT_IPV4;
 pub(crate) use operator::document;
 use operator::{Failure, answer, routes as table};
+use requests::Requests;
+use server::Server;
 
 /// Version of the operator's API; part of every answer.
 const SCHEMA: u32 = 1;
@@ -37,27 +41,47 @@ const MAX_BODY: usize = 64 * 1024;
 /// How long requests that are running may take after the stop was asked for.
 const LAST_REQUESTS: Duration = Duration::from_secs(3);
 
+/// How long an answer about the coordinator's health holds: everyone may ask, and it costs a look at the database.
+const HEALTH: Duration = Duration::from_secs(1);
+
+/// Places of members' control channels, by network and node.
+pub(crate) type Channels = Places<NetworkId, NodeId>;
+
+/// Who may be connected, and where connections of the relay inside go.
+#[derive(Clone)]
+pub(crate) struct Front {
+    /// The relay inside, if it takes connections.
+    pub(crate) relay: Option<Entrance>,
+    /// Connections before it is known whose they are.
+    pub(crate) admission: Arc<Admission>,
+    /// Control channels.
+    pub(crate) channels: Arc<Channels>,
+}
+
 /// What every handler has.
 #[derive(Clone)]
 struct Context {
     state: Arc<State>,
-    /// Where connections of the relay inside go.
-    relay: Option<Entrance>,
+    front: Front,
+    health: Arc<Mutex<Option<Health>>>,
     stop: watch::Receiver<bool>,
 }
 
+/// What was found out about the coordinator's health, and when.
+#[derive(Clone)]
+struct Health {
+    at: Instant,
+    outcome: Result<Vec<&'static str>, Failure>,
+}
+
 /// Serves on all `listeners` until `stop` says so; control channels are closed then, and running requests get a moment to end.
-pub(crate) async fn serve(
-    state: Arc<State>,
-    relay: Option<Entrance>,
-    listeners: Vec<TcpListener>,
-    stop: watch::Receiver<bool>,
-) {
-    let context = Context { state: Arc::clone(&state), relay, stop: stop.clone() };
+pub(crate) async fn serve(state: Arc<State>, front: Front, listeners: Vec<TcpListener>, stop: watch::Receiver<bool>) {
+    let admission = Arc::clone(&front.admission);
+    let router = router(Context::new(Arc::clone(&state), front, stop.clone()));
+    let server = Server { router, admission, requests: Arc::new(Requests::new()), stop: stop.clone() };
     let mut servers = JoinSet::new();
-    let door = Door::new(room());
     for listener in listeners {
-        servers.spawn(server::serve(listener, router(context.clone()), Arc::clone(&door), stop.clone()));
+        servers.spawn(server::serve(listener, server.clone()));
     }
     let house = tokio::spawn({
         let state = Arc::clone(&state);
@@ -72,8 +96,18 @@ pub(crate) async fn serve(
 /// All routes as they are served, for one request at a time. For tests.
 #[cfg(test)]
 pub(crate) fn routes(state: Arc<State>, stop: watch::Receiver<bool>) -> Router {
-    let guest = Door::new(1).enter([192, 0, 2, 9].into()).expect("an empty house");
-    router(Context { state, relay: None, stop }).layer(axum::Extension(guest))
+    let client = [192, 0, 2, 9].into();
+    let admission = Admission::new(1, Vec::new());
+    let guest = door::Guest::new(admission.enter(client).expect("an empty house"));
+    let source = taut_relay_server::Source { address: client, proxy: None, is_hidden: false };
+    let front = Front { relay: None, admission, channels: Channels::new(1, taut_base::WhenFull::Balance) };
+    router(Context::new(state, front, stop)).layer(axum::Extension(guest)).layer(axum::Extension(source))
+}
+
+impl Context {
+    fn new(state: Arc<State>, front: Front, stop: watch::Receiver<bool>) -> Self {
+        Self { state, front, health: Arc::default(), stop }
+    }
 }
 
 /// Waits until the stop is asked for (or can be asked for no more).
@@ -94,7 +128,16 @@ fn router(context: Context) -> Router {
 }
 
 async fn healthz(Shared(context): Shared<Context>) -> Result<Response, Failure> {
-    let warnings = context.state.check_health().await?;
+    // Whoever asks meanwhile waits for the same answer.
+    let mut health = context.health.lock().await;
+    let health = match &*health {
+        Some(health) if health.at.elapsed() < HEALTH => health,
+        _ => {
+            let outcome = context.state.check_health().await.map_err(Failure::from);
+            health.insert(Health { at: Instant::now(), outcome })
+        }
+    };
+    let warnings = health.outcome.clone()?;
     Ok(answer(json!({ "status": "ok", "warnings": warnings })))
 }
 

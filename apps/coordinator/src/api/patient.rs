@@ -15,18 +15,20 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The stream.
 pub(super) struct Patient {
     stream: TcpStream,
+    /// Bytes that were read before it was known what they are; they come first.
+    ahead: Vec<u8>,
     /// Since when a write waits: until when it may.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
 impl Patient {
-    pub(super) fn new(stream: TcpStream) -> Self {
-        Self { stream, waiting: None }
+    pub(super) fn new(stream: TcpStream, ahead: Vec<u8>) -> Self {
+        Self { stream, ahead, waiting: None }
     }
 
-    /// The stream itself.
-    pub(super) fn into_inner(self) -> TcpStream {
-        self.stream
+    /// The stream itself, and what of `ahead` was not read again.
+    pub(super) fn into_parts(self) -> (TcpStream, Vec<u8>) {
+        (self.stream, self.ahead)
     }
 
     fn patiently<T>(&mut self, context: &mut Context<'_>, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -41,7 +43,13 @@ impl Patient {
 
 impl AsyncRead for Patient {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, to)
+        if self.ahead.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(context, to);
+        }
+        let length = self.ahead.len().min(to.remaining());
+        to.put_slice(&self.ahead[..length]);
+        self.ahead.drain(..length);
+        Poll::Ready(Ok(()))
     }
 }
 

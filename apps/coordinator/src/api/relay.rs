@@ -13,17 +13,17 @@ use hyper_util::rt::TokioIo;
 use taut_relay_server::{Entrance, accept_key};
 
 use super::Context;
-use super::door::Pass;
+use super::door::Guest;
 use super::operator::Failure;
 use super::patient::Patient;
 
 /// Gives a connection to the relay.
 pub(super) async fn open(
     Shared(context): Shared<Context>,
-    Extension(pass): Extension<Arc<Pass>>,
+    Extension(guest): Extension<Arc<Guest>>,
     mut request: Request,
 ) -> Response {
-    let Some(relay) = context.relay else {
+    let Some(relay) = context.front.relay else {
         return Failure::no_such_path().into_response();
     };
     let Some(key) = websocket_key(request.headers()) else {
@@ -35,7 +35,7 @@ pub(super) async fn open(
     };
     let answer = accept_key(key.as_bytes());
     let upgrade = hyper::upgrade::on(&mut request);
-    tokio::spawn(give(upgrade, relay, pass));
+    tokio::spawn(give(upgrade, relay, guest));
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
@@ -59,19 +59,18 @@ fn websocket_key(headers: &HeaderMap) -> Option<&HeaderValue> {
     headers.get(header::SEC_WEBSOCKET_KEY).filter(|_| wants)
 }
 
-/// Waits for the answer to have left. Until then the connection is a guest of the house.
-async fn give(upgrade: OnUpgrade, relay: Entrance, pass: Arc<Pass>) {
+/// Waits for the answer to have left. The connection stays a guest of the house until a client is bound on it (fault F13).
+async fn give(upgrade: OnUpgrade, relay: Entrance, guest: Arc<Guest>) {
     // Who goes away meanwhile wants nothing any more.
     let Ok(upgraded) = upgrade.await else { return };
     if let Some((tcp, read)) = parts(upgraded) {
-        relay.take(tcp, read);
+        relay.take(tcp, read, Arc::clone(guest.pass()));
     }
-    drop(pass);
 }
 
 /// The connection, and what was read of it behind the request.
 fn parts(upgraded: Upgraded) -> Option<(std::net::TcpStream, Vec<u8>)> {
     let parts = upgraded.downcast::<TokioIo<Patient>>().ok()?;
-    let tcp = parts.io.into_inner().into_inner().into_std().ok()?;
-    Some((tcp, parts.read_buf.to_vec()))
+    let (tcp, ahead) = parts.io.into_inner().into_parts();
+    Some((tcp.into_std().ok()?, [&parts.read_buf[..], &ahead].concat()))
 }

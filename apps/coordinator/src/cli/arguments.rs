@@ -8,7 +8,7 @@ use lexopt::{Arg, Parser};
 use super::Failed;
 
 /// Options with a value.
-const VALUED: [&str; 13] = [
+const VALUED: [&str; 14] = [
     "state",
     "listen",
     "url",
@@ -22,6 +22,7 @@ const VALUED: [&str; 13] = [
     "relay-port",
     "relay-address",
     "relay-metrics",
+    "trusted-proxy",
 ];
 
 /// Options without one.

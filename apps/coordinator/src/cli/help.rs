@@ -59,6 +59,8 @@ Nodes whose UDP is blocked reach it by WebSocket at the URL by which they reach 
                        answer /metrics for Prometheus and /status as JSON there: the relay's counters, without addresses
                        and keys; any port is open to all who reach it, so leave it on loopback
   --no-relay           be no relay
+  --trusted-proxy P    prefix of reverse proxies in front, such as 10.0.0.0/8; limits and the log go by the client that
+                       they name in Forwarded, X-Forwarded-For or by the PROXY protocol; repeat for several
   --network NAME       the first network's name (default `default`); first start only
   --ipv4-prefix P      the first network's IPv4 prefix (default 100.64.0.0/10); first start only
 ";

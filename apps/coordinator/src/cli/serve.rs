@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use taut_base::{DEFAULT_PORT, Prefix};
-use taut_relay_server::{Metrics, Relay};
+use taut_base::{DEFAULT_PORT, Descriptors, Prefix, Uses, WhenFull};
+use taut_relay_server::{Admission, Metrics, Places, Relay, raise_open_files};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
@@ -29,8 +29,11 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), Failed> {
     let (network, ipv4) = (arguments.value("network")?, arguments.value("ipv4-prefix")?);
     let (relay_port, relay_addresses) = (arguments.value("relay-port")?, arguments.values("relay-address"));
     let (no_relay, metrics) = (arguments.switch("no-relay"), arguments.value("relay-metrics")?);
+    let proxies = arguments.values("trusted-proxy");
     arguments.finish()?;
-    let relay = if no_relay { None } else { Some(wanted_relay(relay_port.as_deref(), &relay_addresses)?) };
+    let proxies: Vec<Prefix> =
+        proxies.iter().map(|text| text.parse().map_err(|_| bad_proxy(text))).collect::<Result<_, _>>()?;
+    let mut relay = if no_relay { None } else { Some(wanted_relay(relay_port.as_deref(), &relay_addresses)?) };
     let metrics = metrics.map(|text| text.parse::<SocketAddr>().map_err(|_| bad_metrics(&text))).transpose()?;
     let listen = listen.map(|text| text.parse::<SocketAddr>().map_err(|_| bad_listen(&text))).transpose()?;
     for url in &urls {
@@ -41,6 +44,11 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), Failed> {
         prefix.parse().map_err(|error| Failed::Usage(format!("--ipv4-prefix `{prefix}` is {error}")))?;
     let is_named = network.is_some() || ipv4.is_some();
     let network = network.unwrap_or_else(|| String::from("default"));
+
+    let descriptors = Descriptors::divide(raise_open_files(), Uses { channels: true, streams: relay.is_some() });
+    if let Some(relay) = &mut relay {
+        relay.streams = descriptors.streams;
+    }
 
     runtime()?.block_on(async {
         // Before anything is made: a port that is taken must not use up the first start's one printing of the tokens.
@@ -55,17 +63,29 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), Failed> {
             }
             None => {}
         }
-        let relay = relay::start(&state, relay.as_ref()).await.map_err(Failed::run)?;
+        let admission = Admission::new(descriptors.unauthenticated, proxies);
+        let relay = relay::start(&state, relay.as_ref(), &admission).await.map_err(Failed::run)?;
         let figures = relay.as_ref().zip(metrics).map(|(relay, address)| figures(relay, address)).transpose()?;
         let stop = stop_on_signals().map_err(|error| Failed::Run(format!("signals cannot be waited for: {error}")))?;
         show(&format!("listening on {address}\n"))?;
         log::event("started", &[("version", &env!("CARGO_PKG_VERSION")), ("address", &address)]);
-        let entrance = relay.as_ref().and_then(Relay::entrance);
-        api::serve(Arc::new(state), entrance, listeners, stop).await;
+        tell_descriptors(&descriptors);
+        let channels = Places::new(descriptors.channels, WhenFull::Balance);
+        let front = api::Front { relay: relay.as_ref().and_then(Relay::entrance), admission, channels };
+        api::serve(Arc::new(state), front, listeners, stop).await;
         drop((figures, relay));
         log::event("stopped", &[]);
         Ok(())
     })
+}
+
+/// Logs how many connections there may be, and of whom.
+fn tell_descriptors(descriptors: &Descriptors) {
+    let Descriptors { unauthenticated, channels, streams, rest } = descriptors;
+    log::event(
+        "descriptors",
+        &[("unauthenticated", unauthenticated), ("channels", channels), ("relay-streams", streams), ("rest", rest)],
+    );
 }
 
 pub(super) fn state_directory(arguments: &mut Arguments) -> Result<PathBuf, Failed> {
@@ -160,6 +180,10 @@ fn figures(relay: &Relay, address: SocketAddr) -> Result<Metrics, Failed> {
         ))
     };
     Metrics::start(address, relay.observer()).map_err(failed)
+}
+
+fn bad_proxy(text: &str) -> Failed {
+    Failed::Usage(format!("--trusted-proxy `{text}` is no prefix; write 10.0.0.0/8, or 192.0.2.7/32 for one address"))
 }
 
 fn bad_metrics(text: &str) -> Failed {

@@ -7,15 +7,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
-use taut_base::{NodeId, PrivateKey, PublicKey, encode_base64url};
+use taut_base::{NodeId, PrivateKey, PublicKey, WhenFull, encode_base64url};
 use taut_netmap::{
     CONTROL_PATH, Enrol, Hello, JoinToken, NetworkMap, Problem, SCHEMA, ToCoordinator, ToNode, prologue,
 };
 use taut_noise::ik::Initiator;
 use taut_noise::{Transport, public_key};
+use taut_relay_server::{Admission, Places};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
+use tungstenite::client::IntoClientRequest;
 use tungstenite::{Message, WebSocket};
 
 use crate::state::{Expiry, FirstStart, Options, State, TICKET_LIFE, random};
@@ -58,14 +60,19 @@ impl Coordinator {
 
     /// One whose tickets are valid for so many seconds.
     pub(super) fn start_with_tickets(directory: &Directory, ticket_life: u32) -> Self {
-        Self::open(&directory.0, "100.64.0.0/10", ticket_life)
+        Self::open(&directory.0, "100.64.0.0/10", ticket_life, 1_024)
+    }
+
+    /// One with places for so many control channels.
+    pub(super) fn start_with_channels(directory: &Directory, channels: usize) -> Self {
+        Self::open(&directory.0, "100.64.0.0/10", TICKET_LIFE, channels)
     }
 
     pub(super) fn start_with(directory: &Path, ipv4: &str) -> Self {
-        Self::open(directory, ipv4, TICKET_LIFE)
+        Self::open(directory, ipv4, TICKET_LIFE, 1_024)
     }
 
-    fn open(directory: &Path, ipv4: &str, ticket_life: u32) -> Self {
+    fn open(directory: &Path, ipv4: &str, ticket_life: u32, channels: usize) -> Self {
         let runtime = Runtime::new().unwrap();
         let options = Options {
             directory: directory.to_path_buf(),
@@ -79,7 +86,10 @@ impl Coordinator {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
         let state = Arc::new(state);
-        let server = Some(runtime.spawn(api::serve(Arc::clone(&state), None, vec![listener], stopped)));
+        let admission = Admission::new(1_024, vec!["127.0.0.1/32".parse().unwrap()]);
+        let channels = Places::new(channels, WhenFull::Balance);
+        let front = api::Front { relay: None, admission, channels };
+        let server = Some(runtime.spawn(api::serve(Arc::clone(&state), front, vec![listener], stopped)));
         Self { address, state, first, runtime, stop, server }
     }
 
@@ -189,7 +199,11 @@ pub(super) struct Channel {
 impl Channel {
     /// Up to the end of the handshake; `None` when the coordinator hangs up.
     pub(super) fn open(address: SocketAddr, token: &JoinToken, machine: &PrivateKey) -> Option<Self> {
-        let mut socket = Self::socket(address, &token.network);
+        Self::begin(Self::socket(address, &token.network), token, machine)
+    }
+
+    /// The handshake on an open WebSocket.
+    pub(super) fn begin(mut socket: WebSocket<TcpStream>, token: &JoinToken, machine: &PrivateKey) -> Option<Self> {
         let ephemeral = PrivateKey::from_bytes(random());
         let (initiator, first) =
             Initiator::start(&prologue(&token.network), machine, &token.coordinator, ephemeral).unwrap();
@@ -199,11 +213,24 @@ impl Channel {
     }
 
     pub(super) fn socket(address: SocketAddr, network: &[u8; 16]) -> WebSocket<TcpStream> {
+        Self::socket_by(address, network, None).expect("an open WebSocket")
+    }
+
+    /// A WebSocket as a proxy opens it for a client; `None` when it is hung up on.
+    pub(super) fn socket_by(
+        address: SocketAddr,
+        network: &[u8; 16],
+        client: Option<&str>,
+    ) -> Option<WebSocket<TcpStream>> {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let network: String = network.iter().map(|byte| format!("{byte:02x}")).collect();
         let url = format!("ws://{address}{CONTROL_PATH}?network={network}");
-        tungstenite::client(url, stream).unwrap().0
+        let mut request = url.into_client_request().unwrap();
+        if let Some(client) = client {
+            request.headers_mut().insert("x-forwarded-for", client.parse().unwrap());
+        }
+        tungstenite::client(request, stream).ok().map(|(socket, _)| socket)
     }
 
     pub(super) fn send(&mut self, message: &ToCoordinator) {

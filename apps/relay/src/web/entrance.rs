@@ -3,6 +3,7 @@
 use std::net::TcpStream;
 use std::sync::Arc;
 
+use crate::admission::Pass;
 use crate::shared::Shared;
 
 /// Gives connections to a relay.
@@ -10,9 +11,10 @@ use crate::shared::Shared;
 pub struct Entrance(pub(crate) Arc<Shared>);
 
 impl Entrance {
-    /// Has the relay serve this connection. `read` came behind the handshake of RFC 6455. One that finds no room is closed.
-    pub fn take(&self, tcp: TcpStream, read: Vec<u8>) {
-        self.0.streams.arrive(tcp, read);
+    /// Has the relay serve this connection. `read` came behind the handshake of RFC 6455. The connection keeps its place among the unauthenticated until a
+    /// client is bound on it.
+    pub fn take(&self, tcp: TcpStream, read: Vec<u8>, pass: Arc<Pass>) {
+        self.0.streams.arrive(tcp, read, pass);
     }
 }
 

@@ -5,18 +5,18 @@ mod pace;
 mod refusal;
 mod session;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection};
-use axum::extract::{ConnectInfo, Query, State as Shared};
+use axum::extract::{Query, State as Shared};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
+use taut_relay_server::Source;
 
 use super::Context;
-use super::door::Pass;
+use super::door::Guest;
 use super::operator::Failure;
 use crate::store::NetworkId;
 use session::Session;
@@ -37,8 +37,8 @@ pub(super) struct Wanted {
 pub(super) async fn open(
     Shared(context): Shared<Context>,
     wanted: Result<Query<Wanted>, QueryRejection>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    Extension(pass): Extension<Arc<Pass>>,
+    Extension(source): Extension<Source>,
+    Extension(guest): Extension<Arc<Guest>>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
     let Some(network) = wanted.ok().and_then(|wanted| wanted.network.parse::<NetworkId>().ok()) else {
@@ -58,6 +58,5 @@ pub(super) async fn open(
             .into_response();
         }
     };
-    let seen = peer.ip().to_canonical();
-    upgrade.on_upgrade(move |socket| Session::run(context.state, context.stop, pass, socket, network, seen))
+    upgrade.on_upgrade(move |socket| Session::run(context, guest, source, socket, network))
 }

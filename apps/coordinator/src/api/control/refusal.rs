@@ -26,6 +26,17 @@ pub(super) fn twin() -> Problem {
     }
 }
 
+/// There is no descriptor for another channel.
+pub(super) fn crowded() -> Problem {
+    Problem {
+        code: ProblemCode::Unavailable,
+        message: String::from("the coordinator has as many control channels as it has descriptors for"),
+        hint: String::from(
+            "the operator can raise its limit of open files (`LimitNOFILE=` in its unit, `ulimit -n`); it is tried again",
+        ),
+    }
+}
+
 /// What a node is told of an error. Only what a person must change is final for it.
 pub(super) fn problem(error: &StateError) -> Problem {
     let code = match error {

@@ -9,22 +9,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::ws::WebSocket;
-use taut_base::{NodeId, PublicKey, RelayId};
+use taut_base::{Bounds, NoRoom, NodeId, PublicKey, RelayId};
 use taut_netmap::{Hello, Problem, SCHEMA, ToCoordinator, ToNode};
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout};
+use taut_relay_server::{Seat, Source};
+use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::channel::{Channel, End};
 use super::pace::Pace;
 use super::refusal;
-use crate::api::door::Pass;
-use crate::api::stopped;
+use crate::api::door::Guest;
+use crate::api::{Channels, Context, stopped};
 use crate::log;
 use crate::state::{Admitted, LEASE, Membership, Places, Signed, State, StateError, Update};
 use crate::store::NetworkId;
 
-/// From the opened WebSocket to the node's hello.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Channels of one node at the same time: the one in use, and one that is just being closed because the other took its place.
+const PER_NODE: usize = 2;
 
 /// Least time between two updates for a node: a storm of changes becomes ten updates per second.
 const UPDATE_EVERY: Duration = Duration::from_millis(100);
@@ -52,6 +53,10 @@ pub(super) struct Session {
     state: Arc<State>,
     channel: Channel,
     membership: Membership,
+    /// Its place among the channels.
+    seat: Seat<NetworkId, NodeId>,
+    /// Ends when another network's channel is given the place.
+    displaced: oneshot::Receiver<()>,
     node: NodeId,
     seen: IpAddr,
     /// Version that the node has.
@@ -105,49 +110,56 @@ impl From<StateError> for Stop {
 impl Session {
     /// Serves one channel to its end.
     pub(super) async fn run(
-        state: Arc<State>,
-        stop: watch::Receiver<bool>,
-        pass: Arc<Pass>,
+        context: Context,
+        guest: Arc<Guest>,
+        source: Source,
         socket: WebSocket,
         network: NetworkId,
-        seen: IpAddr,
     ) {
+        let Context { state, front, stop, .. } = context;
         let opened = tokio::select! {
-            opened = timeout(HANDSHAKE, open(&state, socket, network)) => opened,
-            () = pass.asked_to_leave() => return log::stranger("channel-refused", &[("from", &seen), ("why", &"too many strangers")]),
+            opened = timeout_at(guest.deadline(), open(&state, socket, network)) => opened,
+            () = guest.asked_to_leave() => return log::stranger("channel-refused", &[("from", &source), ("why", &"too many strangers")]),
         };
         let (channel, machine, hello) = match opened {
             Ok(Ok(opened)) => opened,
-            Ok(Err(end)) => return log::stranger("channel-refused", &[("from", &seen), ("why", &end)]),
-            Err(_) => return log::stranger("channel-refused", &[("from", &seen), ("why", &"no hello in time")]),
+            Ok(Err(end)) => return log::stranger("channel-refused", &[("from", &source), ("why", &end)]),
+            Err(_) => return log::stranger("channel-refused", &[("from", &source), ("why", &"no hello in time")]),
         };
         if !state.may_come(machine) {
             let why = "it comes back too often";
-            return log::stranger("channel-refused", &[("from", &seen), ("machine", &machine), ("why", &why)]);
+            return log::stranger("channel-refused", &[("from", &source), ("machine", &machine), ("why", &why)]);
         }
         // Held until it is a member, or told that it is none.
-        let busy = pass.busy();
+        let busy = Arc::clone(&guest).busy();
         let admitted = match admit(&state, network, machine, &hello).await {
             Ok(admitted) => admitted,
             Err(problem) => {
-                log::stranger("refused", &[("from", &seen), ("machine", &machine), ("why", &problem.message)]);
+                log::stranger("refused", &[("from", &source), ("machine", &machine), ("why", &problem.message)]);
                 return channel.refuse(problem).await;
             }
         };
-        drop(busy);
         let Admitted { node, name } = admitted;
+        let Ok((seat, displaced)) = take_place(&front.channels, network, node) else {
+            log::event("no-room-for-channel", &[("node", &node), ("name", &name), ("from", &source)]);
+            return channel.refuse(refusal::crowded()).await;
+        };
+        drop(busy);
+        guest.pass().admit();
         let Some(membership) = state.hub(network).enter(node, state.next_connection(), hello.run) else {
-            log::stranger("twin", &[("node", &node), ("name", &name), ("from", &seen)]);
+            log::stranger("twin", &[("node", &node), ("name", &name), ("from", &source)]);
             return channel.refuse(refusal::twin()).await;
         };
-        log::event("connected", &[("node", &node), ("name", &name), ("from", &seen)]);
+        log::event("connected", &[("node", &node), ("name", &name), ("from", &source)]);
         let now = Instant::now();
         let mut session = Self {
             state,
             channel,
             membership,
+            seat,
+            displaced,
             node,
-            seen,
+            seen: source.seen(),
             have: hello.have,
             told: None,
             told_twin: false,
@@ -181,6 +193,7 @@ impl Session {
                 () = sleep_until(wake) => self.on_time().await,
                 Ok(()) = self.membership.version.changed() => { self.stale = true; self.update_soon(); Ok(()) }
                 Ok(()) = self.membership.revision.changed() => { self.update_soon(); Ok(()) }
+                _ = &mut self.displaced => Err(Stop::Ours("a network with fewer channels needed the place")),
                 _ = &mut self.membership.replaced => Err(Stop::Ours("a newer channel of this node took over")),
                 () = &mut stopped => Err(Stop::Ours("the coordinator stops")),
             };
@@ -375,7 +388,8 @@ impl Session {
     }
 
     async fn end(self, why: Stop) {
-        let Self { channel, membership, node, .. } = self;
+        // The place is held until the channel is closed.
+        let Self { channel, membership, seat: _seat, node, .. } = self;
         if matches!(why, Stop::Goodbye | Stop::Refused(_)) {
             membership.leave();
         }
@@ -397,6 +411,18 @@ impl Session {
             }
         }
     }
+}
+
+/// Takes a place among the channels. Networks share them fairly.
+fn take_place(
+    channels: &Arc<Channels>,
+    network: NetworkId,
+    node: NodeId,
+) -> Result<(Seat<NetworkId, NodeId>, oneshot::Receiver<()>), NoRoom> {
+    let (lose, displaced) = oneshot::channel();
+    let bounds = Bounds { host: PER_NODE, group: usize::MAX };
+    let seat = channels.enter(network, node, bounds, move || _ = lose.send(()))?;
+    Ok((seat, displaced))
 }
 
 async fn open(state: &State, socket: WebSocket, network: NetworkId) -> Result<(Channel, PublicKey, Hello), End> {

@@ -98,6 +98,7 @@ impl Code {
 }
 
 /// An answer that says what happened, why, and what to do.
+#[derive(Clone)]
 pub(in crate::api) struct Failure {
     code: Code,
     message: String,
@@ -137,6 +138,11 @@ impl Failure {
         let message = format!("the request cannot be read: {status}");
         let code = if status.is_server_error() { Code::Internal } else { Code::BadRequest };
         Self::new(code, &message, "check the path, the query and the headers")
+    }
+
+    pub(in crate::api) fn crowded() -> Self {
+        let message = "this client has too many connections that are not a member's";
+        Self::new(Code::Unavailable, message, "end those that are not needed, and try again")
     }
 
     pub(super) fn slow() -> Self {

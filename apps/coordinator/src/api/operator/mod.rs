@@ -28,7 +28,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::door::Pass;
+use super::door::Guest;
 use super::{Context, SCHEMA};
 pub(crate) use document::document;
 pub(super) use failure::Failure;
@@ -38,9 +38,9 @@ pub(super) use routes::routes;
 /// How long a request may take, its body included.
 const REQUEST: Duration = Duration::from_secs(30);
 
-/// The operator who asks: the number of the token.
+/// The operator who asks: the number of the token. It stands in the request and in the answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Operator(i64);
+pub(super) struct Operator(i64);
 
 /// `?network=NAME`.
 #[derive(Deserialize)]
@@ -70,8 +70,11 @@ async fn guard(Shared(context): Shared<Context>, mut request: Request, next: Nex
     match operator {
         Ok(Some(operator)) => {
             request.extensions_mut().insert(Operator(operator));
-            let _busy = request.extensions().get::<Arc<Pass>>().map(|pass| Arc::clone(pass).busy());
-            timeout(REQUEST, next.run(request)).await.map_or_else(|_| Failure::slow().into_response(), in_our_words)
+            let _busy = request.extensions().get::<Arc<Guest>>().map(|guest| Arc::clone(guest).busy());
+            let answer = timeout(REQUEST, next.run(request)).await;
+            let mut answer = answer.map_or_else(|_| Failure::slow().into_response(), in_our_words);
+            answer.extensions_mut().insert(Operator(operator));
+            answer
         }
         Ok(None) => Failure::unauthorized().into_response(),
         Err(error) => Failure::from(error).into_response(),

@@ -1,0 +1,67 @@
+//! How many requests of one address are answered at once (faults E11, E13): each costs the processor something, and a guess at a token a look at the
+//! database. An address that asks more often is answered a second later each time. It is never refused, so that an operator behind the same NAT as an
+//! attacker is answered, too; and as an address has a bounded number of connections, so are the requests that wait.
+
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use taut_base::{KeyedHash, Meter, Rate, Time, network};
+
+use crate::state::random;
+
+/// Requests of one IPv4 address or IPv6 /64 that are answered at once: a NAT with 200 nodes that all come back, and a monitor each second beside.
+const REQUESTS: Rate = Rate::new(20, 200);
+
+/// How much later the others are answered.
+pub(super) const DELAY: Duration = Duration::from_secs(1);
+
+/// Counts requests by address, in a table of fixed size. Requests with a valid token of an operator do not count.
+pub(super) struct Requests {
+    start: Instant,
+    hash: KeyedHash,
+    meter: Mutex<Meter>,
+}
+
+impl Requests {
+    pub(super) fn new() -> Self {
+        Self { start: Instant::now(), hash: KeyedHash::new(random()), meter: Mutex::new(Meter::new(REQUESTS)) }
+    }
+
+    /// Returns how long a request of this address has to wait.
+    pub(super) fn delay(&self, address: IpAddr, now: Instant) -> Duration {
+        let meter = self.meter.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_free = meter.has(self.hash.of(&network(address)), self.time(now));
+        if is_free { Duration::ZERO } else { DELAY }
+    }
+
+    /// Counts a request of this address that was answered.
+    pub(super) fn count(&self, address: IpAddr, now: Instant) {
+        let mut meter = self.meter.lock().unwrap_or_else(PoisonError::into_inner);
+        meter.take(self.hash.of(&network(address)), self.time(now));
+    }
+
+    fn time(&self, now: Instant) -> Time {
+        Time::from_duration(now.saturating_duration_since(self.start))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fault_e13_an_address_that_asks_without_end_waits_and_no_other() {
+        let (requests, start) = (Requests::new(), Instant::now());
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        for _ in 0..200 {
+            assert_eq!(requests.delay(ip("192.0.2.1"), start), Duration::ZERO);
+            requests.count(ip("192.0.2.1"), start);
+        }
+        assert_eq!(requests.delay(ip("192.0.2.1"), start), DELAY);
+        assert_eq!(requests.delay(ip("192.0.2.2"), start), Duration::ZERO);
+        assert_eq!(requests.delay(ip("192.0.2.1"), start + DELAY), Duration::ZERO);
+        (0..200).for_each(|_| requests.count(ip("2001:db8::1"), start));
+        assert_eq!(requests.delay(ip("2001:db8::2"), start), DELAY, "a host has a /64");
+    }
+}

@@ -1,0 +1,85 @@
+//! A listening socket that pauses where the system has no room for another connection (fault P6).
+//!
+//! A connection that cannot be accepted for want of a descriptor stays in the kernel's queue, and epoll reports it again at once. So the socket is not waited
+//! for until [`PAUSE`] has passed: that costs a few system calls per second instead of a core, and connections get in soon after there is room.
+
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use taut_base::Time;
+use taut_event::{Interest, Poller};
+
+/// Pause after the system had no room: longer than what closing a connection takes, shorter than a person notices.
+pub const PAUSE: Duration = Duration::from_millis(100);
+
+/// Failures of single connections in a row after which the listener pauses all the same, so that no unknown failure makes it spin.
+const FAILURES: u32 = 16;
+
+/// Returns true if a failure to accept concerns one connection, which is gone, and says nothing of the next one (man 2 accept).
+pub fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Interrupted
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::ConnectionReset
+            | ErrorKind::NetworkDown
+            | ErrorKind::NetworkUnreachable
+            | ErrorKind::HostUnreachable
+    )
+}
+
+/// The socket, as one of those that a [`Poller`] watches.
+pub(crate) struct Listener {
+    tcp: TcpListener,
+    token: u64,
+    paused: Option<Time>,
+}
+
+impl Listener {
+    /// Listens on `address` and has `poller` report it under `token`.
+    pub(crate) fn bind(address: SocketAddr, poller: &Poller, token: u64) -> io::Result<Self> {
+        let tcp = TcpListener::bind(address)?;
+        tcp.set_nonblocking(true)?;
+        poller.add(tcp.as_fd(), token, Interest::READ)?;
+        Ok(Self { tcp, token, paused: None })
+    }
+
+    /// Returns the address that it listens on.
+    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
+        self.tcp.local_addr()
+    }
+
+    /// Accepts the next connection, if one waits and the system has room for it.
+    pub(crate) fn accept(&mut self, poller: &Poller, now: Time) -> Option<(TcpStream, SocketAddr)> {
+        for _ in 0..FAILURES {
+            match self.tcp.accept() {
+                Ok(accepted) => return Some(accepted),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
+                Err(error) if is_of_one_connection(&error) => {}
+                Err(_) => break,
+            }
+        }
+        self.paused = Some(now + PAUSE);
+        self.wait_for(poller, Interest::NONE);
+        None
+    }
+
+    /// Returns when [`Self::handle_timeout`] has something to do.
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.paused
+    }
+
+    /// Listens again when the pause is over.
+    pub(crate) fn handle_timeout(&mut self, poller: &Poller, now: Time) {
+        if self.paused.take_if(|until| *until <= now).is_some() {
+            self.wait_for(poller, Interest::READ);
+        }
+    }
+
+    fn wait_for(&self, poller: &Poller, interest: Interest) {
+        // Registered and open, so the kernel has no reason to refuse.
+        let _ = poller.modify(self.tcp.as_fd(), self.token, interest);
+    }
+}

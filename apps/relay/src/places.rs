@@ -1,0 +1,147 @@
+//! A table of places ([`taut_base::Admission`]) that several threads use, and the guards that hold places in it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use taut_base::{Admission, Bounds, NoRoom, WhenFull};
+
+use crate::shared::locked;
+
+/// Called once when a place is taken away. It must not block: another party waits for the place.
+type Call = Box<dyn FnOnce() + Send>;
+
+/// Places that are shared between groups and their hosts.
+pub struct Places<G, H> {
+    inner: Mutex<Inner<G, H>>,
+}
+
+struct Inner<G, H> {
+    table: Admission<G, H>,
+    next: u64,
+    calls: BTreeMap<u64, Call>,
+}
+
+/// Holds a place. Dropping it frees the place.
+pub struct Seat<G: Copy + Ord, H: Copy + Ord> {
+    places: Arc<Places<G, H>>,
+    number: u64,
+}
+
+impl<G: Copy + Ord, H: Copy + Ord> Places<G, H> {
+    /// Makes a table of `all` free places.
+    pub fn new(all: usize, when_full: WhenFull) -> Arc<Self> {
+        let table = Admission::new(all, when_full);
+        Arc::new(Self { inner: Mutex::new(Inner { table, next: 0, calls: BTreeMap::new() }) })
+    }
+
+    /// Takes a place for `host` of `group`. `on_loss` is called if the place is given to another party later.
+    ///
+    /// # Errors
+    /// [`NoRoom`] when a limit is reached and nobody can make room.
+    pub fn enter(
+        self: &Arc<Self>,
+        group: G,
+        host: H,
+        bounds: Bounds,
+        on_loss: impl FnOnce() + Send + 'static,
+    ) -> Result<Seat<G, H>, NoRoom> {
+        let mut inner = locked(&self.inner);
+        let number = inner.next;
+        let displaced = inner.table.enter(number, group, host, bounds)?;
+        inner.next += 1;
+        inner.calls.insert(number, Box::new(on_loss));
+        tell(inner, displaced);
+        Ok(Seat { places: Arc::clone(self), number })
+    }
+
+    /// Returns the number of places that are taken.
+    pub fn count(&self) -> usize {
+        locked(&self.inner).table.len()
+    }
+}
+
+/// Tells the holder of a place that it is another party's now, without the lock.
+fn tell<G, H>(mut inner: std::sync::MutexGuard<'_, Inner<G, H>>, displaced: Option<u64>) {
+    let call = displaced.and_then(|displaced| inner.calls.remove(&displaced));
+    drop(inner);
+    if let Some(call) = call {
+        call();
+    }
+}
+
+impl<G: Copy + Ord, H: Copy + Ord> Seat<G, H> {
+    /// Counts the place for another party: its holder turned out to be `host` of `group`.
+    ///
+    /// # Errors
+    /// [`NoRoom`] when that party is at its limit, or when the place was taken away already. The place is lost then, and the holder is told.
+    pub fn assign(&self, group: G, host: H, bounds: Bounds) -> Result<(), NoRoom> {
+        let mut inner = locked(&self.places.inner);
+        let assigned = inner.table.assign(self.number, group, host, bounds);
+        let lost = assigned.unwrap_or(Some(self.number));
+        tell(inner, lost);
+        assigned.map(drop)
+    }
+
+    /// Says whether the holder is idle. The place of one that is not idle is not taken away.
+    pub fn set_idle(&self, is_idle: bool) {
+        locked(&self.places.inner).table.set_idle(self.number, is_idle);
+    }
+
+    /// Has `on_loss` called instead of what was said before. Returns false if the place was taken away already.
+    pub fn on_loss(&self, on_loss: impl FnOnce() + Send + 'static) -> bool {
+        let mut inner = locked(&self.places.inner);
+        let call = inner.calls.get_mut(&self.number);
+        call.map(|call| *call = Box::new(on_loss)).is_some()
+    }
+}
+
+impl<G: Copy + Ord, H: Copy + Ord> Drop for Seat<G, H> {
+    fn drop(&mut self) {
+        let mut inner = locked(&self.places.inner);
+        inner.table.remove(self.number);
+        let call = inner.calls.remove(&self.number);
+        // What it holds may hold other seats.
+        drop(inner);
+        drop(call);
+    }
+}
+
+impl<G, H> fmt::Debug for Places<G, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Places")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds { host: 2, group: 4 };
+
+    #[test]
+    fn who_loses_a_place_is_told_once_and_a_free_place_is_taken_again() {
+        let places: Arc<Places<u8, u8>> = Places::new(3, WhenFull::Displace);
+        let lost = Arc::new(AtomicUsize::new(0));
+        let enter = |host| {
+            let lost = Arc::clone(&lost);
+            places.enter(1, host, BOUNDS, move || _ = lost.fetch_add(1, Ordering::Relaxed))
+        };
+        let (first, second) = (enter(1).unwrap(), enter(1).unwrap());
+        let third = enter(1).unwrap();
+        assert_eq!((lost.load(Ordering::Relaxed), places.count()), (1, 2));
+        assert!(!first.on_loss(|| ()) && second.on_loss(|| ()));
+        drop(first);
+        assert_eq!(places.count(), 2, "the place was another's already");
+        second.set_idle(false);
+        third.set_idle(false);
+        assert!(enter(1).is_err());
+        assert!(third.assign(1, 2, Bounds { host: 0, group: 0 }).is_err());
+        assert_eq!(lost.swap(1, Ordering::Relaxed), 2, "a place that nobody has any more is lost");
+        drop((second, third));
+        assert!(enter(1).is_ok() && places.count() == 0 && lost.load(Ordering::Relaxed) == 1);
+        assert!(locked(&places.inner).calls.is_empty());
+    }
+}

@@ -1,0 +1,126 @@
+//! From an accepted connection to an open WebSocket: what a trusted proxy says in front of it, TLS, the request, the answer.
+
+use std::io::{self, ErrorKind, Read};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use taut_base::MAX_DATAGRAM;
+use taut_wire::forwarded;
+use taut_wire::proxy::{self, Start};
+use tungstenite::accept_hdr_with_config;
+use tungstenite::handshake::server::{Callback, ErrorResponse, Request, Response, ServerHandshake};
+use tungstenite::handshake::{HandshakeError, MidHandshake};
+use tungstenite::http::StatusCode;
+use tungstenite::protocol::{Role, WebSocket, WebSocketConfig};
+
+use super::stream::{Socket, Stream};
+use crate::admission::{Pass, Source};
+
+/// Bytes read at once of a header of the PROXY protocol: one without extras is shorter.
+const PIECE: usize = 128;
+
+/// How far a connection has come.
+pub(super) enum State {
+    /// A trusted proxy may say whom it speaks for. What was read of that so far.
+    Proxied(Socket, Vec<u8>),
+    /// TLS and HTTP.
+    Opening(Box<MidHandshake<ServerHandshake<Stream, Asked>>>),
+    /// Frames.
+    Open(Box<WebSocket<Stream>>),
+}
+
+impl State {
+    /// Begins with a connection that was accepted.
+    pub(super) fn accepted(tcp: TcpStream) -> io::Result<Self> {
+        Ok(Self::Proxied(Socket::new(tcp)?, Vec::new()))
+    }
+
+    /// Begins with a connection on which a web server has shaken hands already; `read` came behind that.
+    pub(super) fn adopted(tcp: TcpStream, read: Vec<u8>) -> io::Result<Self> {
+        let stream = Stream::new(Socket::new(tcp)?, None)?;
+        Ok(Self::Open(Box::new(WebSocket::from_partially_read(stream, read, Role::Server, Some(config())))))
+    }
+
+    /// Goes on as far as it can without waiting. `None` when the connection is of no use.
+    pub(super) fn go_on(self, pass: &Arc<Pass>, tls: Option<&Arc<ServerConfig>>) -> Option<Self> {
+        match self {
+            Self::Proxied(socket, got) => proxied(socket, got, pass, tls),
+            Self::Opening(middle) => opened(middle.handshake()),
+            Self::Open(_) => Some(self),
+        }
+    }
+
+    pub(super) fn tcp(&self) -> &TcpStream {
+        match self {
+            Self::Proxied(socket, _) => socket.tcp(),
+            Self::Opening(middle) => middle.get_ref().get_ref().tcp(),
+            Self::Open(socket) => socket.get_ref().tcp(),
+        }
+    }
+}
+
+/// Reads a header of the PROXY protocol, if the peer is a trusted proxy; then the handshakes begin.
+fn proxied(mut socket: Socket, mut got: Vec<u8>, pass: &Arc<Pass>, tls: Option<&Arc<ServerConfig>>) -> Option<State> {
+    while pass.believes() {
+        match proxy::parse(&got).ok()? {
+            Start::Absent => break,
+            Start::Header { length, source } => {
+                if let Some(source) = source {
+                    pass.take_source(source).ok()?;
+                }
+                got.drain(..length);
+                break;
+            }
+            Start::Partial => {}
+        }
+        let mut piece = [0; PIECE];
+        match socket.read(&mut piece) {
+            Ok(0) => return None,
+            Ok(length) => got.extend(piece.iter().take(length)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Some(State::Proxied(socket, got)),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return None,
+        }
+    }
+    socket.unread(&got);
+    let stream = Stream::new(socket, tls).ok()?;
+    opened(accept_hdr_with_config(stream, Asked(Arc::clone(pass)), Some(config())))
+}
+
+fn opened(outcome: Result<WebSocket<Stream>, HandshakeError<ServerHandshake<Stream, Asked>>>) -> Option<State> {
+    match outcome {
+        Ok(socket) => Some(State::Open(Box::new(socket))),
+        Err(HandshakeError::Interrupted(middle)) => Some(State::Opening(Box::new(middle))),
+        Err(HandshakeError::Failure(_)) => None,
+    }
+}
+
+/// Sees the request, which says whom a trusted proxy speaks for.
+pub(super) struct Asked(Arc<Pass>);
+
+impl Callback for Asked {
+    fn on_request(self, request: &Request, response: Response) -> Result<Response, ErrorResponse> {
+        let lines = |name| request.headers().get_all(name).iter().map(|line| line.as_bytes());
+        let trusted = |address| self.0.trusts(address);
+        let claim = forwarded::client(lines("forwarded"), lines("x-forwarded-for"), trusted);
+        let admitted = self.0.take_claim(claim).and_then(|source: Source| {
+            // A client that came by the PROXY protocol was counted then.
+            if self.0.believes() && !source.is_hidden { self.0.open() } else { Ok(()) }
+        });
+        admitted.map(|()| response).map_err(|error| {
+            let mut refusal = ErrorResponse::new(Some(error.to_string()));
+            *refusal.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+            refusal
+        })
+    }
+}
+
+pub(super) fn config() -> WebSocketConfig {
+    WebSocketConfig::default()
+        .read_buffer_size(16 * 1024)
+        .max_message_size(Some(MAX_DATAGRAM))
+        .max_frame_size(Some(MAX_DATAGRAM))
+        .write_buffer_size(0)
+        .max_write_buffer_size(4 * MAX_DATAGRAM)
+}

@@ -1,0 +1,255 @@
+//! Who may be connected to a relay by WebSocket (faults E19, F13, P6): strangers for a while and by their addresses, members as long as they are bound.
+#![expect(clippy::unwrap_used, reason = "a test's helpers may stop at the first surprise, as the test itself may")]
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+use taut_base::{Entropy, PrivateKey, PublicKey, Time};
+use taut_noise::public_key;
+use taut_relay::{Client, Credentials, NetworkTag, SigningKey, Terms, Ticket};
+use taut_relay_server::{Admission, Config, Metrics, Relay, Stats, WebConfig};
+use tungstenite::client::IntoClientRequest;
+use tungstenite::{Message, WebSocket};
+
+/// Long enough for any machine; nothing here is judged by how long it takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Dice(u64);
+
+impl Entropy for Dice {
+    fn fill(&mut self, bytes: &mut [u8]) {
+        for byte in bytes {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            *byte = self.0.to_be_bytes()[0];
+        }
+    }
+}
+
+fn coordinator() -> SigningKey {
+    SigningKey::from_seed([1; 32]).unwrap()
+}
+
+/// A relay for so many connections before they are bound, and so many bound ones; loopback is a trusted proxy, if wanted.
+fn start(places: usize, streams: usize, is_behind_proxy: bool) -> Relay {
+    let mut config = Config::new(PrivateKey::from_bytes([200; 32]));
+    (config.port, config.stun_port, config.workers) = (0, 0, 1);
+    config.trusted.push(coordinator().verifying());
+    let trusted = if is_behind_proxy { vec!["127.0.0.1/32".parse().unwrap()] } else { Vec::new() };
+    let admission = Admission::new(places, trusted);
+    let address = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    config.web = Some(WebConfig { address, certificate: None, admission, streams });
+    Relay::start(&config).unwrap()
+}
+
+/// Waits until the relay's counters are as wanted.
+#[track_caller]
+fn wait_for(relay: &Relay, done: impl Fn(&Stats) -> bool) {
+    let began = Instant::now();
+    while !done(&relay.stats()) {
+        assert!(began.elapsed() < PATIENCE, "{:?}", relay.stats());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A WebSocket on which nobody binds, as a proxy of this address opens it.
+fn stranger(relay: &Relay, client: &str) -> WebSocket<TcpStream> {
+    let mut request = format!("ws://{}/", relay.web().unwrap()).into_client_request().unwrap();
+    request.headers_mut().insert("x-forwarded-for", client.parse().unwrap());
+    let tcp = TcpStream::connect(relay.web().unwrap()).unwrap();
+    tcp.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    tungstenite::client(request, tcp).unwrap().0
+}
+
+/// Whether the relay has not closed it. What came is thrown away.
+fn is_open(socket: &mut WebSocket<TcpStream>) -> bool {
+    loop {
+        match socket.read() {
+            Ok(_) => {}
+            Err(tungstenite::Error::Io(error)) => return error.kind() == ErrorKind::WouldBlock,
+            Err(_) => return false,
+        }
+    }
+}
+
+/// A node that speaks to the relay by WebSocket, and by UDP where it is told to.
+struct Node {
+    web: WebSocket<TcpStream>,
+    udp: UdpSocket,
+    relay: SocketAddr,
+    by_udp: bool,
+    client: Client,
+    dice: Dice,
+    start: Instant,
+}
+
+impl Node {
+    fn new(relay: &Relay, network: u8, number: u8) -> Self {
+        let bind = PrivateKey::from_bytes([number ^ 0xff; 32]);
+        let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+        let node: PublicKey = public_key(&PrivateKey::from_bytes([number; 32]));
+        let (network, bind_key) = (NetworkTag([network; 16]), public_key(&bind));
+        let terms = Terms { network, node, bind: bind_key, not_before: wall, expires: wall + 3600 };
+        let ticket = Ticket::sign(&terms, &coordinator());
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        udp.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        Self {
+            web: stranger(relay, &format!("203.0.113.{number}")),
+            udp,
+            relay: SocketAddr::from((Ipv4Addr::LOCALHOST, relay.port())),
+            by_udp: false,
+            client: Client::new(relay.key(), Credentials { bind, ticket }, Time::ZERO),
+            dice: Dice(number.into()),
+            start: Instant::now(),
+        }
+    }
+
+    /// Sends, receives, waits for a moment.
+    fn turn(&mut self) {
+        let now = Time::from_duration(self.start.elapsed());
+        self.client.handle_timeout(now, &mut self.dice);
+        while let Some(datagram) = self.client.poll_transmit() {
+            if self.by_udp {
+                self.udp.send_to(datagram.as_bytes(), self.relay).unwrap();
+            } else {
+                // A connection that was closed is what some tests wait for.
+                let _ = self.web.send(Message::binary(datagram.as_bytes().to_vec()));
+            }
+        }
+        let mut buffer = [0; 2048];
+        let bytes = if self.by_udp {
+            self.udp.recv_from(&mut buffer).map(|(length, _)| buffer[..length].to_vec()).unwrap_or_default()
+        } else {
+            match self.web.read() {
+                Ok(Message::Binary(bytes)) => bytes.to_vec(),
+                _ => Vec::new(),
+            }
+        };
+        self.client.handle_datagram(&bytes, now, &mut self.dice);
+    }
+
+    #[track_caller]
+    fn run(&mut self, relay: &Relay, done: impl Fn(&Self, &Stats) -> bool) {
+        let began = Instant::now();
+        while !done(self, &relay.stats()) {
+            assert!(began.elapsed() < PATIENCE, "{:?}", relay.stats());
+            self.turn();
+        }
+    }
+
+    fn bound(relay: &Relay, network: u8, number: u8) -> Self {
+        let mut node = Self::new(relay, network, number);
+        let before = relay.stats().tally.bound;
+        node.run(relay, |node, stats| node.client.is_ready() && stats.tally.bound > before);
+        node
+    }
+}
+
+#[test]
+fn fault_f13_a_connection_on_which_nobody_binds_is_closed_after_ten_seconds_and_a_members_is_not() {
+    let relay = start(64, 64, true);
+    let mut member = Node::bound(&relay, 1, 1);
+    let mut stranger = stranger(&relay, "192.0.2.1");
+    let idle = TcpStream::connect(relay.web().unwrap()).unwrap();
+    member.run(&relay, |_, stats| stats.late == 0 && stats.websockets == 3);
+    // A frame of one byte now and then keeps nothing alive.
+    let (mut sent, began) = (0, Instant::now());
+    while is_open(&mut stranger) {
+        assert!(began.elapsed() < PATIENCE);
+        sent += u32::from(stranger.send(Message::binary(vec![0x81])).is_ok());
+        member.turn();
+    }
+    assert!(sent > 2);
+    member.run(&relay, |_, stats| stats.late == 2 && stats.websockets == 1);
+    assert!(is_open(&mut member.web) && relay.stats().tally.clients == 1);
+    drop(idle);
+}
+
+#[test]
+fn fault_f13_a_connection_that_its_client_left_has_ten_seconds_more() {
+    let relay = start(64, 64, true);
+    let mut node = Node::bound(&relay, 1, 1);
+    node.by_udp = true;
+    node.client.handle_move(Time::from_duration(node.start.elapsed()), &mut node.dice);
+    node.run(&relay, |_, stats| stats.tally.moved == 1);
+    assert!(is_open(&mut node.web), "it may come back");
+    node.run(&relay, |_, stats| stats.websockets == 0);
+    assert_eq!((relay.stats().late, relay.stats().tally.clients), (1, 1));
+}
+
+#[test]
+fn fault_f13_networks_share_the_connections_of_members() {
+    let relay = start(64, 4, true);
+    let mut first: Vec<_> = (1..=4).map(|number| Node::bound(&relay, 1, number)).collect();
+    let mut refused = Node::new(&relay, 1, 5);
+    refused.run(&relay, |_, stats| stats.crowded == 1);
+    assert!(first.iter_mut().all(|node| is_open(&mut node.web)));
+    // Each of two others is given the place of one of the four.
+    let mut second: Vec<_> = (6..=7).map(|number| Node::bound(&relay, 2, number)).collect();
+    wait_for(&relay, |stats| stats.crowded == 3 && stats.tally.clients == 4);
+    assert_eq!(first.iter_mut().map(|node| is_open(&mut node.web)).collect::<Vec<_>>(), [false, false, true, true]);
+    assert!(second.iter_mut().all(|node| is_open(&mut node.web)));
+}
+
+#[test]
+fn fault_e19_f13_a_clients_flood_through_a_proxy_displaces_itself() {
+    let relay = start(64, 64, true);
+    let mut other = stranger(&relay, "203.0.113.7");
+    let mut crowd: Vec<_> = (0..30).map(|number| stranger(&relay, &format!("10.0.0.{number}, 192.0.2.1"))).collect();
+    wait_for(&relay, |stats| stats.websockets == 1 + 8 && stats.crowded == 22);
+    assert!(is_open(&mut other));
+    assert_eq!(crowd.iter_mut().map(is_open).filter(|is_open| *is_open).count(), 8);
+    let mut member = Node::bound(&relay, 1, 1);
+    member.run(&relay, |_, stats| stats.tally.clients == 1);
+}
+
+/// A connection with a header of the PROXY protocol in front, which wants a WebSocket.
+fn proxied(relay: &Relay, header: &[u8]) -> TcpStream {
+    let request =
+        b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
+        sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    let mut tcp = TcpStream::connect(relay.web().unwrap()).unwrap();
+    tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+    // In pieces, as a network may deliver it.
+    for piece in [header, request].concat().chunks(11) {
+        let _ = tcp.write_all(piece);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    tcp
+}
+
+/// How the answer of HTTP begins; empty when there is none.
+fn answer(tcp: &mut TcpStream) -> String {
+    let mut answer = [0; 12];
+    tcp.read_exact(&mut answer).map_or_else(|_| String::new(), |()| String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// Version 2, TCP over IPv4, from 192.0.2.1.
+const HEADER: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x01\x7f\0\0\x01\x9c\x40\x01\xbb";
+
+#[test]
+fn fault_e19_the_proxy_protocol_counts_from_a_trusted_proxy_and_from_nobody_else() {
+    let relay = start(64, 64, true);
+    let mut crowd: Vec<_> = (0..12).map(|_| proxied(&relay, HEADER)).collect();
+    wait_for(&relay, |stats| stats.crowded == 4 && stats.websockets == 8);
+    assert_eq!(crowd.iter_mut().map(answer).filter(|answer| answer == "HTTP/1.1 101").count(), 12);
+    assert_eq!(answer(&mut proxied(&relay, b"PROXY TCP4 203.0.113.7 127.0.0.1 40000 443\r\n")), "HTTP/1.1 101");
+    assert_eq!(answer(&mut proxied(&relay, b"")), "HTTP/1.1 101", "a proxy's own connection");
+    assert_eq!(answer(&mut proxied(&relay, b"PROXY TCP4 nonsense\r\n")), "");
+    let relay = start(64, 64, false);
+    assert_eq!(answer(&mut proxied(&relay, HEADER)), "", "no request begins so");
+}
+
+#[test]
+fn fault_p6_who_only_waits_at_the_metrics_port_makes_room_for_who_asks() {
+    let relay = start(64, 64, true);
+    let metrics = Metrics::start("127.0.0.1:0".parse().unwrap(), relay.observer()).unwrap();
+    let _idle: Vec<_> = (0..40).map(|_| TcpStream::connect(metrics.address()).unwrap()).collect();
+    let mut asks = TcpStream::connect(metrics.address()).unwrap();
+    // Less than one idle connection after the other would have taken, with two seconds for each.
+    asks.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    asks.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    let mut text = String::new();
+    asks.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 200") && text.contains("taut_relay_clients 0"), "{text}");
+}
