@@ -17,6 +17,7 @@ PROGRAMS = {
     "nft": "nftables",
     "openssl": "openssl",
     "ping": "iputils-ping",
+    "prlimit": "util-linux",
     "ristreceiver": "rist-tools",
     "ristsender": "rist-tools",
     "ss": "iproute2",

@@ -1,0 +1,144 @@
+"""Strangers who connect and never say who they are, at the coordinator's port and at a relay's (faults F13, P6): bounded in number and time."""
+
+import os
+import time
+
+import pytest
+
+from lab import needs
+from lab.nats import Internet
+from lab.relay import WEB_PORT, Relay
+from lab.strangers import Crowd, status
+from lab.taut import Coordinator, Node
+from lab.tests.test_websocket import reaches
+from lab.wait import wait_until
+
+pytestmark = pytest.mark.skipif(bool(needs.without("nft", "openssl", "prlimit")), reason=needs.without("nft", "openssl", "prlimit"))
+
+# What a service has unless its unit says otherwise: the soft limit. Here the hard one, too, so that raising it does not help.
+FILES = 1024
+# More than all of them.
+CROWD = 1100
+# Of FILES: for connections before they are bound, and of these for one address.
+UNAUTHENTICATED, OF_ONE_ADDRESS = 224, 28
+
+
+def limited(host):
+    """Programs of this host may open FILES descriptors each."""
+    host.prefix = ["prlimit", f"--nofile={FILES}:{FILES}"]
+    return host
+
+
+class Attacked:
+    """An internet with a coordinator, a node behind a NAT that lets only TCP pass, somebody who attacks, and somebody who watches."""
+
+    def __init__(self, lab, own_relay=True):
+        self.internet = Internet(lab)
+        self.coordinator = Coordinator(limited(self.internet.server("coord")), port=WEB_PORT).start(*([] if own_relay else ["--no-relay"]))
+        self.attacker, self.watch = self.internet.server("attacker"), self.internet.server("watch")
+
+    def node(self, name):
+        """A new node, of which UDP is blocked."""
+        node = Node(self.internet.behind("tcp-443", name))
+        node.start()
+        node.up(self.coordinator.join_token)
+        return node
+
+    def serves(self, name, relay="coordinator"):
+        """Strangers are answered, and a new node joins and binds to the relay by WebSocket."""
+        assert status(self.watch, self.coordinator.address, WEB_PORT) == 200, self.coordinator.process.tail()
+        node = self.node(name)
+        reaches(node, "websocket", relay)
+        return node
+
+
+@pytest.mark.parametrize("kind", ["websocket", "tcp"])
+def test_fault_f13_strangers_at_the_coordinators_port_keep_nobody_out(lab, kind):
+    world = Attacked(lab)
+    first = world.serves("node1")
+    crowd = Crowd(world.attacker, kind, world.coordinator.address, WEB_PORT, CROWD)
+    second = world.serves("node2")
+    assert crowd.open() <= OF_ONE_ADDRESS
+    # Nothing that was there before the attack was closed for it.
+    assert first.status()["coordinator"]["connected"]
+    reaches(first, "websocket")
+    crowd.is_gone()
+    world.serves("node3")
+    first.wait_for_peers("node2", "node3")
+    second.wait_for_peers("node1", "node3")
+    assert first.ping("node2", "-c", "1")
+
+
+@pytest.mark.parametrize("kind", ["websocket-tls", "tls", "tcp"])
+def test_fault_f13_strangers_at_a_relays_port_keep_nobody_out(lab, kind):
+    world = Attacked(lab, own_relay=False)
+    relay = Relay(limited(world.internet.server("far")), world.coordinator, web=True).start()
+    first = world.serves("node1", "far")
+    crowd = Crowd(world.attacker, kind, relay.host.ipv4, WEB_PORT, CROWD, "/relay")
+    second = world.serves("node2", "far")
+    assert crowd.open() <= OF_ONE_ADDRESS
+    reaches(first, "websocket", "far")
+    crowd.is_gone()
+    world.serves("node3", "far")
+    second.wait_for_peers("node1", "node3")
+    assert first.ping("node2", "-c", "1")
+
+
+def ticks(process):
+    """Processor time of a program so far, in seconds (proc(5): utime and stime)."""
+    with open(f"/proc/{process.pid}/stat", encoding="ascii") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def without_descriptors(host, process):
+    """The program has not one descriptor left."""
+    used = 1 + max(int(name) for name in os.listdir(f"/proc/{process.pid}/fd"))
+    host.run("prlimit", "--pid", process.pid, f"--nofile={used}:{FILES}")
+
+
+# A core that spins takes as long as it is watched; one that pauses ten times a second takes next to nothing.
+WATCHED_S, SHARE = 5.0, 0.3
+
+
+def test_fault_p6_a_relay_without_descriptors_pauses_and_goes_on(lab):
+    world = Attacked(lab, own_relay=False)
+    far = limited(world.internet.server("far"))
+    relay = Relay(far, world.coordinator, web=True).start("--metrics", f"{far.ipv4}:9478")
+    assert status(world.watch, far.ipv4, 9478, "/metrics") == 200
+    without_descriptors(far, relay.process)
+    crowds = [Crowd(world.attacker, "tcp", far.ipv4, port, 10) for port in (WEB_PORT, 9478)]
+    before = ticks(relay.process)
+    time.sleep(WATCHED_S)
+    assert ticks(relay.process) - before < SHARE * WATCHED_S
+    far.run("prlimit", "--pid", relay.process.pid, f"--nofile={FILES}:{FILES}")
+    wait_until(lambda: status(world.watch, far.ipv4, 9478, "/metrics") == 200, "the counters to be shown again")
+    world.serves("node1", "far")
+    for crowd in crowds:
+        crowd.end()
+
+
+def test_fault_p6_a_coordinator_without_descriptors_pauses_and_goes_on(lab):
+    world = Attacked(lab)
+    process = world.coordinator.process
+    without_descriptors(world.coordinator.host, process)
+    crowd = Crowd(world.attacker, "tcp", world.coordinator.address, WEB_PORT, 10)
+    before = ticks(process)
+    time.sleep(WATCHED_S)
+    assert ticks(process) - before < SHARE * WATCHED_S
+    world.coordinator.host.run("prlimit", "--pid", process.pid, f"--nofile={FILES}:{FILES}")
+    world.serves("node1")
+    crowd.end()
+
+
+def test_fault_p6_limits_are_raised_divided_and_told(lab):
+    internet = Internet(lab)
+    host = internet.server("coord")
+    host.prefix = ["prlimit", "--nofile=256:4096"]
+    coordinator = Coordinator(host).start()
+    line = next(line for line in coordinator.process.err.read_text().splitlines() if "event=descriptors" in line)
+    assert line.endswith("unauthenticated=960 channels=1440 relay-streams=1440 rest=256"), line
+    assert "4096" in host.run("prlimit", "--pid", coordinator.process.pid, "--nofile", "--noheadings", "--output", "SOFT").stdout
+    relay = Relay(limited(internet.server("far")), coordinator, web=True).start()
+    told = relay.process.err.read_text()
+    assert f"descriptors: {UNAUTHENTICATED} for connections before they are bound, 672 for bound ones, 128 for everything else" in told
