@@ -13,6 +13,7 @@
 //! It promises: the same bytes give the same verdict; no clock, no randomness but what the bytes say. It refuses: to be used by a program.
 
 mod control;
+mod forwarded;
 mod input;
 mod lane;
 mod mutate;
@@ -47,7 +48,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 28] = [
+pub const TARGETS: [Target; 30] = [
     Target { name: "wireguard", run: packets::wireguard, mutations: 4_000 },
     Target { name: "control", run: packets::control, mutations: 4_000 },
     Target { name: "stun", run: packets::stun, mutations: 4_000 },
@@ -75,6 +76,8 @@ pub const TARGETS: [Target; 28] = [
     Target { name: "gateway-datagram", run: portmap::datagram, mutations: 4_000 },
     Target { name: "gateway-http", run: portmap::http, mutations: 2_000 },
     Target { name: "gateway-xml", run: portmap::xml, mutations: 2_000 },
+    Target { name: "forwarded", run: forwarded::headers, mutations: 4_000 },
+    Target { name: "proxy-header", run: forwarded::start, mutations: 4_000 },
     Target { name: "portmap", run: portmap::machine, mutations: 1_000 },
 ];
 

@@ -51,6 +51,8 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "gateway-datagram" => crate::portmap::datagrams(),
         "gateway-http" => crate::portmap::answers(),
         "gateway-xml" => crate::portmap::pages(),
+        "forwarded" => crate::forwarded::header_seeds(),
+        "proxy-header" => crate::forwarded::start_seeds(),
         "portmap" => crate::portmap::scripts(),
         "http" => http(),
         _ => Vec::new(),

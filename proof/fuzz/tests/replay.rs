@@ -67,6 +67,8 @@ replays! {
     gateway_http: "gateway-http",
     gateway_xml: "gateway-xml",
     portmap: "portmap",
+    forwarded: "forwarded",
+    proxy_header: "proxy-header",
     stun: "stun",
     relay: "relay",
     relay_frame: "relay-frame",
