@@ -55,7 +55,7 @@ def check_citations(root, complain):
     documents = {path.name for path in [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("lab/*.md")]}
     for path, text in [*sources(root), (root / "Cargo.toml", (root / "Cargo.toml").read_text())]:
         where = path.relative_to(root)
-        for name, number in re.findall(r"\b([a-zA-Z]+\.md)(?: (\d+(?:\.\d+)?))?", text):
+        for name, number in re.findall(r"\b([a-zA-Z]+(?:-[a-zA-Z]+)*\.md)(?: (\d+(?:\.\d+)?))?", text):
             if name not in documents:
                 complain(where, f"cites {name}, which is not in this repository")
             elif name == "protocol.md" and number and number not in sections:

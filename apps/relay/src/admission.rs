@@ -6,7 +6,6 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -53,7 +52,6 @@ pub struct Admission {
     openings: Mutex<Pace>,
     /// Frames of connections that are not bound.
     frames: Mutex<Pace>,
-    refused: AtomicU64,
 }
 
 /// Counts events by host and by site.
@@ -116,7 +114,6 @@ impl Admission {
             hash: KeyedHash::new(key),
             openings: Mutex::new(Pace::new(HOST, SITE)),
             frames: Mutex::new(Pace::new(FRAMES_OF_HOST, FRAMES_OF_SITE)),
-            refused: AtomicU64::new(0),
         })
     }
 
@@ -124,22 +121,14 @@ impl Admission {
     pub fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<Pass> {
         let peer = peer.to_canonical();
         let now = clocks().now;
-        let seat = if self.may_open(peer, now) { self.seat(peer).ok() } else { None };
-        if seat.is_none() {
-            self.refused.fetch_add(1, Ordering::Relaxed);
-        }
-        let state = State { seat: Some(seat?), peer, client: peer, proxy: None, until: now + PATIENCE };
+        let seat = if self.may_open(peer, now) { self.seat(peer).ok()? } else { return None };
+        let state = State { seat: Some(seat), peer, client: peer, proxy: None, until: now + PATIENCE };
         Some(Pass { admission: Arc::clone(self), state: Mutex::new(state) })
     }
 
     /// Returns the number of connections that are not known to be members'.
     pub fn count(&self) -> usize {
         self.places.count()
-    }
-
-    /// Returns the number of connections that were closed right after they were accepted.
-    pub fn refused(&self) -> u64 {
-        self.refused.load(Ordering::Relaxed)
     }
 
     /// Returns true if what this address says of its clients counts.
@@ -374,7 +363,6 @@ mod tests {
         let admission = admission(1_000);
         let opened = (0..1_000).filter(|_| admission.enter(ip("192.0.2.1")).is_some()).count();
         assert!((200..400).contains(&opened), "{opened}");
-        assert_eq!(admission.refused(), 1_000 - opened as u64);
         assert!(admission.enter(ip("192.0.2.2")).is_some() && admission.enter(ip("198.51.100.1")).is_some());
         assert!(
             (0..1_000).all(|_| admission.enter(ip("10.0.0.1")).is_some()),

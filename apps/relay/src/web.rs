@@ -60,6 +60,8 @@ pub struct WebConfig {
 const TURN: u32 = 64;
 /// Connections that are not bound and are served in one turn. A TLS handshake takes a millisecond at most, so a member's frame waits 8 ms for them at most.
 const STRANGERS: u32 = 8;
+/// Messages on a connection on which no client was ever bound, before it is closed. A client binds with three at most, and says no more until it is bound.
+const WORDS: u32 = 64;
 /// Connections accepted in one turn, for the same reason.
 const ACCEPTS: u32 = 16;
 /// The longest sleep, after which counters are published again.
@@ -78,6 +80,8 @@ struct Connection {
     bound: Option<u32>,
     /// When it is closed unless a client was bound by then.
     due: Option<Time>,
+    /// How many messages may still come before a client is bound; `None` once one was.
+    words: Option<u32>,
     /// Its socket was full.
     blocked: bool,
     /// The kernel was asked to say when it is not.
@@ -210,9 +214,10 @@ impl Web {
         for _ in 0..ACCEPTS {
             let Some(listener) = &mut self.listener else { return };
             let Some((tcp, address)) = listener.accept(&self.poller, clocks().now) else { return };
-            if let Some(pass) = self.admission.enter(address.ip()) {
+            match self.admission.enter(address.ip()) {
                 // One that fails at once is gone; nobody is told.
-                let _ = self.begin(tcp, pass);
+                Some(pass) => _ = self.begin(tcp, pass),
+                None => _ = self.shared.streams.crowded.fetch_add(1, Ordering::Relaxed),
             }
         }
     }
@@ -240,8 +245,15 @@ impl Web {
         }
         self.poller.add(state.tcp().as_fd(), number, Interest::READ)?;
         self.shared.streams.set(number, true);
-        let (blocked, awaits_room) = (false, false);
-        let mut connection = Connection { state: Some(state), pass, bound: None, due: None, blocked, awaits_room };
+        let mut connection = Connection {
+            state: Some(state),
+            pass,
+            bound: None,
+            due: None,
+            words: Some(WORDS),
+            blocked: false,
+            awaits_room: false,
+        };
         Self::expect_by(&mut self.deadlines, &mut connection, number);
         self.connections.insert(number, connection);
         Ok(number)
@@ -261,12 +273,17 @@ impl Web {
         let Some(state) = connection.state.take() else { return };
         let was_open = matches!(state, State::Open(_));
         connection.state = state.go_on(&connection.pass, self.tls.as_ref());
-        let goes_on = match connection.state {
-            Some(State::Open(_)) => !(readable || !was_open) || self.read(number),
-            Some(_) => return,
-            None => false,
-        };
-        if goes_on { self.write(number) } else { self.end(number) }
+        match connection.state {
+            Some(State::Open(_)) => {
+                // What came behind the handshake may have been read with it.
+                if (readable || !was_open) && !self.read(number) {
+                    return self.end(number);
+                }
+                self.write(number);
+            }
+            Some(_) => {}
+            None => self.end(number),
+        }
     }
 
     /// Takes messages; false when the connection is of no use any more.
@@ -274,7 +291,14 @@ impl Web {
         for _ in 0..TURN {
             let Some(connection) = self.connections.get_mut(&number) else { return false };
             let Some(State::Open(socket)) = &mut connection.state else { return true };
-            match socket.read() {
+            let read = socket.read();
+            if read.is_ok()
+                && let Some(words) = &mut connection.words
+            {
+                let Some(fewer) = words.checked_sub(1) else { return false };
+                *words = fewer;
+            }
+            match read {
                 Ok(Message::Binary(message)) => {
                     let mut frame = message.to_vec();
                     self.take(number, &mut frame);
@@ -360,7 +384,7 @@ impl Web {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         match displaced {
             Ok(displaced) => {
-                connection.bound = Some(slot);
+                (connection.bound, connection.words) = (Some(slot), None);
                 connection.pass.admit();
                 if let Some(due) = connection.due.take() {
                     self.deadlines.remove(&(due, number));
@@ -442,9 +466,9 @@ impl Web {
         }
         self.shared.streams.set(number, false);
         let place = Place::Stream(number);
-        if self.forward.client_at(&place).is_some() {
+        if let Some(slot) = self.forward.client_at(&place) {
             self.shared.with_server(self.number, &mut self.forward, &mut self.replies, |server| {
-                server.handle_hangup(place);
+                server.handle_hangup(slot, place);
             });
             self.reply();
         }

@@ -156,13 +156,30 @@ fn fault_f13_a_connection_on_which_nobody_binds_is_closed_after_ten_seconds_and_
     let (mut sent, began) = (0, Instant::now());
     while is_open(&mut stranger) {
         assert!(began.elapsed() < PATIENCE);
-        sent += u32::from(stranger.send(Message::binary(vec![0x81])).is_ok());
+        if began.elapsed() > Duration::from_secs(sent) {
+            sent += u64::from(stranger.send(Message::binary(vec![0x81])).is_ok());
+        }
         member.turn();
     }
     assert!(sent > 2);
     member.run(&relay, |_, stats| stats.late == 2 && stats.websockets == 1);
     assert!(is_open(&mut member.web) && relay.stats().tally.clients == 1);
     drop(idle);
+}
+
+#[test]
+fn fault_f13_a_stranger_that_talks_without_end_is_not_listened_to() {
+    let relay = start(64, 64, true);
+    let mut stranger = stranger(&relay, "192.0.2.1");
+    let began = Instant::now();
+    while is_open(&mut stranger) {
+        assert!(began.elapsed() < PATIENCE);
+        for _ in 0..100 {
+            let _ = stranger.send(Message::Ping(Vec::new().into()));
+        }
+    }
+    wait_for(&relay, |stats| stats.websockets == 0);
+    assert_eq!(relay.stats().late, 0, "long before its time was over");
 }
 
 #[test]

@@ -316,10 +316,9 @@ impl Server {
         }
     }
 
-    /// The connection that a client was at has ended: so has its binding, if it is still there.
-    pub fn handle_hangup(&mut self, place: Place) {
-        let found = self.slots.iter().position(|slot| slot.as_ref().is_some_and(|binding| binding.place == place));
-        if let Some(slot) = found.and_then(|slot| u32::try_from(slot).ok()) {
+    /// The connection that the client in this slot was at has ended: so has its binding, if it is still there.
+    pub fn handle_hangup(&mut self, slot: u32, place: Place) {
+        if self.binding(slot).is_some_and(|binding| binding.place == place) {
             self.end(slot);
         }
     }

@@ -1,4 +1,5 @@
-//! A TCP stream whose other side has to go on reading: an answer that nobody takes does not stay in memory for ever (fault E11).
+//! A TCP stream whose other side has to go on reading, and is read at a bounded rate: an answer that nobody takes does not stay in memory for ever, and a
+//! flood of requests or of frames of a WebSocket waits in its own connection (fault E11).
 
 use std::io;
 use std::pin::Pin;
@@ -7,14 +8,23 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 /// How long a write may wait for the other side to read something.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Bytes per second that are read of one connection, and how many at once before that counts. A node sends some hundred bytes in a minute, and a request of the
+/// operator's API has 64 KiB at most. At this rate the smallest frames, of 6 bytes, cost a few percent of a core.
+const RATE: u32 = 64 * 1024;
+const BURST: u32 = 4 * RATE;
+
 /// The stream.
 pub(super) struct Patient {
     stream: TcpStream,
+    /// Up to when the rate is used up.
+    paid: Instant,
+    /// What a read waits for, when the rate is used up.
+    pausing: Option<Pin<Box<Sleep>>>,
     /// Bytes that were read before it was known what they are; they come first.
     ahead: Vec<u8>,
     /// Since when a write waits: until when it may.
@@ -23,12 +33,23 @@ pub(super) struct Patient {
 
 impl Patient {
     pub(super) fn new(stream: TcpStream, ahead: Vec<u8>) -> Self {
-        Self { stream, ahead, waiting: None }
+        Self { stream, paid: Instant::now(), pausing: None, ahead, waiting: None }
     }
 
     /// The stream itself, and what of `ahead` was not read again.
     pub(super) fn into_parts(self) -> (TcpStream, Vec<u8>) {
         (self.stream, self.ahead)
+    }
+
+    /// Waits until the rate allows another read.
+    fn paced(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let due = self.paid.checked_sub(Duration::from_secs(1) * BURST / RATE).unwrap_or(self.paid);
+        if due > Instant::now() {
+            let pausing = self.pausing.get_or_insert_with(|| Box::pin(sleep_until(due)));
+            std::task::ready!(pausing.as_mut().poll(context));
+        }
+        self.pausing = None;
+        Poll::Ready(())
     }
 
     fn patiently<T>(&mut self, context: &mut Context<'_>, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -44,7 +65,12 @@ impl Patient {
 impl AsyncRead for Patient {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.ahead.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(context, to);
+            std::task::ready!(self.paced(context));
+            let before = to.filled().len();
+            let done = Pin::new(&mut self.stream).poll_read(context, to);
+            let read = u32::try_from(to.filled().len() - before).unwrap_or(u32::MAX);
+            self.paid = self.paid.max(Instant::now()) + Duration::from_secs(1) * read / RATE;
+            return done;
         }
         let length = self.ahead.len().min(to.remaining());
         to.put_slice(&self.ahead[..length]);
@@ -78,5 +104,30 @@ impl AsyncWrite for Patient {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn fault_e11_a_flood_waits_in_its_own_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut sender = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let flood = tokio::spawn(async move { while sender.write_all(&[0; 4096]).await.is_ok() {} });
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut patient = Patient::new(stream, b"ahead".to_vec());
+        let began = Instant::now();
+        let (mut piece, mut read) = ([1; 4096], patient.read(&mut [0; 9]).await.unwrap());
+        assert_eq!(read, 5, "what was read before comes first");
+        while read < (BURST + 2 * RATE) as usize {
+            read += patient.read(&mut piece).await.unwrap();
+        }
+        assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
+        flood.abort();
     }
 }

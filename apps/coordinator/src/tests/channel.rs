@@ -3,7 +3,7 @@
 use taut_base::PrivateKey;
 use taut_netmap::{CONTROL_PATH, Hello, ProblemCode, SCHEMA, ToCoordinator, ToNode};
 use taut_noise::ik::FIRST_MESSAGE;
-use tungstenite::Message;
+use tungstenite::{Bytes, Message};
 
 use super::world::{Channel, Coordinator, Directory, Host, read};
 use crate::state::random;
@@ -116,6 +116,25 @@ fn fault_e25_who_comes_back_without_end_is_hung_up_on() {
     let (host, bystander) = (coordinator.join("restless").host, coordinator.join("calm"));
     assert!((0..1_000).any(|_| !comes_back(&host, &coordinator)), "a thousand channels of one machine");
     assert!(comes_back(&bystander.host, &coordinator), "another machine has its own share");
+}
+
+#[test]
+fn fault_e25_pings_of_the_websocket_are_not_answered_without_end() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    let (mut node, mut calm) = (coordinator.join("restless"), coordinator.join("calm"));
+    let mut stranger = Channel::socket(coordinator.address, &coordinator.token().network);
+    for socket in [&mut node.channel.socket, &mut stranger] {
+        // A proxy's now and then are fine.
+        for number in 0..1_000 {
+            let sent = socket.send(Message::Ping(Bytes::from_static(b"x")));
+            assert!(sent.is_ok() || number > 32);
+        }
+    }
+    while node.channel.receive().is_some() {}
+    assert!(read(&mut stranger).is_none());
+    calm.channel.send(&ToCoordinator::Ping);
+    while calm.channel.receive().unwrap() != ToNode::Pong {}
 }
 
 /// Whether a member's new channel is answered.

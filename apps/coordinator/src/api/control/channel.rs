@@ -20,6 +20,9 @@ const SLOWEST: usize = 16 * 1024;
 /// What every message may take at least, however short it is.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Pings and pongs of the WebSocket in a row that are read for nothing: proxies send one now and then, and a node says something between two of them.
+const PINGS: u32 = 64;
+
 /// Both directions of a channel.
 pub(super) struct Channel {
     socket: WebSocket,
@@ -91,7 +94,7 @@ impl Channel {
 
 /// The next binary message. Pings of the WebSocket are answered below; they are no sign of the node's life.
 async fn next(socket: &mut WebSocket) -> Result<Bytes, End> {
-    loop {
+    for _ in 0..PINGS {
         match socket.recv().await {
             Some(Ok(Message::Binary(bytes))) => return Ok(bytes),
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
@@ -99,6 +102,7 @@ async fn next(socket: &mut WebSocket) -> Result<Bytes, End> {
             Some(Ok(Message::Close(_)) | Err(_)) | None => return Err(End::Closed),
         }
     }
+    Err(End::Broken("pings without end"))
 }
 
 impl fmt::Display for End {
