@@ -182,6 +182,7 @@ impl Room<'_> {
                     return Ok(());
                 }
                 self.look();
+                self.socket.accept(self.poller);
             }
         }
     }

@@ -85,8 +85,16 @@ impl Socket {
 
     /// Takes new connections, as far as there is room.
     pub(super) fn accept(&mut self, poller: &Poller) {
+        let mut has_descriptor = true;
         while self.connections.len() < MAX_CONNECTIONS {
-            let Ok((stream, _)) = self.listener.accept() else { break };
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    has_descriptor = error.kind() == io::ErrorKind::WouldBlock;
+                    break;
+                }
+            };
             let token = self.next;
             if stream.set_nonblocking(true).is_err() || poller.add(stream.as_fd(), token, Interest::READ).is_err() {
                 continue;
@@ -95,8 +103,10 @@ impl Socket {
             let connection = Connection { stream, inbox: Inbox::default(), answer: Answer::default(), written: 0 };
             self.connections.insert(token, connection);
         }
-        // While all places are taken the listener stays readable: it is not looked at until one is free.
-        let interest = if self.connections.len() < MAX_CONNECTIONS { Interest::READ } else { Interest::NONE };
+        // While all places are taken, or no descriptor is left, the listener stays readable. It is not waited for until a place is free, or until the next
+        // look at the host, which comes once a second (fault P6).
+        let is_open = self.connections.len() < MAX_CONNECTIONS && has_descriptor;
+        let interest = if is_open { Interest::READ } else { Interest::NONE };
         let _ = poller.modify(self.listener.as_fd(), super::TOKEN_SOCKET, interest);
     }
 
