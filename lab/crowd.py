@@ -21,7 +21,7 @@ import sys
 
 # How long an attack may last at most, in seconds.
 LIMIT_S = 120
-# How long one connection may take to be answered, in seconds: longer than a listener without descriptors makes anybody wait, who then counts as refused.
+# How long one connection may take to be answered, in seconds. A connection that a listener without descriptors leaves waiting counts as refused after that.
 PATIENCE_S = 20
 # Between two bytes on an open WebSocket, in seconds: too seldom to be work, often enough not to be silence.
 BYTE_S = 3
@@ -72,7 +72,7 @@ async def begin(kind, address, port, path, number, claim):
 
 @functools.cache
 def anyone():
-    """TLS with whoever is there."""
+    """TLS with any certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context

@@ -33,7 +33,7 @@ class Crowd:
         self._process.wait()
 
     def is_gone(self, most=0):
-        """Waits until the server has closed all but so many."""
+        """Waits until the server has closed all connections but `most`."""
         wait_until(lambda: self.open() <= most, f"no more than {most} of the crowd to be left", story=self._process.tail)
 
 

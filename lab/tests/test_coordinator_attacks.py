@@ -1,4 +1,4 @@
-"""Strangers who connect and never say who they are, at the coordinator's port and at a relay's (faults F13, P6): bounded in number and time."""
+"""Connections that never authenticate, at the coordinator's port and at a relay's (faults F13, P6): bounded in number and time."""
 
 import os
 import socket
@@ -32,7 +32,7 @@ def limited(host):
 
 
 class Attacked:
-    """An internet with a coordinator, a node behind a NAT that lets only TCP pass, somebody who attacks, and somebody who watches."""
+    """An internet with a coordinator, nodes behind NATs that let only TCP pass, an attacker, and a host that watches."""
 
     def __init__(self, lab, own_relay=True):
         self.internet = Internet(lab)
@@ -40,7 +40,7 @@ class Attacked:
         self.attacker, self.watch = self.internet.server("attacker"), self.internet.server("watch")
 
     def node(self, name):
-        """A new node, of which UDP is blocked."""
+        """A new node behind a NAT that blocks UDP."""
         node = Node(self.internet.behind("tcp-443", name))
         node.start()
         node.up(self.coordinator.join_token)

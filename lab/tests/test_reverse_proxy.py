@@ -1,4 +1,4 @@
-"""A coordinator behind real reverse proxies: limits count the clients that these name, and believe nobody else (faults E19, F13)."""
+"""A coordinator behind real reverse proxies: limits count the clients that these name, and no other address is believed (faults E19, F13)."""
 
 import json
 
@@ -31,7 +31,7 @@ class Behind:
         self.attacker, self.watch = self.internet.server("attacker"), self.internet.server("watch")
 
     def node(self, name):
-        """A new node, of which UDP is blocked, bound to the relay by WebSocket."""
+        """A new node behind a NAT that blocks UDP, bound to the relay by WebSocket."""
         node = Node(self.internet.behind("udp-blocked", name))
         node.start()
         node.up(self.coordinator.join_token)

@@ -1,8 +1,8 @@
-//! Admission of TCP connections of which it is not known yet whose they are (fault F13), for the relay's own listener and for a web server beside it.
+//! Admission of unauthenticated TCP connections (fault F13), for the relay's own listener and for a web server beside it.
 //!
-//! A connection holds a [`Pass`] from the moment it is accepted. It counts for the address that it comes from, and for that address's prefix, until it is
-//! known to be a member's: [`Pass::admit`]. Where there is no room, the oldest idle connection of the greediest address is closed. Connections from trusted
-//! proxies count for the client that the proxy names (fault E19); until they name one, for the proxy, which has a larger share.
+//! A connection holds a [`Pass`] from the moment it is accepted. It counts for the address that it comes from, and for that address's prefix, until it turns
+//! out to be a member's: [`Pass::admit`]. When there is no room, the oldest idle connection of the address that has most is evicted. Connections from trusted
+//! proxies count for the client that the proxy names (fault E19); before that they count for the proxy, which has a larger share.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,10 +16,10 @@ use taut_wire::forwarded::Claim;
 use crate::places::{Places, Seat};
 use crate::shared::{OsEntropy, clocks, locked};
 
-/// Time from accepting a connection until it is known to be a member's, TLS, HTTP and all handshakes included. A slow mobile network needs 3 s.
+/// Time from accepting a connection until it has to be a member's, 10 s: TLS, HTTP and the handshakes after them take 3 s on a slow mobile network.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// New connections per second of one IPv4 address or IPv6 /64: a NAT with 200 nodes that all come back at once gets in without a pause.
+/// New connections per second of one IPv4 address or IPv6 /64: 200 nodes behind one NAT may reconnect together.
 const HOST: Rate = Rate::new(50, 200);
 
 /// New connections per second of one IPv4 /24 or IPv6 /48.
@@ -126,7 +126,7 @@ impl Admission {
         Some(Pass { admission: Arc::clone(self), state: Mutex::new(state) })
     }
 
-    /// Returns the number of connections that are not known to be members'.
+    /// Returns the number of unauthenticated connections.
     pub fn count(&self) -> usize {
         self.places.count()
     }
@@ -136,7 +136,7 @@ impl Admission {
         self.trusted.iter().any(|prefix| prefix.contains(address))
     }
 
-    /// Returns true if many clients come from this address by design. A proxy on the same host is no source of attacks even where nobody named it.
+    /// Returns true if this address has a proxy's share. Loopback has one without being trusted: a web server on the same host is the usual front.
     pub fn is_favoured(&self, address: IpAddr) -> bool {
         address.is_loopback() || self.is_trusted(address)
     }
@@ -166,7 +166,7 @@ impl Admission {
     }
 }
 
-/// One connection's leave to be open before it is known whose it is. Dropping it frees its place.
+/// Permits one connection to be open while it is unauthenticated. Dropping it frees the place.
 pub struct Pass {
     admission: Arc<Admission>,
     state: Mutex<State>,
@@ -177,7 +177,7 @@ struct State {
     seat: Option<Seat<Group, Host>>,
     /// The other end, as far as it is proven: by TCP, or by the word of a trusted proxy that speaks the PROXY protocol.
     peer: IpAddr,
-    /// Whom the connection counts for: the peer, or the client that it named.
+    /// The address that the connection counts for: the peer, or the client that the peer named.
     client: IpAddr,
     /// The proxy that named one of them.
     proxy: Option<IpAddr>,
@@ -249,36 +249,36 @@ impl Pass {
         self.count_for(&mut state, peer)
     }
 
-    /// Says whether something is done for the connection right now; it is not closed to make room then.
+    /// Says whether the connection is being worked for. It is not evicted then.
     pub fn set_busy(&self, is_busy: bool) {
         if let Some(seat) = &locked(&self.state).seat {
             seat.set_idle(!is_busy);
         }
     }
 
-    /// Has `on_loss` called when the connection has to be closed to make room. Returns false if that is so already.
+    /// Sets what is called when the connection is evicted. Returns false if it was evicted before.
     pub fn on_loss(&self, on_loss: impl FnOnce() + Send + 'static) -> bool {
         locked(&self.state).seat.as_ref().is_none_or(|seat| seat.on_loss(on_loss))
     }
 
-    /// Returns how long the connection may go on without being a member's.
+    /// Returns the rest of [`PATIENCE`].
     pub fn remaining(&self) -> Duration {
         locked(&self.state).until.since(clocks().now)
     }
 
-    /// Gives the connection all of [`PATIENCE`] again: a request on it was answered, and another one came.
+    /// Starts [`PATIENCE`] again: a request on the connection was answered, and another one came.
     pub fn renew(&self) {
         locked(&self.state).until = clocks().now + PATIENCE;
     }
 
-    /// The connection is a member's: it counts no more.
+    /// Frees the place: the connection turned out to be a member's.
     pub fn admit(&self) {
         let seat = locked(&self.state).seat.take();
         drop(seat);
     }
 
-    /// The connection is a member's no more. It counts again and has [`PATIENCE`] to become one's; `on_loss` is called when it has to be closed to make room.
-    /// Returns false where there is no room for it.
+    /// Takes a place again: the connection is not a member's any more, and has [`PATIENCE`] to become one. `on_loss` is called when it is evicted. Returns false
+    /// if there is no room for it.
     pub fn demote(&self, on_loss: impl FnOnce() + Send + 'static) -> bool {
         let mut state = locked(&self.state);
         state.until = clocks().now + PATIENCE;

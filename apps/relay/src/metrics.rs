@@ -1,7 +1,7 @@
 //! Counters over HTTP: `/metrics` for Prometheus, `/status` as JSON. One small thread.
 //!
-//! Everyone who can connect can read, and local users all come from one address; so connections are told apart by whether they ask. When all places are
-//! taken, the oldest connection that has not asked makes room for the next one. Nobody is waited for (fault P6).
+//! Anyone who can connect can read the counters. Local users share one address, so connections are told apart by whether they sent a request: when all places are
+//! taken, the oldest connection without a request is closed for the next one. The thread never blocks on a client (fault P6).
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -21,7 +21,7 @@ use crate::stats::Stats;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of a request that are read: its first line is all that counts.
 const REQUEST: usize = 4096;
-/// Connections at a time: a Prometheus or two, and a person who looks.
+/// Connections at a time: two Prometheus servers and a few people.
 const MOST: usize = 16;
 
 const LISTENER: u64 = 0;
@@ -89,7 +89,7 @@ impl<F: Fn() -> Stats> Server<F> {
             if events.iter().any(|event| event.token == STOP) {
                 return;
             }
-            // Those that asked first: none of them makes room.
+            // Requests are read first, so that none of these connections is closed to make room.
             for event in events.iter().filter(|event| event.token >= FIRST) {
                 self.turn(event.token);
             }
@@ -108,7 +108,7 @@ impl<F: Fn() -> Stats> Server<F> {
         due.map(|due| due.since(clocks().now))
     }
 
-    /// Lets one connection in; the next one after the others have had a turn.
+    /// Accepts one connection. The others have their turn before the next one is accepted.
     fn accept(&mut self, now: Time) {
         let Some((stream, _)) = self.listener.accept(&self.poller, now) else { return };
         if self.connections.len() >= MOST {
@@ -162,7 +162,7 @@ impl<F: Fn() -> Stats> Server<F> {
 }
 
 impl Connection {
-    /// Writes as much as there is room for; false when that was all, or nobody reads it.
+    /// Writes as much as the socket takes. Returns false when the answer is complete or the client is gone.
     fn write(&mut self) -> bool {
         let answer = self.answer.get_or_insert_default();
         while !answer.is_empty() {

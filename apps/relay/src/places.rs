@@ -1,4 +1,4 @@
-//! A table of places ([`taut_base::Admission`]) that several threads use, and the guards that hold places in it.
+//! A table of places ([`taut_base::Admission`]) for several threads, with guards that hold places in it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -122,7 +122,7 @@ mod tests {
     const BOUNDS: Bounds = Bounds { host: 2, group: 4 };
 
     #[test]
-    fn who_loses_a_place_is_told_once_and_a_free_place_is_taken_again() {
+    fn a_holder_that_loses_its_place_is_told_once_and_a_free_place_is_taken_again() {
         let places: Arc<Places<u8, u8>> = Places::new(3, WhenFull::Displace);
         let lost = Arc::new(AtomicUsize::new(0));
         let enter = |host| {
@@ -139,7 +139,7 @@ mod tests {
         third.set_idle(false);
         assert!(enter(1).is_err());
         assert!(third.assign(1, 2, Bounds { host: 0, group: 0 }).is_err());
-        assert_eq!(lost.swap(1, Ordering::Relaxed), 2, "a place that nobody has any more is lost");
+        assert_eq!(lost.swap(1, Ordering::Relaxed), 2, "a place without a holder is lost");
         drop((second, third));
         assert!(enter(1).is_ok() && places.count() == 0 && lost.load(Ordering::Relaxed) == 1);
         assert!(locked(&places.inner).calls.is_empty());

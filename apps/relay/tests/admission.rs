@@ -1,4 +1,4 @@
-//! Who may be connected to a relay by WebSocket (faults E19, F13, P6): strangers for a while and by their addresses, members as long as they are bound.
+//! Limits on a relay's connections by WebSocket (faults E19, F13, P6): unauthenticated ones by time and address, members' by network.
 #![expect(clippy::unwrap_used, reason = "a test's helpers may stop at the first surprise, as the test itself may")]
 
 use std::io::{ErrorKind, Read, Write};
@@ -30,7 +30,7 @@ fn coordinator() -> SigningKey {
     SigningKey::from_seed([1; 32]).unwrap()
 }
 
-/// A relay for so many connections before they are bound, and so many bound ones; loopback is a trusted proxy, if wanted.
+/// Starts a relay with `places` for unauthenticated connections and `streams` for bound ones; loopback is a trusted proxy if `is_behind_proxy`.
 fn start(places: usize, streams: usize, is_behind_proxy: bool) -> Relay {
     let mut config = Config::new(PrivateKey::from_bytes([200; 32]));
     (config.port, config.stun_port, config.workers) = (0, 0, 1);
@@ -52,7 +52,7 @@ fn wait_for(relay: &Relay, done: impl Fn(&Stats) -> bool) {
     }
 }
 
-/// A WebSocket on which nobody binds, as a proxy of this address opens it.
+/// Opens a WebSocket on which no client binds, as a proxy does for a client at this address.
 fn stranger(relay: &Relay, client: &str) -> WebSocket<TcpStream> {
     let mut request = format!("ws://{}/", relay.web().unwrap()).into_client_request().unwrap();
     request.headers_mut().insert("x-forwarded-for", client.parse().unwrap());
@@ -235,7 +235,7 @@ fn proxied(relay: &Relay, header: &[u8]) -> TcpStream {
     tcp
 }
 
-/// How the answer of HTTP begins; empty when there is none.
+/// Returns the beginning of the HTTP answer; empty when there is no answer.
 fn answer(tcp: &mut TcpStream) -> String {
     let mut answer = [0; 12];
     tcp.read_exact(&mut answer).map_or_else(|_| String::new(), |()| String::from_utf8_lossy(&answer).into_owned())

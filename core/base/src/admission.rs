@@ -1,8 +1,8 @@
-//! Admission to a resource of which there are only so many places: connections before it is known whose they are, or members' connections.
+//! Admission to a resource with a limited number of places: unauthenticated connections, or members' connections.
 //!
-//! Each place belongs to a *host* (an address, a member) of a *group* (an address prefix, a network). Hosts, groups and the whole table have limits. At a
-//! limit the oldest idle place makes room: of the host that is at its limit, of the greediest host of the group that is, or of the greediest host of the
-//! greediest group of all. A flood therefore displaces itself, and every other party keeps its places (law 15).
+//! Each place belongs to a *host* (an address, a member) of a *group* (an address prefix, a network). Hosts, groups and the whole table have limits. When one is
+//! reached, the oldest idle place is evicted: that of the host at its limit, that of the largest host in the group at its limit, or that of the largest host in
+//! the largest group. A flood therefore evicts itself, and every other party keeps its places (law 15).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,18 +22,18 @@ pub struct Bounds {
 /// What happens to a newcomer when the whole table is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
-    /// The oldest idle place of the greediest party is given to it: right for parties that are done within moments, or never.
+    /// The oldest idle place of the largest party is evicted: right for holders that are done within moments, or never.
     Displace,
-    /// The same, but only where the greediest group has at least two places more than the newcomer's; otherwise the newcomer is refused. Right for parties
-    /// that stay: two groups with as many places do not displace each other by turns. A host that has a place already gives that one up.
+    /// The same, but only if the largest group has at least two places more than the newcomer's; otherwise the newcomer is refused. Right for holders that
+    /// stay: two groups of equal size do not evict each other in turn. A host that has a place already gives that one up.
     Balance,
 }
 
-/// There is no room for this party, and no idle place that could make room.
+/// A limit is reached, and no place can be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom;
 
-/// Idle places, the oldest of them, and whose they are. The greatest makes room: most idle places, then the oldest.
+/// Number of idle places, the oldest of them, and the party that has them. The greatest rank is evicted from.
 type Rank<K> = (usize, Reverse<u64>, K);
 
 /// Which party has which places. A place is known by its number; lower numbers are older.
@@ -73,11 +73,10 @@ impl<G: Copy + Ord, H: Copy + Ord> Admission<G, H> {
         Self { all, when_full, places: BTreeMap::new(), groups: BTreeMap::new(), ranks: BTreeSet::new() }
     }
 
-    /// Gives a place to `host` of `group`. `number` is new and higher than all before it. Returns the place that was taken from another party, or from
-    /// the same one, to make room.
+    /// Gives a place to `host` of `group`. `number` is not in use; lower numbers are older. Returns the place that was evicted for it.
     ///
     /// # Errors
-    /// [`NoRoom`] when a limit is reached and nobody can make room.
+    /// [`NoRoom`] when a limit is reached and no place can be evicted.
     pub fn enter(&mut self, number: u64, group: G, host: H, bounds: Bounds) -> Result<Option<u64>, NoRoom> {
         let displaced = self.room_for(group, host, bounds)?;
         if let Some(displaced) = displaced {
@@ -87,10 +86,10 @@ impl<G: Copy + Ord, H: Copy + Ord> Admission<G, H> {
         Ok(displaced)
     }
 
-    /// Gives the place to another party: its holder turned out to be `host` of `group`. Returns the place that was taken to make room.
+    /// Gives the place to another party: its holder turned out to be `host` of `group`. Returns the place that was evicted for it.
     ///
     /// # Errors
-    /// [`NoRoom`] when the other party is at its limit and nobody can make room; the place is free again then.
+    /// [`NoRoom`] when the other party is at its limit and no place can be evicted; the place is free then.
     pub fn assign(&mut self, number: u64, group: G, host: H, bounds: Bounds) -> Result<Option<u64>, NoRoom> {
         let Some(place) = self.leave(number) else { return Err(NoRoom) };
         let displaced = self.room_for(group, host, bounds)?;
@@ -108,7 +107,7 @@ impl<G: Copy + Ord, H: Copy + Ord> Admission<G, H> {
         }
     }
 
-    /// Frees the place. Returns false if nobody had it.
+    /// Frees the place. Returns false if it was free.
     pub fn remove(&mut self, number: u64) -> bool {
         self.leave(number).is_some()
     }

@@ -1,9 +1,9 @@
-//! How the descriptors that a server may open are divided between those who use them.
+//! Division of a server's file descriptors by use.
 
 /// Descriptors by use. Their sum is what the process may open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptors {
-    /// Connections of which it is not known yet whose they are.
+    /// Unauthenticated connections.
     pub unauthenticated: usize,
     /// Control channels of members.
     pub channels: usize,
@@ -13,7 +13,7 @@ pub struct Descriptors {
     pub rest: usize,
 }
 
-/// What a program has descriptors for.
+/// What a program needs descriptors for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uses {
     /// It serves control channels.
@@ -22,7 +22,7 @@ pub struct Uses {
     pub streams: bool,
 }
 
-/// Least and most descriptors for everything else. A coordinator with a relay has 35 open on two cores when nobody is connected, and 4 more for each further core.
+/// Least and most descriptors for everything else. A coordinator with a relay has 35 open on two cores without any connection, and 4 more for each further core.
 const REST: (usize, usize) = (64, 256);
 
 /// Most unauthenticated connections. Each may fill some 40 KiB with headers that it does not end, so all of them take 40 MiB at most.

@@ -121,7 +121,7 @@ pub struct Forward {
     clients: Vec<Option<Client>>,
     share: Share,
     counts: Counts,
-    /// Connections at whose end a client was and is no more; `None` where nobody asks.
+    /// Connections that a client left; `None` if they are not asked for.
     left: Option<Vec<u64>>,
 }
 
@@ -368,6 +368,6 @@ mod tests {
         let mut other = two(WIDE);
         other.apply(&at(0, 5));
         other.apply(&Change::Gone { slot: 0 });
-        assert_eq!(other.poll_left(), None, "nobody asks");
+        assert_eq!(other.poll_left(), None, "not asked for");
     }
 }

@@ -30,7 +30,7 @@ pub fn open_files() -> Option<u64> {
     (result == 0).then_some(limit.rlim_cur)
 }
 
-/// Raises the soft limit of descriptors to the hard one, for servers whose clients each have a connection: the usual soft limit of 1,024 is kept low for
+/// Raises the soft limit of descriptors to the hard one, for servers that hold a connection per client: the usual soft limit of 1,024 is low for the sake of
 /// programs that use `select`. Returns the limit that holds then; `None` when the kernel does not say.
 pub fn raise_open_files() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

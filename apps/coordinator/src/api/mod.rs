@@ -41,18 +41,18 @@ const MAX_BODY: usize = 64 * 1024;
 /// How long requests that are running may take after the stop was asked for.
 const LAST_REQUESTS: Duration = Duration::from_secs(3);
 
-/// How long an answer about the coordinator's health holds: everyone may ask, and it costs a look at the database.
+/// How long a result of the health check is used again, 1 s: anyone may ask, and each check reads the database.
 const HEALTH: Duration = Duration::from_secs(1);
 
 /// Places of members' control channels, by network and node.
 pub(crate) type Channels = Places<NetworkId, NodeId>;
 
-/// Who may be connected, and where connections of the relay inside go.
+/// Limits on connections, and the way to the relay inside.
 #[derive(Clone)]
 pub(crate) struct Front {
-    /// The relay inside, if it takes connections.
+    /// Takes connections of relay clients; `None` without a relay.
     pub(crate) relay: Option<Entrance>,
-    /// Connections before it is known whose they are.
+    /// Unauthenticated connections.
     pub(crate) admission: Arc<Admission>,
     /// Control channels.
     pub(crate) channels: Arc<Channels>,
@@ -67,7 +67,7 @@ struct Context {
     stop: watch::Receiver<bool>,
 }
 
-/// What was found out about the coordinator's health, and when.
+/// A result of the health check.
 #[derive(Clone)]
 struct Health {
     at: Instant,
@@ -128,7 +128,7 @@ fn router(context: Context) -> Router {
 }
 
 async fn healthz(Shared(context): Shared<Context>) -> Result<Response, Failure> {
-    // Whoever asks meanwhile waits for the same answer.
+    // Requests that come meanwhile wait for the same answer.
     let mut health = context.health.lock().await;
     let health = match &*health {
         Some(health) if health.at.elapsed() < HEALTH => health,

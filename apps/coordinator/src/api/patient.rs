@@ -1,5 +1,5 @@
-//! A TCP stream whose other side has to go on reading, and is read at a bounded rate: an answer that nobody takes does not stay in memory for ever, and a
-//! flood of requests or of frames of a WebSocket waits in its own connection (fault E11).
+//! A TCP stream with a write timeout and a read rate: an answer that the client does not read is dropped after a while, and a flood of requests or WebSocket
+//! frames waits in its own connection (fault E11).
 
 use std::io;
 use std::pin::Pin;
@@ -13,17 +13,18 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 /// How long a write may wait for the other side to read something.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Bytes per second that are read of one connection, and how many at once before that counts. A node sends some hundred bytes in a minute, and a request of the
-/// operator's API has 64 KiB at most. At this rate the smallest frames, of 6 bytes, cost a few percent of a core.
+/// Read rate of one connection, 64 KiB per second: a node sends a few hundred bytes per minute, and a request to the operator's API has 64 KiB at most. The
+/// smallest WebSocket frames, of 6 bytes, cost a few percent of a core at this rate.
 const RATE: u32 = 64 * 1024;
+/// Bytes that may be read at once before the rate applies: four requests of the largest size.
 const BURST: u32 = 4 * RATE;
 
 /// The stream.
 pub(super) struct Patient {
     stream: TcpStream,
-    /// Up to when the rate is used up.
+    /// The moment until which the rate is used up.
     paid: Instant,
-    /// What a read waits for, when the rate is used up.
+    /// Wakes a read that the rate delays.
     pausing: Option<Pin<Box<Sleep>>>,
     /// Bytes that were read before it was known what they are; they come first.
     ahead: Vec<u8>,

@@ -1,6 +1,6 @@
-//! How many requests of one address are answered at once (faults E11, E13): each costs the processor something, and a guess at a token a look at the
-//! database. An address that asks more often is answered a second later each time. It is never refused, so that an operator behind the same NAT as an
-//! attacker is answered, too; and as an address has a bounded number of connections, so are the requests that wait.
+//! Rate limit on unauthenticated requests per address (faults E11, E13). Each request costs CPU time, and a guess at a token a read of the database. A request
+//! beyond the rate is answered a second later. It is not refused, because an operator may be behind the same NAT as an attacker. The number of connections per
+//! address is limited, so the number of delayed requests is, too.
 
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
@@ -10,13 +10,14 @@ use taut_base::{KeyedHash, Meter, Rate, Time, network};
 
 use crate::state::random;
 
-/// Requests of one IPv4 address or IPv6 /64 that are answered at once: a NAT with 200 nodes that all come back, and a monitor each second beside.
+/// Requests of one IPv4 address or IPv6 /64 that are answered without delay: 200 nodes behind one NAT that reconnect together, and a monitoring system that
+/// asks every second.
 const REQUESTS: Rate = Rate::new(20, 200);
 
-/// How much later the others are answered.
+/// Delay of a request beyond that rate.
 pub(super) const DELAY: Duration = Duration::from_secs(1);
 
-/// Counts requests by address, in a table of fixed size. Requests with a valid token of an operator do not count.
+/// Counts requests by address, in a table of fixed size. Requests with a valid operator token do not count.
 pub(super) struct Requests {
     start: Instant,
     hash: KeyedHash,

@@ -40,7 +40,7 @@ const HEADERS: Duration = Duration::from_secs(10);
 /// Largest headers of a request, and what is read ahead of a body, in bytes. Browsers and proxies send up to 8 KiB.
 const BUFFER: usize = 16 * 1024;
 
-/// What all connections have in common.
+/// What every connection needs.
 #[derive(Clone)]
 pub(super) struct Server {
     pub(super) router: Router,
@@ -60,14 +60,14 @@ pub(super) async fn serve(listener: TcpListener, server: Server) {
             () = &mut stopping => break,
         };
         match accepted {
-            // Whoever finds no room is hung up on.
+            // A connection that finds no room is closed.
             Ok((stream, address)) => {
                 if let Some(pass) = server.admission.enter(address.ip()) {
                     connections.spawn(connection(stream, address, Guest::new(pass), server.clone()));
                 }
             }
             Err(error) if is_of_one_connection(&error) => {}
-            // The connection stays in the kernel's queue, so another try at once would fail, too (fault P6).
+            // The connection stays in the kernel's queue, so an immediate retry would fail, too (fault P6).
             Err(error) => {
                 log::stranger("not-accepted", &[("error", &error)]);
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -152,7 +152,7 @@ async fn answer(mut request: Request, is_first: bool, guest: Arc<Guest>, server:
         server.requests.count(source.address, Instant::now());
     }
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        // The proxy may send another client's request next. A connection that finds no room is told to leave.
+        // The proxy may send another client's request next. If the proxy's share is full, the connection is evicted.
         let _ = guest.pass().forget_claim();
     }
     response

@@ -1,4 +1,4 @@
-//! Who may be connected (faults E13, E19, F13, P6): strangers by their addresses, behind a proxy as well, and members' channels by their networks.
+//! Limits on connections and requests (faults E13, E19, F13): unauthenticated ones by address, also behind a proxy, and members' channels by network.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -33,7 +33,7 @@ fn is_open(socket: &WebSocket<TcpStream>) -> bool {
 fn wait_for(what: &str, done: impl Fn() -> bool) {
     let began = Instant::now();
     while !done() {
-        assert!(began.elapsed() < PATIENCE, "in vain for {what}");
+        assert!(began.elapsed() < PATIENCE, "waited in vain for {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -132,7 +132,7 @@ fn fault_f13_networks_share_the_places_of_channels() {
         Host::new().join(&coordinator, &coordinator.token(), "e").err().expect("its own network has all places");
     assert!(refused.code == ProblemCode::Unavailable && !refused.code.is_final());
 
-    // Who comes again takes over its own place.
+    // A node that reconnects takes over its own place.
     let back = first[3].host.resume(&coordinator, &coordinator.token(), None).unwrap();
     first[3] = back;
 

@@ -63,7 +63,7 @@ impl Coordinator {
         Self::open(&directory.0, "100.64.0.0/10", ticket_life, 1_024)
     }
 
-    /// One with places for so many control channels.
+    /// Starts one with this number of places for control channels.
     pub(super) fn start_with_channels(directory: &Directory, channels: usize) -> Self {
         Self::open(&directory.0, "100.64.0.0/10", TICKET_LIFE, channels)
     }
@@ -216,7 +216,7 @@ impl Channel {
         Self::socket_by(address, network, None).expect("an open WebSocket")
     }
 
-    /// A WebSocket as a proxy opens it for a client; `None` when it is hung up on.
+    /// Opens a WebSocket as a proxy does for this client; `None` when the coordinator closes it.
     pub(super) fn socket_by(
         address: SocketAddr,
         network: &[u8; 16],

@@ -72,7 +72,7 @@ fn parties_that_stay_are_displaced_only_where_that_evens_out() {
     assert_eq!(table.enter(10, 2, 4, WIDE), Err(NoRoom));
     assert_eq!(table.enter(11, 1, 4, WIDE), Err(NoRoom));
     assert_eq!(table.enter(12, 3, 1, WIDE), Ok(Some(3)));
-    assert_eq!(table.enter(13, 3, 1, WIDE), Ok(Some(12)), "who comes again gives up the place that it had");
+    assert_eq!(table.enter(13, 3, 1, WIDE), Ok(Some(12)), "a host that comes again gives up the place that it had");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn hosts_and_sites_of_addresses() {
     assert_ne!(site("2001:db8:1:2::3"), site("2001:db8:2:2::3"));
 }
 
-/// The same rules, counted anew for each question.
+/// The same rules, counted from scratch for each question.
 #[derive(Default)]
 struct Slow(Vec<(u64, u8, u8, bool)>);
 

@@ -20,7 +20,7 @@ const SLOWEST: usize = 16 * 1024;
 /// What every message may take at least, however short it is.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Pings and pongs of the WebSocket in a row that are read for nothing: proxies send one now and then, and a node says something between two of them.
+/// WebSocket pings and pongs between two messages. Some proxies send one every half minute, and a node sends a message every 15 s.
 const PINGS: u32 = 64;
 
 /// Both directions of a channel.

@@ -24,7 +24,7 @@ use crate::log;
 use crate::state::{Admitted, LEASE, Membership, Places, Signed, State, StateError, Update};
 use crate::store::NetworkId;
 
-/// Channels of one node at the same time: the one in use, and one that is just being closed because the other took its place.
+/// Channels per node: the one in use, and an older one that is being closed because the newer one replaced it.
 const PER_NODE: usize = 2;
 
 /// Least time between two updates for a node: a storm of changes becomes ten updates per second.
@@ -55,7 +55,7 @@ pub(super) struct Session {
     membership: Membership,
     /// Its place among the channels.
     seat: Seat<NetworkId, NodeId>,
-    /// Ends when another network's channel is given the place.
+    /// Ends when the channel is evicted for another network's.
     displaced: oneshot::Receiver<()>,
     node: NodeId,
     seen: IpAddr,
@@ -388,7 +388,7 @@ impl Session {
     }
 
     async fn end(self, why: Stop) {
-        // The place is held until the channel is closed.
+        // The place stays taken until the channel is closed.
         let Self { channel, membership, seat: _seat, node, .. } = self;
         if matches!(why, Stop::Goodbye | Stop::Refused(_)) {
             membership.leave();

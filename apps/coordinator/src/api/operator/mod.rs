@@ -38,7 +38,7 @@ pub(super) use routes::routes;
 /// How long a request may take, its body included.
 const REQUEST: Duration = Duration::from_secs(30);
 
-/// The operator who asks: the number of the token. It stands in the request and in the answer.
+/// The number of the operator token that a request was made with: an extension of the request and of its answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Operator(i64);
 
