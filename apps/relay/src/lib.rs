@@ -16,7 +16,7 @@
 //! every worker's queue and into its own table, before it looks at the next datagram: what follows an `open` finds it done. A worker that meets a number or
 //! sender that it does not know looks into its queue before it gives up.
 //!
-//! **Bounds.** A worker whose socket is full waits for a moment, then drops and counts. Queues hold changes, of which each control frame makes a few, and
+//! **Bounds.** Connections are bounded by [`Admission`] until a client is bound on them, and by one per client then. A worker whose socket is full waits for a moment, then drops and counts. Queues hold changes, of which each control frame makes a few, and
 //! control frames are limited.
 //!
 //! It refuses: to log or count by address (fault F12), to send anywhere but to clients and to who asks by STUN.
