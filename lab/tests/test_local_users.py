@@ -1,4 +1,4 @@
-"""A local user without rights, and what he may put in the way: the daemon's socket and that of `taut wg` (fault P4); a lost identity (K6)."""
+"""A local user without rights, and what he may put in the way: the daemon's socket and that of `taut wg` (faults P4, P7); a lost identity (K6)."""
 
 import base64
 import functools
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.flow import ping
 from lab.taut import Node, answering, binary
 from lab.wait import wait_until
 from lab.wireguard import INTERFACE, SOCKETS, WireGuard
@@ -74,6 +75,62 @@ def test_fault_p4_a_user_without_rights_may_look_and_change_nothing(mesh, shared
     assert (one.state / "identity.json").read_bytes() == before
     for path in (one.state, one.state / "identity.json"):
         assert one.host.run(*STRANGER, "cat" if path.is_file() else "ls", path, check=False).returncode != 0
+
+
+CROWD = """
+import socket, sys
+held = []
+for _ in range(int(sys.argv[2])):
+    one = socket.socket(socket.AF_UNIX)
+    one.connect(sys.argv[1])
+    held.append(one)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+GREEDY = """
+import select, socket, sys
+open_ones, told = [], False
+while not select.select([sys.stdin], [], [], 0)[0]:
+    try:
+        while len(open_ones) < 40:
+            one = socket.socket(socket.AF_UNIX)
+            one.setblocking(False)
+            one.connect(sys.argv[1])
+            open_ones.append(one)
+    except BlockingIOError:
+        pass
+    for one in list(open_ones):
+        try:
+            one.send(b'{"command":"why","peer":"node2"}\\n{"command":"status"}\\n' * 50 + b"{")
+        except BlockingIOError:
+            pass
+        except OSError:
+            open_ones.remove(one)
+    if not told:
+        print("ready", flush=True)
+        told = True
+"""
+
+
+@pytest.mark.parametrize("manner", ["idle", "greedy"])
+def test_fault_p7_a_local_user_cannot_block_roots_status_and_down(mesh, shared, monkeypatch, manner):
+    monkeypatch.setattr(Node, "socket", property(lambda node: shared / f"{node.name}.sock"))
+    one, two = mesh(nodes=2).nodes
+    words = (CROWD, one.socket, 100) if manner == "idle" else (GREEDY, one.socket)
+    crowds = [one.host.start(*STRANGER, stranger_python(), "-c", *words, name=f"crowd{n}") for n in range(2)]
+    for crowd in crowds:
+        crowd.wait_for_output("ready")
+    for _ in range(3):
+        assert one.status()["state"] == "running"
+    # Another user without rights is a party of its own.
+    user = ("setpriv", f"--reuid={NOBODY - 1}", f"--regid={NOBODY}", "--clear-groups")
+    other = one.host.run(*user, binary("taut"), "status", "--socket", one.socket)
+    assert "node1" in other.stdout
+    assert ping(one.host, two.ipv4, count=3)["received"] == 3
+    one.taut("down")
+    assert one.status()["state"] == "stopped"
+    assert [crowd.alive for crowd in crowds] == [True, True]
 
 
 LISTEN = """

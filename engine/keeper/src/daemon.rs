@@ -51,8 +51,6 @@ const RETRY_OVERLAY: Duration = Duration::from_secs(2);
 const MAX_RECENT: usize = 64;
 /// Trouble with the disk is said again every half minute; after twice that silence it is over.
 const DISK_SILENCE: Duration = Duration::from_secs(60);
-/// How soon a local user is let in who came while the daemon had no descriptor left.
-const RETRY_ACCEPT: Duration = Duration::from_secs(1);
 
 /// Runs the daemon until a signal, or a user with `down`, ends it.
 ///
@@ -105,8 +103,6 @@ struct Daemon {
     settle: Option<Time>,
     /// When they were last read because something changed.
     settled: Time,
-    /// When to look for local users again after there was no descriptor for one.
-    retry_accept: Option<Time>,
     ending: bool,
 }
 
@@ -157,7 +153,6 @@ impl Daemon {
             retry_overlay: None,
             settle: None,
             settled: Time::ZERO,
-            retry_accept: None,
             ending: false,
         })
     }
@@ -211,9 +206,7 @@ impl Daemon {
             self.settled = clocks.now;
             self.refresh_endpoints();
         }
-        if self.retry_accept.take_if(|due| clocks.now >= *due).is_some() {
-            self.accept();
-        }
+        self.turn_server();
         if let Some(metrics) = &mut self.metrics {
             metrics.handle_timeout(&self.poller, clocks.now);
         }
@@ -253,7 +246,8 @@ impl Daemon {
     fn poll_timeout(&self, now: Time) -> Option<Time> {
         let overlay = self.overlay.as_ref().and_then(|overlay| overlay.poll_timeout(now));
         let metrics = self.metrics.as_ref().and_then(Responder::poll_timeout);
-        [overlay, metrics, self.settle, self.retry_overlay, self.retry_accept].into_iter().flatten().min()
+        let server = self.server.as_ref().and_then(Server::poll_timeout);
+        [overlay, metrics, server, self.settle, self.retry_overlay].into_iter().flatten().min()
     }
 
     fn handle_signals(&mut self, signals: &Signals) {

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
 use crate::api::{MAX_REQUEST, Response};
-use crate::server::Connection;
+use crate::server::{Connection, Step};
 
 /// Bytes that a connection may keep of its user at most: requests that are not read to their end, and one answer.
 pub const MOST_KEPT: usize = 2 * (MAX_REQUEST + 4096);
@@ -35,11 +35,7 @@ pub fn serve(bytes: &[u8], may_change: bool, reads: bool) -> Seen {
         let taken = user.write(part).unwrap_or(0);
         lines += count_lines(&part[..taken]);
         loop {
-            open = open
-                && connection.go_on(&mut |request| {
-                    seen.changes += usize::from(request.changes());
-                    Response::Done
-                });
+            open = open && go_on(&mut connection, &mut seen);
             match reads.then(|| user.read(&mut room)) {
                 Some(Ok(length @ 1..)) => seen.answers += count_lines(&room[..length]),
                 _ => break,
@@ -49,6 +45,19 @@ pub fn serve(bytes: &[u8], may_change: bool, reads: bool) -> Seen {
     seen.kept = connection.kept();
     seen.requests = if open && reads { lines } else { seen.answers };
     seen
+}
+
+/// Answers what was read; false when the connection is at its end.
+fn go_on(connection: &mut Connection, seen: &mut Seen) -> bool {
+    loop {
+        match connection.advance() {
+            Step::Asked => connection.answer(|request| {
+                seen.changes += usize::from(request.changes());
+                Response::Done
+            }),
+            step => return step != Step::Ended,
+        }
+    }
 }
 
 fn count_lines(bytes: &[u8]) -> usize {

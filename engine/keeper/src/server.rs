@@ -1,42 +1,59 @@
-//! The local API's socket: small, bounded, never blocking.
+//! The local API's socket: bounded per user id, never blocking.
+//!
+//! - this file: the listening socket, and the poller's side of its connections;
+//! - `admission`: which users hold a connection, and whose request is answered next;
+//! - `connection`: one connection's bytes.
+
+mod admission;
+mod connection;
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use taut_base::{Bucket, Rate, Time};
 use taut_event::{Interest, Poller, effective_uid, peer_credentials};
-use zeroize::Zeroizing;
 
-use crate::api::{Failure, MAX_REQUEST, Request, Response};
+use crate::api::{Failure, Request, Response};
 use crate::error::RunError;
-
-/// Users at a time; more wait in the kernel's backlog.
-const MAX_CONNECTIONS: usize = 32;
-
-/// Bytes that are read at a time.
-const CHUNK: usize = 4096;
+use admission::{Admission, Full, Party};
+pub(crate) use connection::{Connection, Step};
 
 /// Tokens of connections start here; the daemon's own are below.
 pub(crate) const FIRST_CONNECTION: u64 = 16;
+
+/// Connections accepted per second, of all users: the user id is known only afterwards. One costs about 15 µs, so this is 3 % of a core at most; the
+/// kernel's queue of 4,096 (`net.core.somaxconn`) is through in two seconds.
+const ACCEPTS: Rate = Rate::new(2_000, ACCEPTS_AT_ONCE);
+/// Connections accepted in one turn of the agent, whose other work waits for 1 ms meanwhile.
+const ACCEPTS_AT_ONCE: u32 = 64;
+/// Pause after which accepting goes on when [`ACCEPTS`] was used up: a burst of 40.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+/// Pause after which accepting is tried again when the process had no descriptor left, 1 s: the socket stays readable, and the agent would spin.
+const NO_DESCRIPTOR_PAUSE: Duration = Duration::from_secs(1);
+
+/// Turns in which a place is looked for, before a connection is refused: from the third on, every connection that came earlier has been heard.
+const TRIES: u8 = 4;
 
 /// The listening socket and its connections.
 pub(crate) struct Server {
     listener: UnixListener,
     path: PathBuf,
     connections: BTreeMap<u64, Connection>,
+    admission: Admission,
+    /// User ids that may change something: root, and the daemon's own.
+    trusted: [u32; 2],
+    accepts: Bucket,
+    /// A connection without a place, and how often that was looked for.
+    pending: Option<(UnixStream, Party, u8)>,
+    /// When accepting goes on after a pause.
+    resume: Option<Time>,
     next: u64,
     token: u64,
-}
-
-pub(crate) struct Connection {
-    stream: UnixStream,
-    may_change: bool,
-    /// May hold a join token: wiped, and large enough from the start, so that it leaves no copy behind.
-    input: Zeroizing<Vec<u8>>,
-    output: Vec<u8>,
 }
 
 impl Server {
@@ -54,7 +71,18 @@ impl Server {
         // Everybody may look; the kernel says who asks for a change.
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666)).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
-        Ok(Self { listener, path: path.to_path_buf(), connections: BTreeMap::new(), next: FIRST_CONNECTION, token: 0 })
+        Ok(Self {
+            listener,
+            path: path.to_path_buf(),
+            connections: BTreeMap::new(),
+            admission: Admission::default(),
+            trusted: [0, effective_uid()],
+            accepts: Bucket::default(),
+            pending: None,
+            resume: None,
+            next: FIRST_CONNECTION,
+            token: 0,
+        })
     }
 
     /// Has `poller` report new connections as `token`.
@@ -63,50 +91,160 @@ impl Server {
         poller.add(self.listener.as_fd(), token, Interest::READ)
     }
 
-    /// Takes new connections, as many as there are places. False when the host has no descriptor left for one: try again later.
-    pub(crate) fn accept(&mut self, poller: &Poller) -> bool {
-        let accepted = self.accept_all(poller);
-        // A connection that cannot be taken keeps the socket readable: without this the daemon would turn in circles.
-        let wanted = if accepted && self.connections.len() < MAX_CONNECTIONS { Interest::READ } else { Interest::NONE };
+    /// Accepts connections, after `poller` reported the listening socket.
+    pub(crate) fn accept(&mut self, poller: &Poller, now: Time) {
+        self.resume = None;
+        for _ in 0..ACCEPTS_AT_ONCE {
+            if self.pending.is_some() {
+                self.resume = Some(now);
+                break;
+            }
+            if !self.accepts.take(&ACCEPTS, now) {
+                self.resume = Some(now + ACCEPT_PAUSE);
+                break;
+            }
+            match self.listener.accept() {
+                Ok((stream, _)) => self.meet(stream, poller, now),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => {
+                    self.resume = Some(now + NO_DESCRIPTOR_PAUSE);
+                    break;
+                }
+            }
+        }
+        let wanted = if self.resume.is_none() { Interest::READ } else { Interest::NONE };
         // Registered and open, so the kernel has no reason to refuse.
         let _ = poller.modify(self.listener.as_fd(), self.token, wanted);
-        accepted
     }
 
-    fn accept_all(&mut self, poller: &Poller) -> bool {
-        while self.connections.len() < MAX_CONNECTIONS {
-            let stream = match self.listener.accept() {
-                Ok((stream, _)) => stream,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(_) => return false,
-            };
-            let Ok(credentials) = peer_credentials(&stream) else { continue };
-            let may_change = credentials.uid == 0 || credentials.uid == effective_uid();
-            let token = self.next;
-            if stream.set_nonblocking(true).is_err() || poller.add(stream.as_fd(), token, Interest::READ).is_err() {
-                continue;
-            }
-            self.next += 1;
-            self.connections.insert(token, Connection::new(stream, may_change));
+    /// Asks the kernel whose connection it is, and gives it a place.
+    fn meet(&mut self, stream: UnixStream, poller: &Poller, now: Time) {
+        let Ok(credentials) = peer_credentials(&stream) else { return };
+        let is_trusted = self.trusted.contains(&credentials.uid);
+        let party = if is_trusted { Party::Trusted } else { Party::User(credentials.uid) };
+        if stream.set_nonblocking(true).is_ok() {
+            self.admit(stream, party, 1, poller, now);
         }
-        true
     }
 
-    /// Goes on with a connection; `answer` carries out a request.
-    pub(crate) fn serve(&mut self, token: u64, poller: &Poller, mut answer: impl FnMut(Request) -> Response) {
+    /// Gives a connection a place, and takes that of another one for it where need be. One that finds none is looked after again in the next turns,
+    /// when those that came just before it had their chance to ask.
+    fn admit(&mut self, stream: UnixStream, party: Party, tries: u8, poller: &Poller, now: Time) {
+        let token = self.next;
+        match self.admission.admit(token, party, now) {
+            Ok(evicted) => evicted.into_iter().for_each(|evicted| self.close(evicted, poller)),
+            Err(Full) if tries < TRIES => {
+                self.pending = Some((stream, party, tries + 1));
+                return;
+            }
+            Err(Full) => return Connection::new(stream, false).refuse(crowded()),
+        }
+        self.next += 1;
+        let connection = Connection::new(stream, party == Party::Trusted);
+        if poller.add(connection.as_fd(), token, Interest::READ).is_ok() {
+            self.connections.insert(token, connection);
+        } else {
+            self.admission.remove(token);
+        }
+    }
+
+    /// Goes on with a connection after `poller` reported it. A trusted user's request is carried out by `answer`; another user's waits for
+    /// [`Self::handle_timeout`].
+    pub(crate) fn serve(
+        &mut self,
+        token: u64,
+        poller: &Poller,
+        now: Time,
+        mut answer: impl FnMut(Request) -> Response,
+    ) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
-        let open = connection.go_on(&mut answer);
-        if !open {
-            poller.remove(connection.stream.as_fd());
-            self.connections.remove(&token);
-            // A place is free: whoever waits in the backlog comes in.
-            self.accept(poller);
+        let step = loop {
+            match connection.advance() {
+                Step::Asked if self.admission.is_trusted(token) => connection.answer(&mut answer),
+                step => break step,
+            }
+        };
+        let fd = connection.as_fd();
+        match step {
+            Step::Ended => self.close(token, poller),
+            // It is not watched meanwhile: the kernel would report a client that hung up again and again.
+            Step::Asked => {
+                poller.remove(fd);
+                self.admission.ask(token, now);
+            }
+            Step::Part if !self.admission.is_trusted(token) => {
+                poller.remove(fd);
+                self.admission.wait_for_rest(token, now);
+            }
+            Step::Idle | Step::Part => {
+                watch(poller, connection, token, Interest::READ);
+                self.admission.wait(token, now);
+            }
+            Step::Reader => {
+                watch(poller, connection, token, Interest::WRITE);
+                self.admission.wait_for_reader(token, now);
+            }
+        }
+    }
+
+    /// Ends a turn, after everything that `poller` reported was served, and does what is due: accepts again after a pause, closes connections whose time is over, reads the rest of requests, and answers one request. `clock`
+    /// tells what that one costs.
+    pub(crate) fn handle_timeout(
+        &mut self,
+        poller: &Poller,
+        clock: impl Fn() -> Time,
+        mut answer: impl FnMut(Request) -> Response,
+    ) {
+        let now = clock();
+        self.admission.next_turn();
+        if self.poll_timeout().is_none_or(|due| now < due) {
             return;
         }
-        let interest = if connection.output.is_empty() { Interest::READ } else { Interest::WRITE };
-        // Registered and open; if the kernel refused, the user would see a hanging request and ask again.
-        let _ = poller.modify(connection.stream.as_fd(), token, interest);
+        if self.resume.is_some_and(|due| due <= now) {
+            if let Some((stream, party, tries)) = self.pending.take() {
+                self.admit(stream, party, tries, poller, now);
+            }
+            self.accept(poller, now);
+        }
+        for token in self.admission.expired(now) {
+            self.close(token, poller);
+        }
+        for token in self.admission.readable(now) {
+            self.serve(token, poller, now, &mut answer);
+        }
+        let Some((token, user)) = self.admission.next(now) else { return };
+        if let Some(connection) = self.connections.get_mut(&token) {
+            connection.answer(&mut answer);
+        }
+        self.serve(token, poller, now, &mut answer);
+        self.admission.charge(user, clock().since(now), now);
+    }
+
+    /// Returns when [`Self::handle_timeout`] has something to do.
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.resume.into_iter().chain(self.admission.poll_timeout()).min()
+    }
+
+    fn close(&mut self, token: u64, poller: &Poller) {
+        self.admission.remove(token);
+        if let Some(connection) = self.connections.remove(&token) {
+            poller.remove(connection.as_fd());
+        }
+    }
+}
+
+/// Has `poller` report a connection, whether it is watched already or not.
+fn watch(poller: &Poller, connection: &Connection, token: u64, interest: Interest) {
+    let fd = connection.as_fd();
+    // Open, and watched or not; if the kernel refused both, the time of the connection ends it.
+    let _ = poller.modify(fd, token, interest).or_else(|_| poller.add(fd, token, interest));
+}
+
+fn crowded() -> Failure {
+    Failure {
+        message: String::from("the daemon answers too many local users at this moment"),
+        hint: String::from("try again, or as root, who has places of its own"),
     }
 }
 
@@ -124,76 +262,6 @@ impl Drop for Server {
     fn drop(&mut self) {
         // Already gone is as good as removed.
         let _ = std::fs::remove_file(&self.path);
-    }
-}
-
-impl Connection {
-    pub(crate) fn new(stream: UnixStream, may_change: bool) -> Self {
-        Self { stream, may_change, input: Zeroizing::new(Vec::with_capacity(MAX_REQUEST + CHUNK)), output: Vec::new() }
-    }
-
-    /// Bytes that are kept: of requests and of the answer.
-    pub(crate) fn kept(&self) -> usize {
-        self.input.len() + self.output.len()
-    }
-
-    /// Reads what has come and answers whole lines; false when the connection is at its end. Whoever does not take an answer is not asked what
-    /// else there is: otherwise, many requests and no reading would fill the daemon's memory (law 11).
-    pub(crate) fn go_on(&mut self, answer: &mut impl FnMut(Request) -> Response) -> bool {
-        let mut chunk = Zeroizing::new([0; CHUNK]);
-        loop {
-            if !self.write() {
-                return false;
-            }
-            if !self.output.is_empty() {
-                return true;
-            }
-            if let Some(end) = self.input.iter().position(|byte| *byte == b'\n') {
-                let line: Zeroizing<Vec<u8>> = Zeroizing::new(self.input.drain(..=end).collect());
-                let response = self.respond(&line, answer);
-                let Ok(json) = serde_json::to_vec(&response) else { return false };
-                self.output = json;
-                self.output.push(b'\n');
-                continue;
-            }
-            if self.input.len() > MAX_REQUEST {
-                return false;
-            }
-            match self.stream.read(&mut *chunk) {
-                Ok(0) => return false,
-                Ok(length) => self.input.extend_from_slice(&chunk[..length]),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(_) => return false,
-            }
-        }
-    }
-
-    fn respond(&self, line: &[u8], answer: &mut impl FnMut(Request) -> Response) -> Response {
-        match serde_json::from_slice::<Request>(line) {
-            Ok(request) if request.changes() && !self.may_change => Response::Failed(Failure {
-                message: String::from("only root and the daemon's own user may change anything"),
-                hint: String::from("try again with sudo"),
-            }),
-            Ok(request) => answer(request),
-            Err(error) => Response::Failed(Failure {
-                message: format!("the daemon does not understand this request: {error}"),
-                hint: String::from("use a `taut` of the daemon's version; `taut version` shows both"),
-            }),
-        }
-    }
-
-    /// Writes what waits; false when the connection is at its end.
-    fn write(&mut self) -> bool {
-        while !self.output.is_empty() {
-            match self.stream.write(&self.output) {
-                Ok(written) => drop(self.output.drain(..written)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return false,
-            }
-        }
-        true
     }
 }
 

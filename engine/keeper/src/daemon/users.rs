@@ -7,7 +7,7 @@ use taut_base::Time;
 use taut_control::Command;
 use taut_netmap::{JoinToken, name_from_host};
 
-use super::{DISK_SILENCE, Daemon, RETRY_ACCEPT, clocks};
+use super::{DISK_SILENCE, Daemon, clocks};
 use crate::api::{CoordinatorStatus, Failure, PeerStatus, Request, Response, SCHEMA, State, Status};
 use crate::error::failure;
 use crate::overlay::Overlay;
@@ -17,17 +17,21 @@ use crate::{metrics, status};
 
 impl Daemon {
     pub(super) fn accept(&mut self) {
-        self.with_server(|server, daemon| {
-            if !server.accept(&daemon.poller) {
-                daemon.retry_accept = Some(clocks().now + RETRY_ACCEPT);
-            }
-        });
+        self.with_server(|server, daemon| server.accept(&daemon.poller, clocks().now));
     }
 
     pub(super) fn serve(&mut self, token: u64) {
         self.with_server(|server, daemon| {
             let poller = Rc::clone(&daemon.poller);
-            server.serve(token, &poller, |request| daemon.answer(request));
+            server.serve(token, &poller, clocks().now, |request| daemon.answer(request));
+        });
+    }
+
+    /// Does what is due for local users.
+    pub(super) fn turn_server(&mut self) {
+        self.with_server(|server, daemon| {
+            let poller = Rc::clone(&daemon.poller);
+            server.handle_timeout(&poller, || clocks().now, |request| daemon.answer(request));
         });
     }
 

@@ -1,15 +1,22 @@
-use std::io::{BufRead, BufReader};
-use std::time::Duration;
+use std::cell::Cell;
+use std::io::{BufRead, BufReader, Read, Write};
 
 use taut_event::Events;
 
+use super::admission::{MAX_CONNECTIONS, PER_USER};
 use super::*;
+use crate::api::MAX_REQUEST;
 
-/// A server in a directory of its own, and a poller that it works with.
+/// What an answer costs here, on the clock of the test.
+const COST: Duration = Duration::from_micros(100);
+
+/// A server in a directory of its own, a poller that it works with, and a clock that stands still unless it is moved.
 struct Rig {
     server: Server,
     poller: Poller,
     path: PathBuf,
+    now: Cell<Time>,
+    answers: u32,
 }
 
 impl Rig {
@@ -18,27 +25,50 @@ impl Rig {
         let mut server = Server::listen(&path).unwrap();
         let poller = Poller::new().unwrap();
         server.register(&poller, 3).unwrap();
-        Self { server, poller, path }
+        Self { server, poller, path, now: Cell::new(Time::from_duration(Duration::from_secs(100))), answers: 0 }
+    }
+
+    /// The same for a daemon that trusts nobody who connects here.
+    fn among_strangers(name: &str) -> Self {
+        let mut rig = Self::new(name);
+        rig.server.trusted = [u32::MAX; 2];
+        rig
     }
 
     fn connect(&self) -> UnixStream {
         UnixStream::connect(&self.path).unwrap()
     }
 
-    /// Serves until nothing has been ready for a while.
+    fn pass(&self, time: Duration) {
+        self.now.set(self.now.get() + time);
+    }
+
+    /// Serves until nothing is ready or due any more.
     fn serve(&mut self) {
         let mut events = Events::with_capacity(8);
         loop {
-            self.poller.wait(&mut events, Some(Duration::from_millis(50))).unwrap();
-            if events.is_empty() {
+            // Both ends of a unix socket are in this process: what was sent is there.
+            self.poller.wait(&mut events, Some(Duration::ZERO)).unwrap();
+            let due = self.server.poll_timeout().is_some_and(|due| due <= self.now.get());
+            if events.is_empty() && !due {
                 return;
             }
             for event in events.iter() {
                 match event.token {
-                    3 => assert!(self.server.accept(&self.poller)),
-                    token => self.server.serve(token, &self.poller, |_| Response::Done),
+                    3 => self.server.accept(&self.poller, self.now.get()),
+                    token => self.server.serve(token, &self.poller, self.now.get(), |_| Response::Done),
                 }
             }
+            let (now, answers) = (&self.now, &mut self.answers);
+            self.server.handle_timeout(
+                &self.poller,
+                || now.get(),
+                |_| {
+                    now.set(now.get() + COST);
+                    *answers += 1;
+                    Response::Done
+                },
+            );
         }
     }
 }
@@ -106,10 +136,12 @@ fn fault_p4_who_may_not_change_may_still_look() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     drop(theirs);
     let stranger = Connection::new(ours, false);
-    let mut answer = |_| Response::Done;
-    assert!(matches!(stranger.respond(b"{\"command\":\"status\"}", &mut answer), Response::Done));
-    assert!(matches!(stranger.respond(b"{\"command\":\"down\"}", &mut answer), Response::Failed(_)));
-    assert!(matches!(stranger.respond(b"{\"command\":\"up\"}", &mut answer), Response::Failed(_)));
+    let answer = |_| Response::Done;
+    assert!(matches!(stranger.respond(b"{\"command\":\"status\"}", answer), Response::Done));
+    for command in ["down", "up", "leave"] {
+        let line = format!("{{\"command\":\"{command}\"}}");
+        assert!(matches!(stranger.respond(line.as_bytes(), answer), Response::Failed(_)), "{command}");
+    }
 }
 
 #[test]
@@ -138,16 +170,73 @@ fn fault_p4_what_is_no_socket_is_left_alone() {
 }
 
 #[test]
-fn more_users_than_places_wait_for_their_turn() {
+fn fault_p7_idle_connections_make_room_for_newcomers() {
     let mut rig = Rig::new("crowd");
-    let mut users: Vec<UnixStream> = (0..MAX_CONNECTIONS + 5).map(|_| rig.connect()).collect();
+    let users: Vec<UnixStream> = (0..MAX_CONNECTIONS).map(|_| rig.connect()).collect();
     rig.serve();
     assert_eq!(rig.server.connections.len(), MAX_CONNECTIONS);
-    users.drain(..10);
-    rig.serve();
-    for user in &mut users {
-        user.write_all(b"{\"command\":\"status\"}\n").unwrap();
+    for _ in 0..10 {
+        let mut newcomer = rig.connect();
+        newcomer.write_all(b"{\"command\":\"status\"}\n").unwrap();
+        rig.serve();
+        assert!(line(&newcomer).contains("done"));
     }
+    assert!((MAX_CONNECTIONS - 10..=MAX_CONNECTIONS).contains(&rig.server.connections.len()));
+    drop(users);
     rig.serve();
-    assert!(users.iter().all(|user| line(user).contains("done")));
+    assert_eq!(rig.server.connections.len(), 0);
+}
+
+#[test]
+fn fault_p7_a_user_id_has_some_connections_and_not_for_ever() {
+    let mut rig = Rig::among_strangers("idle");
+    let mut users: Vec<UnixStream> = (0..3 * PER_USER).map(|_| rig.connect()).collect();
+    rig.serve();
+    assert_eq!(rig.server.connections.len(), PER_USER);
+    let last = users.last_mut().unwrap();
+    last.write_all(b"{\"command\":\"status\"}\n").unwrap();
+    rig.serve();
+    assert!(line(last).contains("done"));
+    rig.pass(Duration::from_secs(59));
+    rig.serve();
+    assert_eq!(rig.server.connections.len(), 1, "only one that was answered may still ask");
+    rig.pass(Duration::from_secs(2));
+    rig.serve();
+    assert_eq!(rig.server.connections.len(), 0);
+}
+
+#[test]
+fn fault_p7_single_bytes_and_many_requests_cost_their_share() {
+    let mut rig = Rig::among_strangers("share");
+    let mut user = rig.connect();
+    user.set_nonblocking(true).unwrap();
+    user.write_all(b"{\"comm").unwrap();
+    rig.serve();
+    user.write_all(b"and\":\"status\"}\n").unwrap();
+    rig.serve();
+    assert_eq!(rig.answers, 0, "the rest of a request is read after a pause");
+    rig.pass(Duration::from_millis(10));
+    rig.serve();
+    assert_eq!(rig.answers, 1);
+    let begin = rig.now.get();
+    for _ in 0..1_000 {
+        while user.write(&b"{\"command\":\"status\"}\n".repeat(100)).is_ok() {}
+        rig.serve();
+        while Read::read(&mut user, &mut [0; 4096]).is_ok() {}
+        rig.pass(Duration::from_millis(1));
+    }
+    let passed = rig.now.get().since(begin);
+    let share = (COST * rig.answers).as_secs_f64() / passed.as_secs_f64();
+    assert!(share < 0.15, "{share} of the time, the burst included");
+    assert!(rig.answers > 200, "{} answers", rig.answers);
+}
+
+#[test]
+fn fault_p7_a_client_that_hung_up_does_not_keep_the_agent_awake() {
+    let mut rig = Rig::among_strangers("gone");
+    let mut user = rig.connect();
+    user.write_all(&b"{\"command\":\"status\"}\n".repeat(3_000)[..MAX_REQUEST]).unwrap();
+    drop(user);
+    rig.serve();
+    assert_eq!(rig.server.connections.len(), 0);
 }

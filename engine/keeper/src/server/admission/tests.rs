@@ -1,0 +1,220 @@
+use super::*;
+
+const STEP: Duration = Duration::from_millis(1);
+
+/// A table, the number of the next connection, and the time.
+struct Table {
+    admission: Admission,
+    next: u64,
+    now: Time,
+}
+
+impl Table {
+    fn new() -> Self {
+        Self { admission: Admission::default(), next: 100, now: Time::from_duration(Duration::from_secs(50)) }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now = self.now + time;
+    }
+
+    /// Connects, two turns after everybody before; whose place that took.
+    fn connect(&mut self, party: Party) -> Result<(u64, Option<u64>), Full> {
+        self.admission.next_turn();
+        self.admission.next_turn();
+        let token = self.next;
+        self.next += 1;
+        self.admission.admit(token, party, self.now).map(|evicted| (token, evicted))
+    }
+
+    fn connect_many(&mut self, party: Party, count: usize) -> Vec<u64> {
+        (0..count).map(|_| self.connect(party).unwrap().0).collect()
+    }
+
+    fn count(&self, party: Party) -> usize {
+        self.admission.count(party)
+    }
+}
+
+#[test]
+fn fault_p7_a_user_id_evicts_its_own_oldest_idle_connection() {
+    let mut table = Table::new();
+    let user = Party::User(1000);
+    let tokens = table.connect_many(user, PER_USER);
+    table.admission.ask(tokens[0], table.now);
+    assert_eq!(table.connect(user).unwrap().1, Some(tokens[1]), "the first one waits for its answer");
+    assert_eq!(table.count(user), PER_USER);
+    let asking: Vec<u64> = table.admission.seats.keys().copied().collect();
+    for token in asking {
+        table.admission.ask(token, table.now);
+    }
+    assert_eq!(table.connect(user), Err(Full), "nobody is interrupted by the same user");
+    assert_eq!(table.connect(Party::User(1001)).unwrap().1, None);
+}
+
+#[test]
+fn fault_p7_places_are_reserved_for_root_and_the_greediest_pays() {
+    let mut table = Table::new();
+    for user in 1..=3 {
+        table.connect_many(Party::User(user), PER_USER);
+    }
+    table.connect_many(Party::User(4), MAX_CONNECTIONS - RESERVED - 3 * PER_USER);
+    let poor = table.connect(Party::User(5)).unwrap();
+    assert_eq!(poor.1, Some(100), "of the three that have most, the longest unused one");
+    for _ in 0..RESERVED {
+        assert_eq!(table.connect(Party::Trusted).unwrap().1, None);
+    }
+    for round in 1..=2 {
+        assert!(table.connect(Party::Trusted).unwrap().1.is_some());
+        assert_eq!(table.count(Party::Trusted), RESERVED + round);
+        assert_eq!(table.count(Party::User(5)), 1);
+    }
+    assert_eq!(table.admission.seats.len(), MAX_CONNECTIONS);
+}
+
+#[test]
+fn fault_p7_requests_that_wait_do_not_keep_others_out() {
+    let mut table = Table::new();
+    for user in 1..=4 {
+        for token in table.connect_many(Party::User(user), if user == 4 { 4 } else { PER_USER }) {
+            table.admission.ask(token, table.now);
+        }
+    }
+    assert_eq!(table.connect(Party::User(9)).unwrap().1, Some(100));
+    assert!(table.connect(Party::Trusted).unwrap().1.is_none());
+}
+
+#[test]
+fn a_trusted_connection_is_evicted_by_a_trusted_one_only() {
+    let mut table = Table::new();
+    table.connect_many(Party::Trusted, MAX_CONNECTIONS);
+    assert_eq!(table.connect(Party::User(1)), Err(Full));
+    assert_eq!(table.connect(Party::Trusted).unwrap().1, Some(100));
+    table.pass(Duration::from_secs(100_000));
+    assert!(table.admission.expired(table.now).is_empty(), "and no time ends it");
+}
+
+#[test]
+fn a_newcomer_is_heard_before_it_can_be_evicted() {
+    let mut table = Table::new();
+    let user = Party::User(1);
+    for token in 0..PER_USER as u64 {
+        assert_eq!(table.admission.admit(token, user, table.now), Ok(None));
+    }
+    table.admission.next_turn();
+    assert_eq!(table.admission.admit(50, user, table.now), Err(Full));
+    table.admission.next_turn();
+    assert_eq!(table.admission.admit(51, user, table.now), Ok(Some(0)));
+}
+
+#[test]
+fn fault_p7_each_phase_has_its_time() {
+    let mut table = Table::new();
+    let token = table.connect(Party::User(1)).unwrap().0;
+    let is_over = |table: &Table, token| table.admission.expired(table.now).contains(&token);
+    table.pass(FIRST_REQUEST - STEP);
+    table.admission.wait_for_rest(token, table.now);
+    assert!(!is_over(&table, token));
+    table.pass(STEP);
+    assert!(is_over(&table, token), "parts of a request buy no time");
+
+    let token = table.connect(Party::User(1)).unwrap().0;
+    table.admission.ask(token, table.now);
+    table.pass(FIRST_REQUEST * 10);
+    assert!(!is_over(&table, token), "it is the daemon that is awaited");
+    table.admission.wait_for_reader(token, table.now);
+    table.pass(TAKE_ANSWER - STEP);
+    table.admission.wait_for_reader(token, table.now);
+    table.pass(STEP);
+    assert!(is_over(&table, token), "a slow reader gets no more time for each byte");
+
+    let token = table.connect(Party::User(1)).unwrap().0;
+    table.admission.ask(token, table.now);
+    table.admission.wait(token, table.now);
+    table.pass(NEXT_REQUEST - STEP);
+    assert!(!is_over(&table, token));
+    table.pass(STEP);
+    assert!(is_over(&table, token));
+}
+
+/// Answers whatever may be answered for a second, each at this cost, to clients that ask again at once. Returns the answers per connection.
+fn busy_second(table: &mut Table, tokens: &[u64], cost: Duration) -> BTreeMap<u64, u32> {
+    let mut answers = BTreeMap::new();
+    let end = table.now + Duration::from_secs(1);
+    for token in tokens {
+        table.admission.ask(*token, table.now);
+    }
+    while table.now < end {
+        match table.admission.next(table.now) {
+            Some((token, user)) => {
+                *answers.entry(token).or_default() += 1;
+                table.pass(cost);
+                table.admission.charge(user, cost, table.now);
+                table.admission.ask(token, table.now);
+            }
+            None => table.now = table.admission.poll_timeout().unwrap(),
+        }
+    }
+    answers
+}
+
+#[test]
+fn fault_p7_answers_cost_each_user_id_its_share_however_many_ask() {
+    let cost = Duration::from_millis(1);
+    for users in [1_u32, 3, 10] {
+        let mut table = Table::new();
+        let tokens: Vec<u64> = (0..users).map(|user| table.connect(Party::User(user)).unwrap().0).collect();
+        for _ in 0..3 {
+            // The bursts are used up.
+            busy_second(&mut table, &tokens, cost);
+        }
+        let answers = busy_second(&mut table, &tokens, cost);
+        let all: u32 = answers.values().sum();
+        let each = answers.values().copied();
+        assert!(all <= 200, "{all} ms of a second for {users} users");
+        assert!(each.clone().max().unwrap() <= 50, "{answers:?}");
+        assert!(each.min().unwrap() + 3 >= (190 / users).min(47), "{answers:?}");
+    }
+}
+
+#[test]
+fn fault_p7_a_user_id_that_asks_rarely_is_answered_first() {
+    let mut table = Table::new();
+    let greedy: Vec<u64> = (1..=6).flat_map(|user| table.connect_many(Party::User(user), 4)).collect();
+    busy_second(&mut table, &greedy, Duration::from_millis(1));
+    let honest = table.connect(Party::User(9)).unwrap().0;
+    table.admission.ask(honest, table.now);
+    loop {
+        match table.admission.next(table.now) {
+            Some((token, _)) => break assert_eq!(token, honest),
+            None => table.now = table.admission.poll_timeout().unwrap(),
+        }
+    }
+}
+
+#[test]
+fn fault_p7_one_answer_per_user_id_waits_to_be_read() {
+    let mut table = Table::new();
+    let (one, other) = (table.connect(Party::User(1)).unwrap().0, table.connect(Party::User(1)).unwrap().0);
+    table.admission.ask(one, table.now);
+    table.admission.ask(other, table.now);
+    assert_eq!(table.admission.next(table.now), Some((one, 1)));
+    table.admission.wait_for_reader(one, table.now);
+    assert_eq!(table.admission.next(table.now), None);
+    table.admission.wait(one, table.now);
+    assert_eq!(table.admission.next(table.now), Some((other, 1)));
+}
+
+#[test]
+fn what_is_remembered_of_user_ids_is_bounded() {
+    let mut table = Table::new();
+    for user in 0..2_000 {
+        let token = table.connect(Party::User(user)).unwrap().0;
+        table.admission.charge(user, MOST_CHARGED, table.now);
+        table.admission.remove(token);
+    }
+    assert!(table.admission.paid.len() <= MAX_REMEMBERED + 1);
+    table.pass(Duration::from_secs(60));
+    table.connect(Party::Trusted).unwrap();
+    assert!(table.admission.paid.is_empty());
+}
