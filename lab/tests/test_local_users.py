@@ -4,17 +4,20 @@ import base64
 import functools
 import json
 import os
+import resource
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
 
 from lab.flow import ping
 from lab.taut import Node, answering, binary
-from lab.wait import wait_until
+from lab.wait import PATIENCE_S, wait_until
 from lab.wireguard import INTERFACE, SOCKETS, WireGuard
 
 NOBODY = 65534
@@ -131,6 +134,36 @@ def test_fault_p7_a_local_user_cannot_block_roots_status_and_down(mesh, shared, 
     one.taut("down")
     assert one.status()["state"] == "stopped"
     assert [crowd.alive for crowd in crowds] == [True, True]
+
+
+def processor_seconds(pid):
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.parametrize("program", ["daemon", "wg"])
+def test_fault_p6_a_socket_without_descriptors_pauses_and_goes_on(lab, layout, program):
+    """What waits at the socket meanwhile is answered afterwards."""
+    if program == "daemon":
+        node = layout(nodes=1).nodes[0].start()
+        pid, path, question = node.process.pid, node.socket, b'{"command":"status"}\n'
+    else:
+        device = WireGuard(lab.host("one", lab.switch("sw"))).start()
+        pid, path, question = device.process.pid, device.host.state / "wireguard" / f"{INTERFACE}.sock", b"get=1\n\n"
+    taken = {int(entry.name) for entry in Path(f"/proc/{pid}/fd").iterdir()}
+    free = next(number for number in range(10_000) if number not in taken)
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (free, before[1]))
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(PATIENCE_S)
+        client.connect(str(path))
+        client.sendall(question)
+        used, begin = processor_seconds(pid), time.monotonic()
+        time.sleep(1.5)
+        share = (processor_seconds(pid) - used) / (time.monotonic() - begin)
+        assert share < 0.1, f"{share:.0%} of a core for a connection that cannot be accepted"
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+        assert client.recv(4096)
 
 
 LISTEN = """

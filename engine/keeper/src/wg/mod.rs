@@ -181,6 +181,7 @@ impl Room<'_> {
                 if !self.socket.is_there() || !self.device.exists() {
                     return Ok(());
                 }
+                self.socket.accept(self.poller);
                 self.look();
                 self.socket.accept(self.poller);
             }

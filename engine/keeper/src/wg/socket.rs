@@ -83,15 +83,16 @@ impl Socket {
         identify(&self.path).is_ok_and(|file| file == self.file)
     }
 
-    /// Takes new connections, as far as there is room.
+    /// Accepts connections, as many as there are places. Called again once a second, because it pauses when the process has no descriptor left: the
+    /// listener stays readable then, and the agent would spin (fault P6).
     pub(super) fn accept(&mut self, poller: &Poller) {
-        let mut has_descriptor = true;
+        let mut has_descriptors = true;
         while self.connections.len() < MAX_CONNECTIONS {
             let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
-                    has_descriptor = error.kind() == io::ErrorKind::WouldBlock;
+                    has_descriptors = error.kind() == io::ErrorKind::WouldBlock;
                     break;
                 }
             };
@@ -103,9 +104,8 @@ impl Socket {
             let connection = Connection { stream, inbox: Inbox::default(), answer: Answer::default(), written: 0 };
             self.connections.insert(token, connection);
         }
-        // While all places are taken, or no descriptor is left, the listener stays readable. It is not waited for until a place is free, or until the next
-        // look at the host, which comes once a second (fault P6).
-        let is_open = self.connections.len() < MAX_CONNECTIONS && has_descriptor;
+        // While all places are taken the listener stays readable: it is not looked at until one is free.
+        let is_open = has_descriptors && self.connections.len() < MAX_CONNECTIONS;
         let interest = if is_open { Interest::READ } else { Interest::NONE };
         let _ = poller.modify(self.listener.as_fd(), super::TOKEN_SOCKET, interest);
     }
