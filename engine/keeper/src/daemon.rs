@@ -207,9 +207,7 @@ impl Daemon {
             self.refresh_endpoints();
         }
         self.turn_server();
-        if let Some(metrics) = &mut self.metrics {
-            metrics.handle_timeout(&self.poller, clocks.now);
-        }
+        self.turn_metrics(clocks.now);
         if self.retry_overlay.take_if(|due| clocks.now >= *due).is_some() {
             self.apply_map();
         }

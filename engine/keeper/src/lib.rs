@@ -26,6 +26,7 @@ mod link;
 pub mod metrics;
 mod overlay;
 mod server;
+mod share;
 mod status;
 mod steering;
 mod ways;

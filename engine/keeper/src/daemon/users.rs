@@ -5,11 +5,13 @@ use std::rc::Rc;
 
 use taut_base::Time;
 use taut_control::Command;
+use taut_event::Poller;
 use taut_netmap::{JoinToken, name_from_host};
 
 use super::{DISK_SILENCE, Daemon, clocks};
 use crate::api::{CoordinatorStatus, Failure, PeerStatus, Request, Response, SCHEMA, State, Status};
 use crate::error::failure;
+use crate::metrics::http::Responder;
 use crate::overlay::Overlay;
 use crate::server::Server;
 use crate::why::{self, Evidence};
@@ -35,11 +37,28 @@ impl Daemon {
         });
     }
 
-    /// A Prometheus, or somebody who looks, is at the responder.
+    /// Serves a client of the metrics port.
     pub(super) fn serve_metrics(&mut self, token: u64) {
+        self.with_metrics(|responder, poller, now, daemon| {
+            responder.serve(token, poller, now, || metrics::render(&daemon.status()));
+        });
+    }
+
+    /// Does what is due at the metrics port.
+    pub(super) fn turn_metrics(&mut self, now: Time) {
+        if self.metrics.as_ref().and_then(Responder::poll_timeout).is_some_and(|due| due <= now) {
+            self.with_metrics(|responder, poller, now, daemon| {
+                responder.handle_timeout(poller, now, || metrics::render(&daemon.status()));
+            });
+        }
+    }
+
+    /// The responder needs the daemon to make a page: it is taken out for that long. What it takes is charged to its clients.
+    fn with_metrics(&mut self, work: impl FnOnce(&mut Responder, &Poller, Time, &mut Self)) {
         if let Some(mut responder) = self.metrics.take() {
-            let poller = Rc::clone(&self.poller);
-            responder.serve(token, &poller, clocks().now, || metrics::render(&self.status()));
+            let (poller, now) = (Rc::clone(&self.poller), clocks().now);
+            work(&mut responder, &poller, now, self);
+            responder.charge(clocks().now.since(now), now);
             self.metrics = Some(responder);
         }
     }

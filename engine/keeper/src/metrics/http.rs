@@ -8,6 +8,7 @@
 //! said and nowhere by itself, and a bare port means loopback. Bounded: connections at a time, bytes of a request, seconds of a connection, pages made in a
 //! second. It lives on the keeper's poller and never blocks; at no moment does a slow reader hold up anybody. When all places are taken, the oldest
 //! connection that has not asked makes room for the next: local users all come from one address, so they are told apart by who asks and who only waits.
+//! All of them together have a share of the agent's processor time; when it is used up, new connections wait in the kernel.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -19,6 +20,7 @@ use taut_base::Time;
 use taut_event::{Interest, Poller};
 
 use super::CONTENT_TYPE;
+use crate::share::{PART_PAUSE, Share};
 
 /// Connections at a time, and let in at a time: a Prometheus or two, and somebody who looks. More wait in the kernel's backlog.
 const MAX_CONNECTIONS: usize = 16;
@@ -28,6 +30,8 @@ const FRESH: Duration = Duration::from_millis(100);
 const MAX_HEAD: usize = 4096;
 /// How long a connection may last: Prometheus itself gives up after 10 s.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Processor time of all clients, a fifth of a core, 200 ms at once: a page of ten thousand members takes some 50 ms.
+const SHARE: Share = Share::new(5, Duration::from_millis(200));
 /// How soon somebody is let in who came while the daemon had no descriptor left.
 const RETRY: Duration = Duration::from_secs(1);
 /// Tokens of this socket and its connections start here, above all of the local API's, which count up from 16 by one for each user.
@@ -44,6 +48,8 @@ pub(crate) struct Responder {
     turn: u64,
     /// The last page, and when it was made.
     page: Option<(Time, String)>,
+    /// When the processor time that clients used is paid off.
+    paid: Time,
 }
 
 struct Connection {
@@ -52,6 +58,8 @@ struct Connection {
     /// The turn in which it was let in.
     turn: u64,
     head: Vec<u8>,
+    /// When the rest of a request is read, of which a part came; the poller is not asked until then.
+    part: Option<Time>,
     /// What is left to be written, once the request was read.
     answer: Option<(Vec<u8>, usize)>,
 }
@@ -62,7 +70,15 @@ impl Responder {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         poller.add(listener.as_fd(), FIRST_TOKEN, Interest::READ)?;
-        Ok(Self { listener, connections: BTreeMap::new(), next: FIRST_TOKEN + 1, retry: None, turn: 0, page: None })
+        Ok(Self {
+            listener,
+            connections: BTreeMap::new(),
+            next: FIRST_TOKEN + 1,
+            retry: None,
+            turn: 0,
+            page: None,
+            paid: Time::ZERO,
+        })
     }
 
     /// Where it listens.
@@ -79,6 +95,10 @@ impl Responder {
             return self.accept(poller, now);
         }
         let Some(connection) = self.connections.get_mut(&token) else { return };
+        if connection.part.is_some_and(|due| now < due) {
+            // It is watched for nothing else than its end.
+            return self.close(token, poller, now);
+        }
         let page = &mut self.page;
         let mut fresh = || match page {
             Some((made, page)) if now < *made + FRESH => page.clone(),
@@ -87,26 +107,43 @@ impl Responder {
         if !connection.go_on(&mut fresh) {
             return self.close(token, poller, now);
         }
-        let interest = if connection.answer.is_some() { Interest::WRITE } else { Interest::READ };
+        let is_part = connection.answer.is_none() && !connection.head.is_empty();
+        connection.part = is_part.then(|| now + PART_PAUSE);
+        let interest = match (&connection.answer, is_part) {
+            (Some(_), _) => Interest::WRITE,
+            (None, true) => Interest::NONE,
+            (None, false) => Interest::READ,
+        };
         // Registered and open; if the kernel refused, the time of the connection ends it.
         let _ = poller.modify(connection.stream.as_fd(), token, interest);
     }
 
-    /// Ends connections whose time is over, and lets those in who waited.
-    pub(crate) fn handle_timeout(&mut self, poller: &Poller, now: Time) {
+    /// Charges all clients together with the time that serving one of them took.
+    pub(crate) fn charge(&mut self, cost: Duration, now: Time) {
+        self.paid = SHARE.charge(self.paid, cost, now);
+    }
+
+    /// Ends connections whose time is over, reads the rest of requests, and lets those in who waited.
+    pub(crate) fn handle_timeout(&mut self, poller: &Poller, now: Time, mut figures: impl FnMut() -> String) {
         let late: Vec<u64> =
             self.connections.iter().filter(|(_, one)| now >= one.until).map(|(token, _)| *token).collect();
         for token in late {
             self.close(token, poller, now);
+        }
+        let is_due = |connection: &Connection| connection.part.is_some_and(|due| due <= now);
+        let parts: Vec<u64> = self.connections.iter().filter(|(_, one)| is_due(one)).map(|(token, _)| *token).collect();
+        for token in parts {
+            self.serve(token, poller, now, &mut figures);
         }
         if self.retry.is_some_and(|due| now >= due) {
             self.accept(poller, now);
         }
     }
 
-    /// When the time of a connection is over, or somebody may come in again.
+    /// When the time of a connection is over, the rest of a request is read, or somebody may come in again.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        self.connections.values().map(|connection| connection.until).chain(self.retry).min()
+        let times = self.connections.values().flat_map(|connection| [Some(connection.until), connection.part]);
+        times.flatten().chain(self.retry).min()
     }
 
     fn close(&mut self, token: u64, poller: &Poller, now: Time) {
@@ -132,8 +169,8 @@ impl Responder {
     }
 
     fn accept(&mut self, poller: &Poller, now: Time) {
-        self.retry = None;
-        while self.connections.len() < MAX_CONNECTIONS {
+        self.retry = Some(SHARE.due(self.paid)).filter(|due| now < *due);
+        while self.retry.is_none() && self.connections.len() < MAX_CONNECTIONS {
             let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -148,8 +185,14 @@ impl Responder {
                 continue;
             }
             self.next += 1;
-            let connection =
-                Connection { stream, until: now + PATIENCE, turn: self.turn, head: Vec::new(), answer: None };
+            let connection = Connection {
+                stream,
+                until: now + PATIENCE,
+                turn: self.turn,
+                head: Vec::new(),
+                part: None,
+                answer: None,
+            };
             self.connections.insert(token, connection);
         }
         // The next who comes makes the oldest go. Without a descriptor, whoever waits would keep the socket readable and the daemon turning in circles.

@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use taut_base::Time;
 
+use crate::share::{PART_PAUSE, Share};
+
 /// Connections at a time, of all users. Each holds a descriptor and 20 KiB for its request.
 pub(super) const MAX_CONNECTIONS: usize = 32;
 /// Of these, the ones that only root and the daemon's own user may use: a few programs of an administrator at the same moment.
@@ -25,17 +27,10 @@ const FIRST_REQUEST: Duration = Duration::from_secs(10);
 const NEXT_REQUEST: Duration = Duration::from_secs(60);
 /// Until an answer was read, 10 s: a program that reads at all takes milliseconds.
 const TAKE_ANSWER: Duration = Duration::from_secs(10);
-/// Pause after a part of a request, 10 ms: `taut` sends a request in one piece, and a client that sends single bytes wakes the agent a hundred times
-/// a second instead of once per byte.
-pub(super) const PART_PAUSE: Duration = Duration::from_millis(10);
 /// Processor time of one user id, a twentieth: some hundred requests a second in a small network, two in one of ten thousand members. At once, 100 ms.
 const USER_SHARE: Share = Share::new(20, Duration::from_millis(100));
 /// Processor time of all of these users, a fifth: the rest is for handshakes and timers. At once, 200 ms.
 const SHARED: Share = Share::new(5, Duration::from_millis(200));
-/// What a request costs beside its answer, 20 µs: a wake-up, the system calls, the parser.
-const OVERHEAD: Duration = Duration::from_micros(20);
-/// The most that one request is charged, 1 s: beyond that the host was asleep or busy with something else.
-const MOST_CHARGED: Duration = Duration::from_secs(1);
 /// User ids without a connection whose use is remembered until it is paid off; more are forgotten, the least indebted first. Each had to connect, so
 /// only a user who owns many ids gets there.
 const MAX_REMEMBERED: usize = 256;
@@ -86,29 +81,6 @@ struct Waiting {
     due: Time,
     /// When its user id has paid off what it used.
     paid: Time,
-}
-
-/// A share of processor time: one part in `parts`, and a burst.
-#[derive(Clone, Copy)]
-struct Share {
-    parts: u32,
-    tolerance: Duration,
-}
-
-impl Share {
-    const fn new(parts: u32, burst: Duration) -> Self {
-        Self { parts, tolerance: burst.saturating_mul(parts) }
-    }
-
-    /// Returns the time from which something may be used again, when what was used is paid off at `paid`.
-    fn due(&self, paid: Time) -> Time {
-        Time::from_duration(paid.since(Time::ZERO).saturating_sub(self.tolerance))
-    }
-
-    /// Returns when `cost` more is paid off.
-    fn charge(&self, paid: Time, cost: Duration, now: Time) -> Time {
-        paid.max(now) + cost.saturating_mul(self.parts)
-    }
 }
 
 /// The table of connections and of what each user id used.
@@ -249,7 +221,6 @@ impl Admission {
 
     /// Charges a user id with the time that an answer took, whether its connection is still there or not.
     pub(super) fn charge(&mut self, user: u32, cost: Duration, now: Time) {
-        let cost = cost.min(MOST_CHARGED) + OVERHEAD;
         let paid = self.paid.entry(user).or_insert(Time::ZERO);
         *paid = USER_SHARE.charge(*paid, cost, now);
         self.paid_by_all = SHARED.charge(self.paid_by_all, cost, now);

@@ -83,9 +83,9 @@ fn who_says_nothing_loses_the_place_in_time() {
     let silent = TcpStream::connect(bench.responder.address()).unwrap();
     bench.serve_until(|responder| responder.connections.len() == 1);
     assert_eq!(bench.responder.poll_timeout(), Some(bench.now + PATIENCE));
-    bench.responder.handle_timeout(&bench.poller, Time(6));
+    bench.responder.handle_timeout(&bench.poller, Time(6), String::new);
     assert_eq!(bench.responder.connections.len(), 1);
-    bench.responder.handle_timeout(&bench.poller, bench.now + PATIENCE);
+    bench.responder.handle_timeout(&bench.poller, bench.now + PATIENCE, String::new);
     assert!(bench.responder.connections.is_empty());
     drop(silent);
 }
@@ -140,11 +140,77 @@ fn fault_p7_a_page_is_made_ten_times_a_second_at_most() {
 }
 
 #[test]
+fn fault_p7_clients_of_the_metrics_port_cost_their_share() {
+    let mut bench = Bench::new();
+    let cost = Duration::from_millis(50);
+    let begin = bench.now;
+    let mut served = 0_u32;
+    let mut events = Events::with_capacity(8);
+    let mut clients = Vec::new();
+    while bench.now.since(begin) < Duration::from_secs(10) {
+        if clients.len() < 100 {
+            let mut client = TcpStream::connect(bench.responder.address()).unwrap();
+            client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+            clients.push(client);
+        }
+        bench.poller.wait(&mut events, Some(Duration::ZERO)).unwrap();
+        for event in events.iter() {
+            let asks = event.token != FIRST_TOKEN;
+            bench.responder.serve(event.token, &bench.poller, bench.now, || String::from("taut_up 1\n"));
+            if asks {
+                served += 1;
+                clients.pop();
+                bench.responder.charge(cost, bench.now);
+                bench.now = bench.now + cost;
+            }
+        }
+        bench.now = bench.now + Duration::from_millis(1);
+        bench.responder.handle_timeout(&bench.poller, bench.now, String::new);
+    }
+    let used = cost * served;
+    // What is open already is served in any case.
+    assert!(used < Duration::from_secs(4), "{used:?} of 10 s");
+    assert!(used > Duration::from_secs(1), "{used:?} of 10 s");
+}
+
+#[test]
+fn fault_p7_a_request_in_single_bytes_is_read_now_and_then() {
+    let mut bench = Bench::new();
+    let mut client = TcpStream::connect(bench.responder.address()).unwrap();
+    let request = b"GET /metrics HTTP/1.1\r\n\r\n";
+    client.write_all(&request[..3]).unwrap();
+    bench.serve_until(|responder| responder.connections.values().any(|one| one.part.is_some()));
+    client.write_all(&request[3..]).unwrap();
+    let mut events = Events::with_capacity(8);
+    bench.poller.wait(&mut events, Some(Duration::from_millis(50))).unwrap();
+    assert!(events.is_empty(), "nobody is woken for it");
+    assert_eq!(bench.responder.poll_timeout(), Some(bench.now + PART_PAUSE));
+    bench.now = bench.now + PART_PAUSE;
+    bench.responder.handle_timeout(&bench.poller, bench.now, || String::from("taut_up 1\n"));
+    let mut text = String::new();
+    client.read_to_string(&mut text).unwrap();
+    assert!(text.ends_with("taut_up 1\n"), "{text}");
+
+    let mut client = TcpStream::connect(bench.responder.address()).unwrap();
+    client.write_all(b"GET").unwrap();
+    bench.serve_until(|responder| responder.connections.values().any(|one| one.part.is_some()));
+    client.shutdown(Shutdown::Both).unwrap();
+    bench.now = bench.now + PART_PAUSE;
+    bench.serve_until(|responder| {
+        responder.connections.is_empty() || responder.connections.values().all(|one| one.part.is_some())
+    });
+    bench.responder.handle_timeout(&bench.poller, bench.now, String::new);
+    assert!(bench.responder.connections.is_empty());
+}
+
+#[test]
 fn who_goes_away_in_the_middle_leaves_nothing() {
     let mut bench = Bench::new();
     let mut client = TcpStream::connect(bench.responder.address()).unwrap();
     client.write_all(b"GET /met").unwrap();
     bench.serve_until(|responder| responder.connections.values().any(|one| one.head.len() == 8));
     client.shutdown(Shutdown::Both).unwrap();
+    bench.now = bench.now + PART_PAUSE;
+    bench.responder.handle_timeout(&bench.poller, bench.now, String::new);
     bench.serve_until(|responder| responder.connections.is_empty());
 }
