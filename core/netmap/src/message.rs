@@ -10,6 +10,7 @@
 //!                                        ◀── Ticket(…)                   again when half of its life is over
 //! Endpoints(…), Relays(…) ──▶             ◀── Delta(…), Presence(…), Twin(…)   whenever something changed
 //! Ping ──▶                                ◀── Pong                       renews the lease
+//! Leave ──▶                               ◀── Refused(NotAMember)        the node is no member any more
 //! ```
 
 use std::fmt;
@@ -62,6 +63,9 @@ pub enum ToCoordinator {
     Ping,
     /// The user asked for the node to leave; ends presence at once instead of when the lease runs out.
     Goodbye,
+    /// The node gives up its membership: the coordinator removes it, and refuses the channel with [`ProblemCode::NotAMember`]. Release 0.1.0 passes over
+    /// this message, and goes on listing the node.
+    Leave,
     /// A message that this program does not know: from a newer node, to be passed over (fault L5).
     #[serde(other)]
     Unknown,

@@ -3,11 +3,11 @@
 use taut_base::NodeId;
 use taut_netmap::check_name;
 
-use super::members::is_number;
+use super::members::{is_number, member};
 use super::{State, StateError, networks, random_bits};
 use crate::clock::unix_now;
 use crate::log;
-use crate::store::{NetworkRow, NodeRow, Reading};
+use crate::store::{NetworkRow, NodeRow, Reading, Writing};
 
 /// A node as the operator sees it. No field of it is a secret (fault E4): the coordinator has none of a node's.
 pub(crate) struct NodeView {
@@ -35,12 +35,29 @@ impl State {
     pub(crate) async fn remove_node(&self, network: Option<&str>, name: &str) -> Result<NodeView, StateError> {
         let mut tx = self.store.write().await?;
         let (network, row) = find(&mut tx, network, name).await?;
+        self.remove(tx, &network, &row).await?;
+        log::event("removed", &[("network", &network.name), ("node", &row.id), ("name", &row.name)]);
+        Ok(self.view(&network, row))
+    }
+
+    /// Ends the membership of a node that asked for it. A node that is no member any more has what it wants.
+    pub(crate) async fn leave(&self, node: NodeId) -> Result<(), StateError> {
+        let mut tx = self.store.write().await?;
+        let (network, row) = match member(&mut tx, node).await {
+            Err(StateError::NotAMember) => return Ok(()),
+            found => found?,
+        };
+        self.remove(tx, &network, &row).await?;
+        log::event("left", &[("network", &network.name), ("node", &row.id), ("name", &row.name)]);
+        Ok(())
+    }
+
+    async fn remove(&self, mut tx: Writing, network: &NetworkRow, row: &NodeRow) -> Result<(), StateError> {
         let version = tx.next_version(network.id, random_bits()).await?;
         tx.remove_node(row.id, version, unix_now()).await?;
         tx.commit().await?;
         self.hub(network.id).announce(version);
-        log::event("removed", &[("network", &network.name), ("node", &row.id), ("name", &row.name)]);
-        Ok(self.view(&network, row))
+        Ok(())
     }
 
     /// Gives a node another name.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Barrier;
 
-use taut_netmap::{JoinToken, Problem, ProblemCode};
+use taut_netmap::{JoinToken, Problem, ProblemCode, ToCoordinator, ToNode};
 
 use super::world::{Channel, Coordinator, Directory, Host, Node};
 use crate::state::{Expiry, random};
@@ -215,4 +215,30 @@ fn a_given_back_address_is_not_the_next_one() {
     let next = coordinator.join("next");
     assert_eq!(next.map.me.addresses[0].to_string(), "100.64.0.2");
     assert!(next.id() > gone.id());
+}
+
+#[test]
+fn a_node_that_leaves_is_removed_and_its_peers_hear_of_it() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    let mut witness = coordinator.join("witness");
+    let mut node = coordinator.join("node");
+    let (id, host) = (node.id(), node.host.clone());
+    witness.hear_until(|witness| witness.map.peers.contains_key(&id));
+    for message in [ToCoordinator::Leave, ToCoordinator::Ping] {
+        node.channel.send(&message);
+    }
+    let mut last = None;
+    while let Some(message) = node.channel.receive() {
+        last = Some(message);
+    }
+    // A coordinator that does not know the message would have answered the ping.
+    assert!(matches!(&last, Some(ToNode::Refused(problem)) if problem.code == ProblemCode::NotAMember), "{last:?}");
+    witness.hear_until(|witness| !witness.map.peers.contains_key(&id) && !witness.online.contains(&id));
+    assert_eq!(coordinator.wait(coordinator.state.nodes(None)).unwrap().len(), 1);
+    assert_eq!(code(host.resume(&coordinator, &coordinator.token(), None)), ProblemCode::NotAMember);
+    assert!(
+        host.join(&coordinator, &coordinator.token(), "node").unwrap().id() > id,
+        "with a token it is a new member"
+    );
 }

@@ -268,6 +268,10 @@ impl Session {
                 Ok(())
             }
             ToCoordinator::Goodbye => Err(Stop::Goodbye),
+            ToCoordinator::Leave => {
+                self.state.leave(self.node).await?;
+                Err(StateError::NotAMember.into())
+            }
             ToCoordinator::Unknown => Ok(()),
             ToCoordinator::Hello(_) => Err(Stop::Channel(End::Broken("a second hello"))),
         }
