@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use taut_event::effective_uid;
 use zeroize::Zeroizing;
 
-use system::{Disk, System};
+pub(crate) use system::{Disk, System};
 
 /// Version of the format that is written here.
 const FORMAT: u32 = 1;
@@ -148,6 +148,30 @@ impl StateFile {
         }))
     }
 
+    /// Overwrites and removes all copies. The caller forces the directory to the disk.
+    ///
+    /// # Errors
+    /// When the disk refuses; some copies may be gone then. Trying again goes on where it stopped.
+    pub(crate) fn wipe(&mut self, disk: &mut impl Disk) -> io::Result<()> {
+        for copy in self.copies() {
+            // What is no regular file is only unlinked: nothing is written through a link.
+            if fs::symlink_metadata(&copy).is_ok_and(|metadata| metadata.is_file()) {
+                disk.overwrite(&copy)?;
+            }
+        }
+        self.remove(disk)
+    }
+
+    /// Removes all copies, the live one last.
+    pub(crate) fn remove(&mut self, disk: &mut impl Disk) -> io::Result<()> {
+        self.live_is_whole = false;
+        self.copies().iter().try_for_each(|copy| remove_if_there(disk, copy))
+    }
+
+    fn copies(&self) -> [PathBuf; 3] {
+        [beside(&self.path, "new"), beside(&self.path, "prev"), self.path.clone()]
+    }
+
     /// Replaces the live copy. Afterwards either the new or the old one is there, whole, whatever happens to the power.
     ///
     /// # Errors
@@ -156,7 +180,8 @@ impl StateFile {
         self.save_on(&mut System, body)
     }
 
-    fn save_on(&mut self, disk: &mut impl Disk, body: &[u8]) -> io::Result<()> {
+    /// [`Self::save`], on any disk.
+    pub(crate) fn save_on(&mut self, disk: &mut impl Disk, body: &[u8]) -> io::Result<()> {
         let new = beside(&self.path, "new");
         write_forced(disk, &new, body).inspect_err(|_| {
             let _ = disk.remove(&new);

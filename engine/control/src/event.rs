@@ -22,6 +22,10 @@ pub enum Command {
     Up,
     /// Says goodbye, disconnects, and remembers to stay so after a restart.
     Down,
+    /// Gives up the membership, and removes the keys from the disk. The coordinator is told first, if it answers within ten seconds.
+    /// [`Event::Leaving`] and [`Event::Left`] follow, or [`Event::NotLeft`]. A daemon that ends in between has left, too: the rest is removed by the next
+    /// start.
+    Leave,
     /// The host's addresses, routes or links changed, or it slept: a channel from an address that is not the one to use any more begins anew, and whoever
     /// waits for the next attempt tries now.
     Look,
@@ -94,9 +98,24 @@ pub enum Event {
     /// events: [`Event::Disconnected`] follows when the coordinator said it; nothing follows, and an open channel stays open, when this
     /// thread itself refused a [`Command::Join`] to another network.
     Refused(Problem),
+    /// The membership is given up: no start finds it any more. The node is to be gone from the network; [`Event::Left`] follows within seconds.
+    Leaving,
+    /// [`Command::Leave`] is done: the state directory holds no membership.
+    Left(Left),
+    /// The disk did not take the decision to leave; the node is a member as before. What happened and what to do.
+    NotLeft(String),
     /// The state directory has a problem: what, why, what to do. The node runs on. It is said again every half minute while it lasts,
     /// so whoever shows it may let it go after a minute of silence.
     DiskProblem(String),
+}
+
+/// How [`Command::Leave`] ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// Why the coordinator may still list this node; `None` when it does not.
+    pub listed: Option<String>,
+    /// What could not be removed from the disk, and why; `None` when nothing is left.
+    pub leftover: Option<String>,
 }
 
 /// Who this node is. It holds a private key, which `Debug` leaves out.
@@ -109,6 +128,8 @@ pub struct Identity {
     pub network: [u8; 16],
     /// The coordinator's first URL.
     pub url: String,
+    /// The name that the node asked for when it joined.
+    pub name: String,
     /// The UDP port of the last run.
     pub port: Option<u16>,
     /// Whether the user wants the node up.
@@ -120,6 +141,7 @@ impl fmt::Debug for Identity {
         f.debug_struct("Identity")
             .field("network", &self.network)
             .field("url", &self.url)
+            .field("name", &self.name)
             .field("port", &self.port)
             .field("wanted", &self.wanted)
             .finish_non_exhaustive()

@@ -103,6 +103,7 @@ impl Membership {
             bind_key: self.bind_key(),
             network: self.network,
             url: self.urls.first().cloned().unwrap_or_default(),
+            name: self.name.clone(),
             port: self.port,
             wanted: self.wanted,
         }

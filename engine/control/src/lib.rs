@@ -36,5 +36,5 @@ mod worker;
 pub use bridge::{Bridge, BridgeOptions, BridgeReport};
 pub use control::{Control, Options};
 pub use error::StartError;
-pub use event::{Command, Event, Identity};
+pub use event::{Command, Event, Identity, Left};
 pub use state::saved_relays;

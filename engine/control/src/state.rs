@@ -1,8 +1,9 @@
-//! The state directory: who may use it, and the four files in it.
+//! The state directory: who may use it, and the files in it.
 //!
 //! `identity.json` is precious: without a whole copy of it nothing starts. `map.json` is convenient: without it the node waits for the
 //! coordinator. `stamps.json` is convenient, too: without it a node whose clock went back is not heard for a while.
-//! So is `ticket.json`: without it relays are of no use until the coordinator was asked. They may hold secrets or names of hosts, so the directory is 0700 and the files 0600.
+//! So is `ticket.json`: without it relays are of no use until the coordinator was asked. `leaving` is there while the node gives up its membership: it was
+//! decided, and what is left of the other files is removed, by the next start if need be. They may hold secrets or names of hosts, so the directory is 0700 and the files 0600.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -17,7 +18,7 @@ use taut_netmap::{MAX_TICKET, NetworkMap, Relay};
 use taut_noise::public_key;
 use zeroize::Zeroizing;
 
-use crate::disk::{StateFile, beside};
+use crate::disk::{Disk, StateFile, System, beside};
 use crate::error::StartError;
 use crate::identity::{Membership, network_id};
 
@@ -25,6 +26,7 @@ const IDENTITY: &str = "identity.json";
 const MAP: &str = "map.json";
 const STAMPS: &str = "stamps.json";
 const TICKET: &str = "ticket.json";
+const LEAVING: &str = "leaving";
 const LOCK: &str = "lock";
 
 /// An open, locked state directory.
@@ -34,6 +36,9 @@ pub(crate) struct StateDir {
     map: StateFile,
     stamps: StateFile,
     ticket: StateFile,
+    /// While it exists, everything else is to be removed.
+    leaving: StateFile,
+    is_leaving: bool,
     /// Locked for as long as it is open.
     _lock: File,
 }
@@ -126,8 +131,13 @@ impl StateDir {
             map: StateFile::new(path.join(MAP)),
             stamps: StateFile::new(path.join(STAMPS)),
             ticket: StateFile::new(path.join(TICKET)),
+            leaving: StateFile::new(path.join(LEAVING)),
+            is_leaving: false,
             _lock: lock,
         };
+        // A damaged one decides nothing: keys are removed for a whole file only.
+        state.is_leaving = matches!(state.leaving.load(), Ok(Some(_)));
+        state.finish_leave().map_err(unusable)?;
         let found = state.load()?;
         Ok((state, found))
     }
@@ -243,8 +253,48 @@ impl StateDir {
 
     /// Saves who this node is.
     pub(crate) fn save_membership(&mut self, membership: &Membership) -> io::Result<()> {
+        // Otherwise the next start would remove the new identity.
+        self.finish_leave()?;
         let body = Zeroizing::new(serde_json::to_vec(membership)?);
         self.identity.save(&body)
+    }
+
+    /// Decides that the membership is given up. Once this returned, or was cut off after the decision reached the disk, no start finds a membership here.
+    ///
+    /// # Errors
+    /// When the disk refuses; the membership is there as before.
+    pub(crate) fn begin_leave(&mut self) -> io::Result<()> {
+        self.begin_leave_on(&mut System)
+    }
+
+    /// [`Self::begin_leave`], on any disk.
+    pub(crate) fn begin_leave_on(&mut self, disk: &mut impl Disk) -> io::Result<()> {
+        self.leaving.save_on(disk, b"{}")?;
+        self.is_leaving = true;
+        Ok(())
+    }
+
+    /// Overwrites and removes keys, map, stamps and ticket, if that was decided.
+    ///
+    /// # Errors
+    /// When the disk refuses. Trying again goes on where it stopped, and so does the next start.
+    pub(crate) fn finish_leave(&mut self) -> io::Result<()> {
+        self.finish_leave_on(&mut System)
+    }
+
+    /// [`Self::finish_leave`], on any disk.
+    pub(crate) fn finish_leave_on(&mut self, disk: &mut impl Disk) -> io::Result<()> {
+        if !self.is_leaving {
+            return Ok(());
+        }
+        for file in [&mut self.identity, &mut self.map, &mut self.stamps, &mut self.ticket] {
+            file.wipe(disk)?;
+        }
+        disk.force_directory(&self.path)?;
+        self.leaving.remove(disk)?;
+        disk.force_directory(&self.path)?;
+        self.is_leaving = false;
+        Ok(())
     }
 
     /// Saves the last good map, its relays as the coordinator named them, and who has a session; returns its bytes on disk.
@@ -297,7 +347,7 @@ fn close_to_others(path: &Path) -> io::Result<()> {
 fn is_ours(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     // `lost+found` stands in the root of a file system made for us alone.
-    [IDENTITY, MAP, STAMPS, TICKET, LOCK, "daemon.log", "lost+found"].iter().any(|ours| name.starts_with(ours))
+    [IDENTITY, MAP, STAMPS, TICKET, LEAVING, LOCK, "daemon.log", "lost+found"].iter().any(|ours| name.starts_with(ours))
 }
 
 fn lock(directory: &Path) -> Result<File, StartError> {
@@ -329,4 +379,4 @@ fn lock(directory: &Path) -> Result<File, StartError> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

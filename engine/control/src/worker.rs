@@ -1,10 +1,12 @@
 //! The control thread: one loop over the channel's socket, the keeper's orders and a handful of deadlines.
 //!
 //! - this file: the loop, and what the keeper orders;
+//! - `leave`: giving up the membership;
 //! - `link`: the life of a channel, from an attempt to its loss;
 //! - `talk`: what the coordinator says;
 //! - `store`: what is saved when.
 
+mod leave;
 mod link;
 mod store;
 mod talk;
@@ -26,6 +28,7 @@ use crate::event::{Command, Event};
 use crate::identity::Membership;
 use crate::random::Jitter;
 use crate::state::{Found, StateDir};
+use leave::Leaving;
 use link::Link;
 use store::Store;
 
@@ -48,6 +51,8 @@ pub(crate) struct Worker {
     run: u64,
     store: Store,
     membership: Option<Membership>,
+    /// While the membership is being given up.
+    leaving: Option<Leaving>,
     map: Option<Arc<NetworkMap>>,
     /// Whether the coordinator is told which map we have; not after it sent a change that we could not take.
     resume: bool,
@@ -90,6 +95,7 @@ impl Worker {
             store: Store::new(state, &mut found),
             port: found.membership.as_ref().and_then(|membership| membership.port),
             membership: found.membership,
+            leaving: None,
             map: found.map.map(Arc::new),
             resume: true,
             endpoints: None,
@@ -130,6 +136,7 @@ impl Worker {
                 self.serve_socket(self::now());
             }
         }
+        self.stop_leaving();
         self.hang_up();
         let last_words = self.store.save_everything(self.membership.as_ref(), self.map.as_deref(), now());
         self.report_disk(last_words);
@@ -175,10 +182,17 @@ impl Worker {
     }
 
     fn obey(&mut self, command: Command) {
+        let is_for_a_member = !matches!(command, Command::Join { .. } | Command::Leave | Command::Look | Command::Up);
+        let is_too_late = self.leaving.is_some() && matches!(command, Command::Up);
+        if is_too_late || is_for_a_member && (self.leaving.is_some() || self.membership.is_none()) {
+            // The keeper had not heard yet that the node leaves, or has left.
+            return;
+        }
         match command {
             Command::Join { token, name } => self.join(&token, name),
             Command::Up => self.up(),
             Command::Down => self.down(),
+            Command::Leave => self.leave(now()),
             Command::Look => self.look(now()),
             Command::Endpoints { endpoints, ports, observed } => {
                 let message = ToCoordinator::Endpoints { endpoints, ports, observed };
@@ -208,6 +222,7 @@ impl Worker {
     }
 
     fn join(&mut self, token: &JoinToken, name: String) {
+        self.stop_leaving();
         let joined = match &self.membership {
             None => Membership::new(token, name, self.port),
             Some(present) if present.accepted && present.network != token.network => {
@@ -244,8 +259,8 @@ impl Worker {
                 "this node is a member of another network already, and the join token is for a different one",
             ),
             hint: format!(
-                "run a second daemon with a state directory and a socket of its own (--state, --socket), or leave the present network \
-                 for good by `taut down` and removing {}",
+                "leave the present network with `taut leave` first, or run a second daemon with a state directory of its own beside {} (--state, \
+                 --socket, --tun)",
                 self.store.path().display()
             ),
         }
@@ -286,7 +301,8 @@ impl Worker {
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        [self.link.deadline(), self.store.deadline()].into_iter().flatten().min()
+        let leaving = self.leaving.as_ref().map(|leaving| leaving.until);
+        [leaving, self.link.deadline(), self.store.deadline()].into_iter().flatten().min()
     }
 }
 

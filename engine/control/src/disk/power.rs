@@ -5,6 +5,7 @@ use std::io::Write;
 
 use super::tests::Scratch;
 use super::*;
+use crate::state::StateDir;
 
 /// One system call of a save that was carried out. Names are those within the directory.
 #[derive(Clone, Debug)]
@@ -13,6 +14,7 @@ enum Step {
     Create(String),
     Write(String, Vec<u8>),
     Force(String),
+    Overwrite(String),
     Link(String, String),
     Rename(String, String),
     ForceDirectory,
@@ -67,6 +69,12 @@ impl Disk for Watched {
         self.call(|| Ok(()), Step::Force(name.clone()))
     }
 
+    fn overwrite(&mut self, path: &Path) -> io::Result<()> {
+        // As `force`: not waited for.
+        let zeros = vec![0; usize::try_from(fs::metadata(path)?.len()).unwrap()];
+        self.call(|| fs::write(path, zeros), Step::Overwrite(name(path)))
+    }
+
     fn remove(&mut self, path: &Path) -> io::Result<()> {
         self.call(|| System.remove(path), Step::Remove(name(path)))
     }
@@ -109,6 +117,10 @@ impl Model {
                 let file = &mut self.files[self.seen[name]];
                 file.0.extend_from_slice(bytes);
                 file.1 = false;
+            }
+            Step::Overwrite(name) => {
+                let file = &mut self.files[self.seen[name]];
+                *file = (vec![0; file.0.len()], false);
             }
             Step::Force(name) => self.files[self.seen[name]].1 = true,
             Step::Remove(name) => self.change(vec![(name.clone(), None)]),
@@ -246,6 +258,91 @@ fn fault_k3_a_disk_that_is_full_at_any_step_leaves_a_whole_copy_and_takes_the_ne
             disk.refused = 0..0;
             file.save_on(&mut disk, b"new").unwrap();
             assert_eq!(scratch.load(), Ok(Some((b"new".to_vec(), false))));
+        }
+    }
+}
+
+/// A state directory with these files, and what a start makes of it: whether it is a member, and the names of its files afterwards.
+fn start_on(content: &BTreeMap<String, Vec<u8>>) -> (bool, Vec<String>) {
+    use std::os::unix::fs::PermissionsExt;
+    let scratch = Scratch::new();
+    fs::set_permissions(&scratch.0, Permissions::from_mode(0o700)).unwrap();
+    for (name, bytes) in content {
+        fs::write(scratch.0.join(name), bytes).unwrap();
+    }
+    let (state, found) =
+        StateDir::open(&scratch.0).unwrap_or_else(|error| panic!("{error}: {:?}", content.keys().collect::<Vec<_>>()));
+    drop(state);
+    let files = fs::read_dir(&scratch.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    (found.membership.is_some(), files.filter(|name| name != "lock").collect())
+}
+
+/// A member with two copies of everything, and its files as a model.
+fn member(scratch: &Scratch) -> (StateDir, Model) {
+    let (mut state, _) = StateDir::open(&scratch.0).unwrap();
+    let membership = crate::state::tests::member();
+    for _ in 0..2 {
+        state.save_membership(&membership).unwrap();
+        state.save_ceiling(std::time::Duration::from_secs(1)).unwrap();
+    }
+    let mut model = Model::default();
+    for entry in fs::read_dir(&scratch.0).unwrap().map(Result::unwrap) {
+        let name = entry.file_name().into_string().unwrap();
+        if name != "lock" {
+            model.files.push((fs::read(entry.path()).unwrap(), true));
+            model.seen.insert(name, model.files.len() - 1);
+        }
+    }
+    model.sure = model.seen.clone();
+    (state, model)
+}
+
+#[test]
+fn fault_k1_the_power_goes_after_every_step_of_leaving() {
+    let scratch = Scratch::new();
+    let (mut state, mut model) = member(&scratch);
+    let whole: Vec<String> = model.seen.keys().cloned().collect();
+    let mut disk = Watched::default();
+    state.begin_leave_on(&mut disk).unwrap();
+    let decided = disk.steps.len();
+    state.finish_leave_on(&mut disk).unwrap();
+    assert!(disk.steps.iter().any(|step| matches!(step, Step::Overwrite(name) if name == "identity.json")));
+    let mut seen = BTreeMap::new();
+    for (number, step) in disk.steps.iter().enumerate() {
+        model.step(step);
+        for outcome in model.outcomes() {
+            let (is_member, files) = seen.entry(outcome.clone()).or_insert_with(|| start_on(&outcome));
+            match is_member {
+                true => {
+                    assert!(number + 1 < decided, "a member again after {step:?}");
+                    assert!(whole.iter().all(|name| files.contains(name)), "half a member after {step:?}: {files:?}");
+                }
+                false => assert!(files.is_empty(), "after {step:?}: {files:?}"),
+            }
+        }
+    }
+    assert!(seen.len() > 50, "only {} different disks were tried", seen.len());
+}
+
+#[test]
+fn fault_k3_a_disk_that_refuses_any_step_of_leaving_leaves_a_member_or_none() {
+    for first in 0..30 {
+        let scratch = Scratch::new();
+        let (mut state, _) = member(&scratch);
+        let mut disk = Watched { refused: first..usize::MAX, ..Watched::default() };
+        let begun = state.begin_leave_on(&mut disk).is_ok();
+        let done = begun && state.finish_leave_on(&mut disk).is_ok();
+        drop(state);
+        let (mut state, found) = StateDir::open(&scratch.0).unwrap();
+        assert!(!begun || found.membership.is_none(), "refused from call {first} on");
+        if found.membership.is_none() {
+            // A new membership is not taken for the one that was given up.
+            state.save_membership(&crate::state::tests::member()).unwrap();
+            drop(state);
+            assert!(StateDir::open(&scratch.0).unwrap().1.membership.is_some());
+        }
+        if done {
+            break;
         }
     }
 }

@@ -1,12 +1,12 @@
 //! What a save asks of the disk, one method per system call, so that a test can cut the power or fill the disk between any two of them.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// A disk. [`System`] is the real one.
-pub(super) trait Disk {
+pub(crate) trait Disk {
     /// An open file.
     type File;
     /// Makes a new file that only its owner may read.
@@ -15,6 +15,8 @@ pub(super) trait Disk {
     fn write(&mut self, file: &mut Self::File, bytes: &[u8]) -> io::Result<()>;
     /// Waits until the file's content stands on the disk.
     fn force(&mut self, file: &mut Self::File) -> io::Result<()>;
+    /// Fills a file with zeros, and waits until they stand on the disk.
+    fn overwrite(&mut self, path: &Path) -> io::Result<()>;
     /// Removes a name.
     fn remove(&mut self, path: &Path) -> io::Result<()>;
     /// Gives a file a second name.
@@ -26,7 +28,7 @@ pub(super) trait Disk {
 }
 
 /// The disk of this host.
-pub(super) struct System;
+pub(crate) struct System;
 
 impl Disk for System {
     type File = File;
@@ -40,6 +42,14 @@ impl Disk for System {
     }
 
     fn force(&mut self, file: &mut File) -> io::Result<()> {
+        file.sync_all()
+    }
+
+    fn overwrite(&mut self, path: &Path) -> io::Result<()> {
+        let mut file = OpenOptions::new().write(true).open(path)?;
+        // What is longer is no file of ours.
+        let length = file.metadata()?.len().min(super::MAX_FILE);
+        io::copy(&mut io::repeat(0).take(length), &mut file)?;
         file.sync_all()
     }
 

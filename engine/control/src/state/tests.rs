@@ -72,10 +72,15 @@ fn map() -> NetworkMap {
     }
 }
 
+/// A member of network 1.
+pub(crate) fn member() -> Membership {
+    Membership::new(&token(1), String::from("a"), Some(8288)).unwrap()
+}
+
 /// A directory with an identity of network 1 and nothing else: a node that joined and has seen no map yet.
 fn joined() -> (Scratch, Membership) {
     let scratch = Scratch::new();
-    let membership = Membership::new(&token(1), String::from("a"), Some(8288)).unwrap();
+    let membership = member();
     let (mut state, _) = open(&scratch.0).unwrap();
     state.save_membership(&membership).unwrap();
     (scratch, membership)
@@ -439,5 +444,15 @@ fn secrets_leave_the_disk_when_they_are_forgotten() {
     let text = taut_base::encode_base64url(&secret);
     for name in [IDENTITY, "identity.json.prev"] {
         assert!(!fs::read_to_string(scratch.file(name)).unwrap().contains(&text), "{name}");
+    }
+}
+
+#[test]
+fn a_damaged_file_leaving_removes_no_keys() {
+    for damaged in ["", "{}", "taut-state 1 0000\n{}"] {
+        let (scratch, before) = filled(1);
+        fs::write(scratch.file(LEAVING), damaged).unwrap();
+        let (_state, found) = open(&scratch.0).unwrap();
+        assert!(found.membership.unwrap().node_key == before.node_key, "{damaged:?}");
     }
 }

@@ -50,6 +50,8 @@ pub(super) struct Open {
     heard: Time,
     bytes: u64,
     next_ping: Time,
+    /// Pings that were not answered yet.
+    pings: u32,
     /// Whether the poller watches for room to write.
     watches_write: bool,
     /// Whether messages may be waiting that the poller does not know of, because they were read from the socket already.
@@ -57,6 +59,18 @@ pub(super) struct Open {
 }
 
 impl Link {
+    /// Returns true if every ping was answered.
+    pub(super) fn is_answered(&self) -> bool {
+        matches!(self, Self::Open(open) if open.pings == 0)
+    }
+
+    /// Notes the answer to a ping.
+    pub(super) fn handle_pong(&mut self) {
+        if let Self::Open(open) = self {
+            open.pings = open.pings.saturating_sub(1);
+        }
+    }
+
     pub(super) fn deadline(&self) -> Option<Time> {
         match self {
             Self::Idle => None,
@@ -71,6 +85,9 @@ impl Worker {
     /// Whatever is due.
     pub(super) fn on_time(&mut self, now: Time) {
         self.save_what_is_due(now);
+        if self.leaving.as_ref().is_some_and(|leaving| leaving.until <= now) {
+            self.stop_leaving();
+        }
         match &mut self.link {
             Link::Resting { until } if *until <= now => self.dial(now),
             Link::Dialing { until, url, .. } if *until <= now => {
@@ -84,10 +101,18 @@ impl Worker {
             }
             Link::Open(open) if open.next_ping <= now => {
                 open.next_ping = now + PING.mul_f64(0.8 + 0.0004 * f64::from(self.jitter.below(1_000)));
-                self.say(&ToCoordinator::Ping, now);
+                self.ping(now);
             }
             _ => {}
         }
+    }
+
+    /// Sends a ping.
+    pub(super) fn ping(&mut self, now: Time) {
+        if let Link::Open(open) = &mut self.link {
+            open.pings += 1;
+        }
+        self.say(&ToCoordinator::Ping, now);
     }
 
     /// Ends what there is and tries at once.
@@ -154,7 +179,7 @@ impl Worker {
             schema: SCHEMA,
             node_key: membership.node_public_key(),
             bind_key: Some(public_key(&membership.bind_key())),
-            enrol: membership.enrol(),
+            enrol: membership.enrol().filter(|_| self.leaving.is_none()),
             have: self.map.as_ref().filter(|_| self.resume).map_or(0, |map| map.version),
             version: self.version.clone(),
             run: self.run,
@@ -167,11 +192,16 @@ impl Worker {
             accepted: None,
             heard: now,
             next_ping: now + PING,
+            pings: 0,
             watches_write: false,
             // The first answer may have come together with the end of the handshake.
             more: true,
         }));
         self.say(&hello, now);
+        if self.leaving.is_some() {
+            self.say_leave(now);
+            return;
+        }
         for known in [self.endpoints.clone(), self.relays.clone()].into_iter().flatten() {
             self.say(&known, now);
         }
@@ -268,6 +298,7 @@ impl Worker {
     }
 
     fn rest(&mut self, broken: &Broken, retry_in: Duration, now: Time) {
+        self.note_while_leaving(&broken.0);
         self.link = Link::Resting { until: now + retry_in };
         self.emit(Event::Disconnected { why: broken.to_string(), retry_in });
     }

@@ -130,6 +130,19 @@ impl Store {
         Ok(())
     }
 
+    /// Decides that the membership is given up: no start finds it any more.
+    pub(super) fn begin_leave(&mut self) -> io::Result<()> {
+        self.state.begin_leave()
+    }
+
+    /// Removes keys and everything else of the membership, from the disk and from memory.
+    pub(super) fn finish_leave(&mut self) -> io::Result<()> {
+        (self.membership_due, self.map_due, self.ticket_due, self.ceiling_due) = (None, None, None, None);
+        (self.recent, self.named) = (Vec::new(), Vec::new());
+        (self.ticket, self.ceiling) = (None, None);
+        self.state.finish_leave()
+    }
+
     /// Saves what is due; the texts of what went wrong.
     fn save_due(&mut self, membership: Option<&Membership>, map: Option<&NetworkMap>, now: Time) -> Vec<String> {
         let mut problems = Vec::new();

@@ -15,6 +15,13 @@ impl Worker {
     /// Acts upon one message.
     pub(super) fn hear(&mut self, message: Received, now: Time) {
         let Received::Known(message) = message else { return };
+        if *message == ToNode::Pong {
+            self.link.handle_pong();
+        }
+        if self.leaving.is_some() {
+            self.hear_while_leaving(&message);
+            return;
+        }
         match *message {
             ToNode::Map(map) => self.take_map(map, now),
             ToNode::Delta(delta) => self.take_delta(&delta, now),

@@ -8,5 +8,6 @@
 mod channel;
 mod coordinator;
 mod https;
+mod leave;
 mod node;
 mod relays;

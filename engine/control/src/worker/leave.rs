@@ -1,0 +1,107 @@
+//! Giving up the membership: the decision on disk, the word to the coordinator, the removal of the keys.
+//!
+//! ```text
+//! Command::Leave ─▶ decision saved ─▶ Event::Leaving ─▶ `leave` said on a channel ─▶ answered, or 10 s over ─▶ keys removed ─▶ Event::Left
+//! ```
+//! The decision comes first: whatever ends the program from there on, the next start removes the rest and is no member. The keys go last, because the
+//! channel needs them.
+
+use std::time::Duration;
+
+use taut_base::Time;
+use taut_netmap::{ProblemCode, ToCoordinator, ToNode};
+
+use super::Worker;
+use super::link::Link;
+use crate::event::{Event, Left};
+
+/// How long the coordinator is waited for, 10 s: a channel takes a second to open, and a user waits for the end.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A membership that is being given up.
+pub(super) struct Leaving {
+    /// When the coordinator is waited for no longer.
+    pub(super) until: Time,
+    /// Why it has not answered so far.
+    pub(super) why: String,
+}
+
+impl Worker {
+    /// Begins to leave.
+    pub(super) fn leave(&mut self, now: Time) {
+        let Some(membership) = &self.membership else {
+            self.emit(Event::NeedsJoin);
+            return;
+        };
+        if self.leaving.is_some() {
+            return;
+        }
+        if let Err(error) = self.store.begin_leave() {
+            let text = self.store.explain(&error);
+            self.emit(Event::NotLeft(text));
+            return;
+        }
+        self.emit(Event::Leaving);
+        let why = format!("it did not answer within {} s", PATIENCE.as_secs());
+        self.leaving = Some(Leaving { until: now + PATIENCE, why });
+        if !membership.accepted {
+            // Never let in, or removed already.
+            self.finish_leave(None);
+            return;
+        }
+        match &self.link {
+            Link::Open(_) => self.say_leave(now),
+            Link::Dialing { .. } => {}
+            Link::Idle | Link::Resting { .. } => self.start_over(),
+        }
+    }
+
+    /// Says it on the open channel. The ping tells a coordinator that does not know `leave`: it answers the ping, the others hang up before.
+    pub(super) fn say_leave(&mut self, now: Time) {
+        self.say(&ToCoordinator::Leave, now);
+        self.ping(now);
+    }
+
+    /// Hears what the coordinator says while it is being left.
+    pub(super) fn hear_while_leaving(&mut self, message: &ToNode) {
+        match message {
+            ToNode::Refused(problem) if problem.code == ProblemCode::NotAMember => self.finish_leave(None),
+            ToNode::Refused(problem) => self.finish_leave(Some(problem.to_string())),
+            ToNode::Pong if self.link.is_answered() => {
+                self.finish_leave(Some(String::from("its version does not know how a node leaves")));
+            }
+            _ => {}
+        }
+    }
+
+    /// Notes why the coordinator was not reached.
+    pub(super) fn note_while_leaving(&mut self, why: &str) {
+        if let Some(leaving) = &mut self.leaving {
+            leaving.why = String::from(why);
+        }
+    }
+
+    /// Removes the keys, and tells how it ended. `listed`: why the coordinator may still list this node.
+    pub(super) fn finish_leave(&mut self, listed: Option<String>) {
+        if self.leaving.take().is_none() {
+            return;
+        }
+        self.drop_link();
+        let removed = self.store.finish_leave();
+        let leftover = removed.err().map(|error| {
+            let path = self.store.path().display();
+            format!("the keys in {path} cannot be removed: {error}; remove the directory by hand")
+        });
+        (self.membership, self.map, self.at) = (None, None, None);
+        (self.endpoints, self.relays) = (None, None);
+        self.emit(Event::Left(Left { listed, leftover }));
+    }
+
+    /// Ends the waiting for the coordinator, because the program ends or the node joins again.
+    pub(super) fn stop_leaving(&mut self) {
+        if let Some(leaving) = &self.leaving {
+            let why = leaving.why.clone();
+            self.finish_leave(Some(why));
+        }
+    }
+}
