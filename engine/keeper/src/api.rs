@@ -3,6 +3,7 @@
 //! Everything here carries [`SCHEMA`]. Whoever may open the socket may read; only root and the daemon's own user may change
 //! (the kernel says who asks, `SO_PEERCRED`). `taut … --json` prints these very objects.
 
+mod leave;
 mod nat;
 mod path;
 mod peer;
@@ -16,6 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 use taut_base::PublicKey;
 
+pub use leave::{LeaveState, LeaveStatus};
 pub use nat::{Filtering, Mapping, NatKind, NatStatus};
 pub use path::{PathKind, PathStatus};
 pub use peer::{Bytes, Changes, PeerStatus, SessionStatus, Traffic};
@@ -52,12 +54,14 @@ pub enum Request {
     },
     /// Disconnects and removes the TUN device with its routes; remembered over a restart.
     Down,
+    /// Gives up the membership and removes the keys. Answered at once; [`Status::leave`] tells how it goes.
+    Leave,
 }
 
 impl Request {
     /// Whether it changes something, and so needs a privileged user.
     pub fn changes(&self) -> bool {
-        matches!(self, Self::Up { .. } | Self::Down)
+        matches!(self, Self::Up { .. } | Self::Down | Self::Leave)
     }
 }
 
@@ -131,6 +135,9 @@ pub struct Status {
     /// What the gateway was asked to do for us; `null` where it is switched off, or the network is down.
     #[serde(default)]
     pub port_mapping: Option<PortMapStatus>,
+    /// The last `taut leave`, until the node joins a network again.
+    #[serde(default)]
+    pub leave: Option<LeaveStatus>,
 }
 
 /// What became of the handshakes that others began.

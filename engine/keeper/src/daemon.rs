@@ -1,11 +1,13 @@
 //! The daemon: one loop over signals, the local API, the control thread, the lane and the kernel's news.
 //!
 //! - this file: the loop, and the overlay's life;
+//! - `leave`: giving up the membership;
 //! - `mapped`: the router in front of this host, and which ports it opened;
 //! - `news`: what the control thread says;
 //! - `sleep`: whether the host slept;
 //! - `users`: what local users ask.
 
+mod leave;
 mod mapped;
 mod news;
 mod sleep;
@@ -26,7 +28,7 @@ use taut_netmap::NetworkMap;
 use taut_node::Clocks;
 use taut_relay::{Credentials, Ticket};
 
-use crate::api::Failure;
+use crate::api::{Failure, LeaveStatus};
 use crate::config::Config;
 use crate::error::{RunError, failure};
 use crate::metrics::http::{self, Responder};
@@ -74,6 +76,10 @@ struct Daemon {
     monitor: Option<Monitor>,
     control: Option<Control>,
     identity: Option<Identity>,
+    /// Whether the state directory holds a membership, even one that the coordinator has ended.
+    is_member: bool,
+    /// The last `taut leave`.
+    leave: Option<LeaveStatus>,
     map: Option<Arc<NetworkMap>>,
     overlay: Option<Overlay>,
     url: String,
@@ -135,6 +141,8 @@ impl Daemon {
             monitor,
             control: Some(control),
             identity: None,
+            is_member: false,
+            leave: None,
             map: None,
             overlay: None,
             url: String::new(),

@@ -63,6 +63,7 @@ pub(crate) fn sample() -> Status {
         nat: None,
         relays: Vec::new(),
         port_mapping: None,
+        leave: None,
     }
 }
 

@@ -11,8 +11,11 @@ use crate::error::failure;
 impl Daemon {
     pub(super) fn handle_control(&mut self, event: Event) {
         match event {
-            Event::NeedsJoin => self.identity = None,
+            Event::NeedsJoin => (self.identity, self.is_member) = (None, false),
             Event::Identity(identity) => self.set_identity(*identity),
+            Event::Leaving => self.handle_leaving(),
+            Event::Left(left) => self.handle_left(left),
+            Event::NotLeft(why) => self.handle_not_left(&why),
             Event::Recent(peers) => self.recent = peers,
             Event::Stamps(ceiling) => self.stamps = ceiling,
             Event::Ticket { ticket, .. } => self.set_ticket(&ticket),
@@ -57,6 +60,7 @@ impl Daemon {
             (self.map, self.ticket) = (None, None);
         }
         self.url.clone_from(&identity.url);
+        (self.is_member, self.leave) = (true, None);
         self.identity = Some(identity);
         (self.problem, self.twin) = (None, None);
         self.apply_map();

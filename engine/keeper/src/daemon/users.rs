@@ -87,10 +87,18 @@ impl Daemon {
                 self.ending = self.config.exit_when_down;
                 Response::Done
             }
+            Request::Leave => self.leave(),
         }
     }
 
     fn up(&mut self, join: Option<&str>, name: Option<String>) -> Response {
+        if self.is_leaving() {
+            let message = "this node is giving up its membership at this moment";
+            return Response::Failed(failure(
+                message,
+                "try again in some seconds; `taut status` tells when it is done",
+            ));
+        }
         let Some(join) = join else {
             let Some(identity) = &mut self.identity else {
                 let hint = "join one with `taut up --join TOKEN`; the coordinator's operator has the token";
@@ -138,6 +146,7 @@ impl Daemon {
             nat: overlay.map(|overlay| status::nat(&overlay.node().outlook())),
             relays: map.map_or_else(Vec::new, |map| status::relays(map, overlay)),
             port_mapping: self.mapped.status(),
+            leave: self.leave.clone(),
         }
     }
 

@@ -64,6 +64,7 @@ pub(crate) fn sample() -> Status {
             via: Some(RelayVia::Websocket),
             websocket: None,
         }],
+        leave: None,
         port_mapping: Some(PortMapStatus::default()),
     }
 }

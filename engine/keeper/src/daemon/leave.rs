@@ -1,0 +1,69 @@
+//! Giving up the membership, as local users see it. The control thread does it (`taut_control`, `Command::Leave`).
+
+use std::time::Duration;
+
+use taut_control::{Command, Left};
+
+use super::Daemon;
+use crate::api::{LeaveState, LeaveStatus, Response};
+use crate::error::failure;
+
+impl Daemon {
+    /// Returns true while the membership is being given up.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leave.as_ref().is_some_and(|leave| leave.state == LeaveState::Leaving)
+    }
+
+    /// Carries out a user's request to leave. A node that the coordinator has removed may leave, too: its keys are still there.
+    pub(super) fn leave(&mut self) -> Response {
+        if !self.is_member {
+            let hint = "there is nothing to leave; join a network with `taut up --join TOKEN`";
+            return Response::Failed(failure("this node is not a member of any network", hint));
+        }
+        if !self.is_leaving() {
+            let map = self.map.as_deref();
+            self.leave = Some(LeaveStatus {
+                state: LeaveState::Leaving,
+                network: map.map(|map| map.network.name.clone()),
+                name: map.map(|map| map.me.name.clone()),
+                listed: None,
+                problem: None,
+            });
+            self.tell(Command::Leave);
+        }
+        Response::Done
+    }
+
+    /// It was decided: the network ends here.
+    pub(super) fn handle_leaving(&mut self) {
+        self.stop_overlay();
+        if let Some(identity) = &mut self.identity {
+            identity.wanted = false;
+        }
+    }
+
+    pub(super) fn handle_left(&mut self, left: Left) {
+        self.stop_overlay();
+        (self.identity, self.map, self.ticket, self.presence) = (None, None, None, None);
+        (self.is_member, self.connected, self.stamps) = (false, false, Duration::ZERO);
+        (self.problem, self.twin, self.disk, self.last_error) = (None, None, None, None);
+        self.recent.clear();
+        let url = std::mem::take(&mut self.url);
+        let Some(leave) = &mut self.leave else { return };
+        (leave.state, leave.listed) = (LeaveState::Left, Some(left.listed.is_some()));
+        let listed = left.listed.map(|why| {
+            let name = leave.name.as_deref().unwrap_or("NAME");
+            let message = format!("the coordinator at {url} may still list this node: {why}");
+            failure(message, &format!("remove it there: `taut-coordinator nodes remove {name}`"))
+        });
+        let leftover = left.leftover.map(|what| failure(what, "until then a start of the daemon tries it again"));
+        leave.problem = leftover.or(listed);
+    }
+
+    pub(super) fn handle_not_left(&mut self, why: &str) {
+        if let Some(leave) = &mut self.leave {
+            leave.state = LeaveState::Failed;
+            leave.problem = Some(failure(why, "the node is a member as before"));
+        }
+    }
+}
