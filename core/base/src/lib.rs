@@ -4,6 +4,7 @@
 //! clock, opens a file or draws a random number; whoever needs one of these is given it (law 10).
 
 mod admission;
+mod closest;
 mod descriptors;
 mod encoding;
 mod entropy;
@@ -16,6 +17,7 @@ mod rate;
 mod time;
 
 pub use admission::{Admission, Bounds, NoRoom, WhenFull, site};
+pub use closest::closest;
 pub use descriptors::{Descriptors, Uses};
 pub use encoding::{NotBase64, decode_base64, decode_base64url, encode_base64, encode_base64url};
 pub use entropy::Entropy;
