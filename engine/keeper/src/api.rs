@@ -182,6 +182,9 @@ pub struct SelfStatus {
     pub node_key: PublicKey,
     /// UDP port of its first lane.
     pub port: u16,
+    /// UDP ports that another program has, and that would have been used otherwise.
+    #[serde(default)]
+    pub ports_taken: Vec<u16>,
     /// Where it tells others that it may be reached.
     pub endpoints: Vec<SocketAddr>,
     /// The TUN device, while it is up.

@@ -45,6 +45,8 @@ pub(crate) struct Overlay {
     pub(crate) port: u16,
     /// Ports of the lanes behind the first.
     pub(crate) ports: Vec<u16>,
+    /// Ports that would have been used if another program did not have them.
+    pub(crate) ports_taken: Vec<u16>,
     pub(crate) endpoints: Vec<SocketAddr>,
     pub(crate) tun: TunStatus,
     pub(crate) udp: UdpStatus,
@@ -68,8 +70,8 @@ impl Overlay {
         let tun = Tun::create(&taut_tun::Config { name: config.tun_name.clone(), offload, multi_queue })
             .map_err(|error| failure(error, "taut needs a TUN device to carry packets"))?;
         let (steering, queues) = open_queues(&tun, config)?;
-        let udp = bind(config, remembered_port)?;
-        let further = bind_further(config, udp.port())?;
+        let (udp, mut ports_taken) = bind(config, remembered_port)?;
+        let further = bind_further(config, udp.port(), &mut ports_taken)?;
         let netlink =
             Netlink::open().map_err(|error| failure(error, "taut configures addresses and routes by netlink"))?;
         let host = Host::configure(netlink, tun.name(), config.mtu, &map.me.addresses)
@@ -97,6 +99,7 @@ impl Overlay {
             addresses: map.me.addresses.clone(),
             port,
             ports,
+            ports_taken,
             endpoints: Vec::new(),
             tun: tun_status,
             udp: udp_status,
@@ -274,11 +277,11 @@ fn search_sockets(wanted: u16, open_files: Option<u64>) -> u16 {
     wanted.min(u16::try_from(quarter).unwrap_or(u16::MAX))
 }
 
-/// A socket for each lane behind the first: on the ports that follow the first one's, or any.
-fn bind_further(config: &Config, first: u16) -> Result<Vec<UdpSocket>, Failure> {
+/// A socket for each lane behind the first: on the ports that follow the first one's, or any. Adds the ports that were taken.
+fn bind_further(config: &Config, first: u16, taken: &mut Vec<u16>) -> Result<Vec<UdpSocket>, Failure> {
     let open = |lane: u8| {
         let near = first.checked_add(lane.into()).unwrap_or(0);
-        open(config, near).or_else(|_| open(config, 0))
+        open_free(config, near, taken).unwrap_or_else(|| open(config, 0))
     };
     let sockets = (1..config.lanes).map(open).collect::<Result<Vec<_>, _>>();
     sockets
@@ -296,16 +299,35 @@ fn open(config: &Config, port: u16) -> Result<UdpSocket, BindError> {
     })
 }
 
-/// The port that was asked for; otherwise that of the last run, or the usual one, or any.
-fn bind(config: &Config, remembered: Option<u16>) -> Result<UdpSocket, Failure> {
-    let open = |port| open(config, port);
-    if let Some(port) = config.port {
-        return open(port).map_err(|error| failure(error, "choose another --port, or leave it out to let taut choose"));
+/// A socket on this port, unless that is not to be had. Adds a port that another program has to `taken`.
+fn open_free(config: &Config, port: u16, taken: &mut Vec<u16>) -> Option<Result<UdpSocket, BindError>> {
+    match open(config, port) {
+        Err(BindError::PortTaken { port }) if !taken.contains(&port) => {
+            taken.push(port);
+            None
+        }
+        Err(_) => None,
+        Ok(socket) => Some(Ok(socket)),
     }
-    open(remembered.unwrap_or(DEFAULT_PORT))
-        .or_else(|_| open(DEFAULT_PORT))
-        .or_else(|_| open(0))
-        .map_err(|error| failure(error, "taut sends its packets by UDP"))
+}
+
+/// A socket on the port that was asked for; otherwise on that of the last run, the usual one, or any. With it, the ports that were taken.
+fn bind(config: &Config, remembered: Option<u16>) -> Result<(UdpSocket, Vec<u16>), Failure> {
+    let mut taken = Vec::new();
+    if let Some(port) = config.port {
+        let hint = "choose another --port, or leave it out to let taut choose";
+        let socket = open(config, port).map_err(|error| match error {
+            BindError::PortTaken { port } => {
+                failure(format!("another program has UDP port {port} (`ss -ulpn` names it)"), hint)
+            }
+            error => failure(error, hint),
+        });
+        return socket.map(|socket| (socket, taken));
+    }
+    let usual = [remembered.unwrap_or(DEFAULT_PORT), DEFAULT_PORT];
+    let socket = usual.iter().find_map(|port| open_free(config, *port, &mut taken)).unwrap_or_else(|| open(config, 0));
+    let socket = socket.map_err(|error| failure(error, "taut sends its packets by UDP"))?;
+    Ok((socket, taken))
 }
 
 fn describe_tun(tun: &Tun, mtu: u16) -> TunStatus {

@@ -26,6 +26,7 @@ pub(crate) fn myself(map: &NetworkMap, overlay: Option<&Overlay>) -> SelfStatus 
         addresses: map.me.addresses.clone(),
         node_key: map.me.key,
         port: overlay.map_or(0, |overlay| overlay.port),
+        ports_taken: overlay.map_or_else(Vec::new, |overlay| overlay.ports_taken.clone()),
         endpoints: overlay.map_or_else(Vec::new, |overlay| overlay.endpoints.clone()),
         tun: overlay.map(|overlay| overlay.tun.clone()),
         udp: overlay.map(|overlay| overlay.udp.clone()),

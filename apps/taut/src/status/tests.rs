@@ -42,6 +42,7 @@ pub(crate) fn sample() -> Status {
             addresses: vec!["100.64.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
             node_key: PublicKey([1; 32]),
             port: 8288,
+            ports_taken: Vec::new(),
             endpoints: Vec::new(),
             tun: Some(TunStatus { name: String::from("taut0"), mtu: 1420, offload: Vec::new() }),
             udp: None,
