@@ -99,7 +99,14 @@ impl Daemon {
                 "try again in some seconds; `taut status` tells when it is done",
             ));
         }
-        let Some(join) = join else {
+        let token = match join.map(str::parse::<JoinToken>).transpose() {
+            Ok(token) => token,
+            Err(error) => return Response::Failed(failure(error, "check that the whole line was copied")),
+        };
+        if let Some(refusal) = self.refusal(token.as_ref(), name.as_deref()) {
+            return Response::Failed(refusal);
+        }
+        let Some(token) = token else {
             let Some(identity) = &mut self.identity else {
                 let hint = "join one with `taut up --join TOKEN`; the coordinator's operator has the token";
                 return Response::Failed(failure("this node is not a member of any network", hint));
@@ -110,15 +117,32 @@ impl Daemon {
             self.apply_map();
             return Response::Done;
         };
-        match join.parse::<JoinToken>() {
-            Ok(token) => {
-                let name = name.unwrap_or_else(|| name_from_host(&host_name()));
-                (self.problem, self.disk) = (None, None);
-                self.tell(Command::Join { token: Box::new(token), name });
-                Response::Done
-            }
-            Err(error) => Response::Failed(failure(error, "check that the whole line was copied")),
+        let asked_before = || self.identity.as_ref().map(|identity| identity.name.clone());
+        let name = name.or_else(asked_before).unwrap_or_else(|| name_from_host(&host_name()));
+        (self.problem, self.disk) = (None, None);
+        self.tell(Command::Join { token: Box::new(token), name });
+        Response::Done
+    }
+
+    /// Why a member cannot do what `taut up` asks of it: it is in another network, or has another name. The name that it asked for when it joined counts
+    /// as its own, so that the same command line may be used at every start.
+    fn refusal(&self, token: Option<&JoinToken>, name: Option<&str>) -> Option<Failure> {
+        let (identity, map) = (self.identity.as_ref()?, self.map.as_ref()?);
+        let (network, own) = (&map.network.name, &map.me.name);
+        if token.is_some_and(|token| token.network != identity.network) {
+            let message =
+                format!("this node is a member of network {network} already, and the join token is for another one");
+            let hint =
+                "leave it with `taut leave` first, or run a second daemon with its own --state, --socket and --tun";
+            return Some(failure(message, hint));
         }
+        let name = name_from_host(name?);
+        if name == *own || name == name_from_host(&identity.name) {
+            return None;
+        }
+        let message =
+            format!("this node is a member of network {network} already, as {own}; --hostname does not rename it");
+        Some(failure(message, &format!("the operator renames it: `taut-coordinator nodes rename {own} {name}`")))
     }
 
     fn status(&mut self) -> Status {
