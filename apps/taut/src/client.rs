@@ -5,12 +5,15 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use taut_keeper::api::{Request, Response, Status, Why};
+use taut_keeper::api::{Failure, Request, Response, Status, Why};
 
 use crate::fault::Fault;
 
 /// The daemon answers within milliseconds; one that does not hangs.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What helps when command line and daemon do not understand each other.
+const BOTH_VERSIONS: &str = "use a `taut` of the daemon's version; `taut version` shows both";
 
 /// A connection to the daemon.
 pub(crate) struct Client {
@@ -49,11 +52,11 @@ impl Client {
         let lost = |error: io::Error| match error.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => None,
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                Some(Fault::Failed(String::from("the daemon does not answer; look at its log, or restart it")))
+                Some(Fault::failed("the daemon does not answer", "look at its log, or restart it"))
             }
-            _ => Some(Fault::Failed(format!("the daemon cannot be asked: {error}"))),
+            _ => Some(Fault::failed(format!("the daemon cannot be asked: {error}"), "try again")),
         };
-        let mut line = serde_json::to_vec(request).map_err(|error| Fault::Failed(error.to_string()))?;
+        let mut line = serde_json::to_vec(request).map_err(|error| Fault::failed(error.to_string(), ""))?;
         line.push(b'\n');
         if let Err(error) = self.stream.get_mut().write_all(&line) {
             return lost(error).map_or(Ok(None), Err);
@@ -64,9 +67,8 @@ impl Client {
             Ok(_) => {}
             Err(error) => return lost(error).map_or(Ok(None), Err),
         }
-        let answer = serde_json::from_slice(&answer).map_err(|error| {
-            Fault::Failed(format!("the daemon's answer makes no sense ({error}); `taut version` shows both versions"))
-        })?;
+        let answer = serde_json::from_slice(&answer)
+            .map_err(|error| Fault::failed(format!("the daemon's answer makes no sense: {error}"), BOTH_VERSIONS))?;
         Ok(Some(answer))
     }
 
@@ -108,25 +110,29 @@ impl Client {
 fn unexpected(answer: Option<Response>) -> Fault {
     match answer {
         Some(Response::Failed(failure)) => failure.into(),
-        Some(_) => {
-            Fault::Failed(String::from("the daemon answered something else; `taut version` shows both versions"))
-        }
-        None => Fault::Failed(String::from("the daemon ended meanwhile; start it with `taut up`")),
+        Some(_) => Fault::failed("the daemon answered something else", BOTH_VERSIONS),
+        None => Fault::failed("the daemon closed the connection", "start it with `taut up` if it has ended"),
     }
 }
 
 impl NoDaemon {
     pub(crate) fn explain(&self, socket: &Path) -> Fault {
+        Fault::Failed(self.describe(socket))
+    }
+
+    /// Returns what is wrong with `socket`, and what to do.
+    pub(crate) fn describe(&self, socket: &Path) -> Failure {
         let socket = socket.display();
-        Fault::Failed(match self {
-            Self::Absent => format!("taut is not running (no daemon answers on {socket}); start it with `taut up`"),
+        let (message, hint) = match self {
+            Self::Absent => (format!("taut is not running: no daemon answers on {socket}"), "start it with `taut up`"),
             Self::Denied(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                format!("the daemon on {socket} cannot be asked: {error}; try again as root")
+                (format!("the daemon on {socket} cannot be asked: {error}"), "try again as root")
             }
             Self::Denied(error) => {
-                format!("the socket {socket} cannot be used: {error}; name the right one with --socket")
+                (format!("the socket {socket} cannot be used: {error}"), "name the right one with --socket")
             }
-        })
+        };
+        Failure { message, hint: String::from(hint) }
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         // Fails only for a process that leads its group already, such as one started by hand from a shell; it is as it wants to be.
         let _ = taut_event::new_session();
     }
-    taut_keeper::run(config(flags, ephemeral)).map_err(|error| Fault::Failed(error.to_string()))
+    taut_keeper::run(config(flags, ephemeral)).map_err(|error| Fault::failed(error.to_string(), ""))
 }
 
 fn config(flags: DaemonFlags, ephemeral: bool) -> Config {

@@ -34,7 +34,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
             break;
         }
         if Instant::now() >= deadline {
-            return Err(Fault::Failed(format!("the daemon (process {daemon}) is still not down; look at its log")));
+            return Err(Fault::failed(format!("the daemon (process {daemon}) is still not down"), "look at its log"));
         }
         std::thread::sleep(LOOK);
     }

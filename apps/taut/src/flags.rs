@@ -77,7 +77,7 @@ fn text(value: OsString) -> Result<String, Fault> {
 /// A word that no flag of the verb matches.
 pub(crate) fn unexpected(word: &Word) -> Fault {
     match word {
-        Word::Flag(flag) => Fault::usage(format!("there is no flag `{flag}`")),
+        Word::Flag(flag) => Fault::UnknownFlag(flag.clone()),
         Word::Value(value) => Fault::usage(format!("`{value}` is one word too many")),
     }
 }

@@ -7,7 +7,7 @@ use taut_keeper::api::{SCHEMA, Status};
 
 use crate::fault::Fault;
 use crate::flags::{Word, Words, default_socket, unexpected};
-use crate::{client, output};
+use crate::{client, output, peers};
 
 pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     let (mut socket, mut json) = (default_socket(), false);
@@ -19,11 +19,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         }
     }
     let status = client::status(&socket)?;
-    if status.me.is_none() {
-        return Err(Fault::Failed(String::from(
-            "no network map is known yet; join a network with `taut up --join TOKEN`",
-        )));
-    }
+    peers::must_have_map(&status)?;
     if json {
         output::print_json(&Hosts { schema: SCHEMA, hosts: hosts(&status).collect() });
     } else {

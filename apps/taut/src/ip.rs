@@ -29,7 +29,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     let wanted = |address: &IpAddr| (!only_v4 || address.is_ipv4()) && (!only_v6 || address.is_ipv6());
     let found: Vec<IpAddr> = addresses(&status, peer.as_deref())?.iter().copied().filter(wanted).collect();
     if found.is_empty() {
-        return Err(Fault::Failed(String::from("there is no address of that kind")));
+        return Err(Fault::failed("there is no address of that kind", "`taut status` lists all addresses"));
     }
     if json {
         output::print_json(&Addresses { schema: SCHEMA, addresses: found });
@@ -47,9 +47,7 @@ struct Addresses {
 }
 
 fn addresses<'a>(status: &'a Status, peer: Option<&str>) -> Result<&'a [IpAddr], Fault> {
-    let me = status.me.as_ref().ok_or_else(|| {
-        Fault::Failed(String::from("no network map is known yet; join a network with `taut up --join TOKEN`"))
-    })?;
+    let me = peers::must_have_map(status)?;
     match peer {
         None => Ok(&me.addresses),
         Some(name) if name.eq_ignore_ascii_case(&me.name) => Ok(&me.addresses),

@@ -25,19 +25,20 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Whether a daemon can run on this host: rights, and the TUN device. Asked before anything is changed.
 pub(crate) fn check_host() -> Result<(), Fault> {
     if !may_administer_networks() {
-        return Err(Fault::Failed(String::from(
-            "a TUN device and routes need root, or the capability CAP_NET_ADMIN; try again with sudo \
-             (in a container: --cap-add NET_ADMIN)",
-        )));
+        return Err(Fault::failed(
+            "a TUN device and routes need root, or the capability CAP_NET_ADMIN",
+            "try again with sudo (in a container: --cap-add NET_ADMIN)",
+        ));
     }
     let missing = match fs::metadata(TUN_DEVICE) {
         Ok(metadata) if metadata.file_type().is_char_device() => return Ok(()),
         Ok(_) => String::from("it is not a device"),
         Err(error) => error.to_string(),
     };
-    Err(Fault::Failed(format!(
-        "{TUN_DEVICE} cannot be used ({missing}); load it with `modprobe tun` (in a container: --device {TUN_DEVICE})"
-    )))
+    Err(Fault::failed(
+        format!("{TUN_DEVICE} cannot be used: {missing}"),
+        format!("load it with `modprobe tun` (in a container: --device {TUN_DEVICE})"),
+    ))
 }
 
 fn may_administer_networks() -> bool {
@@ -57,8 +58,9 @@ fn effective_capabilities(status: &str) -> Option<u64> {
 /// A daemon that was started and answers.
 pub(crate) fn start(flags: &DaemonFlags, deadline: Instant) -> Result<Client, Fault> {
     let (log, path, begin) = open_log(&flags.state)?;
+    let its_log = || format!("its log is {}", path.display());
     let mut child =
-        spawn(flags, log).map_err(|error| Fault::Failed(format!("the daemon cannot be started: {error}")))?;
+        spawn(flags, log).map_err(|error| Fault::failed(format!("the daemon cannot be started: {error}"), ""))?;
     loop {
         match Client::connect(&flags.socket) {
             Ok(client) => return Ok(client),
@@ -66,15 +68,14 @@ pub(crate) fn start(flags: &DaemonFlags, deadline: Instant) -> Result<Client, Fa
             Err(denied) => return Err(denied.explain(&flags.socket)),
         }
         if let Ok(Some(status)) = child.try_wait() {
-            return Err(Fault::Failed(match said_since(&path, begin) {
-                words if words.is_empty() => {
-                    format!("the daemon ended at once ({status}); its log is {}", path.display())
-                }
-                words => words,
-            }));
+            let words = said_since(&path, begin);
+            return Err(match words.is_empty() {
+                true => Fault::failed(format!("the daemon ended at once ({status})"), its_log()),
+                false => Fault::failed(words, ""),
+            });
         }
         if Instant::now() >= deadline {
-            return Err(Fault::Failed(format!("the daemon does not answer; its log is {}", path.display())));
+            return Err(Fault::failed("the daemon does not answer", its_log()));
         }
         std::thread::sleep(LOOK);
     }
@@ -111,10 +112,8 @@ fn open_log(state: &Path) -> Result<(File, PathBuf, u64), Fault> {
         Ok((log, begin)) => Ok((log, path, begin)),
         Err(error) => {
             let error: std::io::Error = error;
-            Err(Fault::Failed(format!(
-                "the state directory {} cannot be used: {error}; run as root, or choose another one with --state",
-                state.display()
-            )))
+            let message = format!("the state directory {} cannot be used: {error}", state.display());
+            Err(Fault::failed(message, "run as root, or choose another one with --state"))
         }
     }
 }

@@ -3,8 +3,8 @@
 //! Here are flags, wiring and words for people; everything that is done is done by the daemon (`taut_keeper`), which every verb but
 //! [`daemon`] asks over its local socket. One module per verb; [`verb`] lists them.
 //!
-//! It promises: answers on stdout, everything else on stderr; exit code 0 when done, 1 when not, 2 when asked wrongly; `--json` objects
-//! carry `"schema": 1`.
+//! It promises: answers on stdout, everything else on stderr; exit status 0 for success, 1 for failure, 2 for a usage error; `--json` objects carry
+//! `"schema": 1`, and a verb that fails prints one with `error`.
 
 mod client;
 mod daemon;
@@ -35,10 +35,11 @@ use fault::Fault;
 use flags::Words;
 
 fn main() -> ExitCode {
+    let json = std::env::args_os().any(|word| word == "--json");
     let mut arguments = std::env::args_os();
     let program = arguments.next().map(PathBuf::from);
     if program.as_ref().and_then(|path| path.file_name()).is_some_and(|name| name == wg::PROGRAM) {
-        return finish(verb::run("wg", Words::new(arguments)));
+        return finish(verb::run("wg", Words::new(arguments)), false);
     }
     let result = match arguments.next().map(|word| word.to_string_lossy().into_owned()).as_deref() {
         None => Err(Fault::no_verb()),
@@ -48,13 +49,13 @@ fn main() -> ExitCode {
         Some("--version" | "-V") => verb::run("version", Words::new(arguments)),
         Some(name) => verb::run(name, Words::new(arguments)),
     };
-    finish(result)
+    finish(result, json)
 }
 
-fn finish(result: Result<(), Fault>) -> ExitCode {
+fn finish(result: Result<(), Fault>, json: bool) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(fault) => fault.report(),
+        Err(fault) => fault.report(json),
     }
 }
 

@@ -64,13 +64,14 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         servers = on_disk(&state);
     }
     if servers.is_empty() {
-        return Err(Fault::Failed(String::from(
-            "no relay is known: neither a daemon nor a map on disk names one; name one with --relay HOST",
-        )));
+        return Err(Fault::failed(
+            "no relay is known: neither a daemon nor a map on disk names one",
+            "name one with --relay HOST",
+        ));
     }
     servers.truncate(MAX_SERVERS);
     let survey = survey::run(&servers).map_err(|error| {
-        Fault::Failed(format!("no UDP socket could be opened: {error}; see `ulimit -n` and the rules of a sandbox"))
+        Fault::failed(format!("no UDP socket could be opened: {error}"), "see `ulimit -n` and the rules of a sandbox")
     })?;
     let by_websocket = status.iter().flat_map(|status| &status.relays).filter_map(by_websocket).collect();
     let report = Report::new(&servers, &survey, status.and_then(|status| status.port_mapping), by_websocket);
@@ -111,7 +112,7 @@ fn resolve(text: &str) -> Result<Server, Fault> {
             (text, PORT).to_socket_addrs()
         };
         let failed = |error| {
-            Fault::Failed(format!("--relay {text}: {error}; write a host's name or address, and a port behind `:`"))
+            Fault::failed(format!("--relay {text}: {error}"), "write a host's name or address, and a port behind `:`")
         };
         found.map_err(failed)?.collect()
     };

@@ -7,12 +7,12 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use taut_keeper::api::{PathStatus, PeerStatus};
+use taut_keeper::api::{Failure, PathStatus, PeerStatus};
 
 use crate::client::Client;
 use crate::fault::Fault;
 use crate::flags::{Word, Words, default_socket, unexpected};
-use crate::{output, peers};
+use crate::{fault, output, peers};
 use echo::Echoes;
 use report::{Reply, Report};
 
@@ -20,10 +20,10 @@ pub(crate) const ARGUMENTS: &str = "PEER [-c N] [--until-direct] [--timeout TIME
 
 pub(crate) const DETAILS: &str = "\
 PEER is a name or an overlay address. Unless told how many, requests are sent until a reply comes by a direct path, at most 20 in ten
-seconds, or in TIME if that is longer. Each reply's line says by which path it came. Exit code 0 when at least one reply came.
+seconds, or in TIME if that is longer. Each reply's line says by which path it came. Exit status 0 when at least one reply came.
 
 -c, --count N    send N requests, one per second
---until-direct   stop at the first reply by a direct path; exit code 1 when there was none
+--until-direct   stop at the first reply by a direct path; exit status 1 when there was none
 --timeout TIME   how long to wait for each reply (default 5s)
 -4, -6           which of the peer's addresses (default: the first, IPv4)
 --json           one object with all replies at the end, with a schema version";
@@ -102,10 +102,13 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
         }
     }
     match wish.until_direct && !report.was_direct() {
-        true if report.received > 0 => Err(Fault::Failed(format!(
-            "no direct path to {} was found; `taut why {}` says why",
-            report.peer, report.peer
-        ))),
+        true if report.received > 0 => {
+            fault::complain(&Failure {
+                message: format!("no direct path to {} was found", report.peer),
+                hint: format!("`taut why {}` says why", report.peer),
+            });
+            Err(Fault::Said)
+        }
         _ if report.received == 0 => Err(Fault::Said),
         _ => Ok(()),
     }
@@ -149,7 +152,8 @@ fn choose(peer: &PeerStatus, wish: &Wish) -> Result<IpAddr, Fault> {
         return Ok(address);
     }
     let wanted = |address: &&IpAddr| wish.ipv4.is_none_or(|ipv4| address.is_ipv4() == ipv4);
-    let none = || Fault::Failed(format!("{} has no overlay address of that kind", peer.name));
+    let none =
+        || Fault::failed(format!("{} has no overlay address of that kind", peer.name), "`taut status` lists addresses");
     peer.addresses.iter().find(wanted).copied().ok_or_else(none)
 }
 
@@ -206,7 +210,7 @@ mod tests {
             assert_eq!((wish.count(), wish.stops_when_direct()), (count, stops), "{line}");
         }
         for line in ["", "-c 0 n2", "-c n2", "n2 n3", "n2 --fast", "n2 --timeout x"] {
-            assert!(matches!(wish(line), Err(Fault::Usage { .. })), "{line}");
+            assert!(matches!(wish(line), Err(Fault::Usage { .. } | Fault::UnknownFlag(_))), "{line}");
         }
     }
 

@@ -5,9 +5,15 @@ use std::net::IpAddr;
 
 use taut_keeper::api::{NatStatus, PathKind, PeerStatus, PortMapStatus, RelayStatus, RelayVia, State, Status};
 
-use crate::fault::Fault;
+use crate::client::{Client, NoDaemon};
+use crate::fault::{self, Fault};
 use crate::flags::{Word, Words, default_socket, unexpected};
-use crate::{client, output, table};
+use crate::{output, table};
+
+pub(crate) const DETAILS: &str = "\
+--json   print the local API's status object, with a schema version; without a daemon an object with the state `no-daemon`
+
+Exit status: 0 if the node is up, 1 if it is connecting, down, not a member (any more), or if no daemon answers.";
 
 pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     let (mut socket, mut json) = (default_socket(), false);
@@ -18,12 +24,24 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
             other => return Err(unexpected(&other)),
         }
     }
-    let status = client::status(&socket)?;
+    let status = match Client::connect(&socket) {
+        Ok(mut client) => client.status()?,
+        Err(NoDaemon::Absent) => {
+            let failure = NoDaemon::Absent.describe(&socket);
+            fault::complain(&failure);
+            if json {
+                fault::print_json(&failure, Some("no-daemon"));
+            }
+            return Err(Fault::Said);
+        }
+        Err(denied) => return Err(denied.explain(&socket)),
+    };
     match json {
         true => output::print_json(&*status),
         false => output::print(&render(&status)),
     }
-    Ok(())
+    // The reason is on the screen or in the object.
+    if status.state == State::Running { Ok(()) } else { Err(Fault::Said) }
 }
 
 /// The status for people.
@@ -69,7 +87,7 @@ fn surroundings(status: &Status) -> String {
                 [_, _, ..] => format!("UDP ports {}, one per lane", list(ports)),
                 _ => format!("UDP port {}", me.port),
             };
-            let device = format!("{}, MTU {}, {port}", tun.name, tun.mtu);
+            let device = format!("{}, MTU {}, {port}{}", tun.name, tun.mtu, taken(&me.ports_taken));
             rows.push(vec![String::from("device"), device]);
         }
     }
@@ -176,6 +194,14 @@ fn path(peer: &PeerStatus) -> String {
         let _ = write!(text, ", {} changes of its lanes ignored: more than one in 5 s", peer.changes.ignored);
     }
     text
+}
+
+/// Why the ports are others than the usual ones; nothing if they are not.
+pub(crate) fn taken(ports: &[u16]) -> String {
+    match ports {
+        [] => String::new(),
+        _ => format!(" (another program has {})", list(ports)),
+    }
 }
 
 fn list(ports: &[u16]) -> String {

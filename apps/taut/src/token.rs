@@ -14,24 +14,25 @@ const MAX_BYTES: u64 = 16 * 1024;
 pub(crate) fn read(given: &str) -> Result<String, Fault> {
     let from = |source: &mut dyn Read, name: &str| {
         let mut text = String::new();
-        source
-            .take(MAX_BYTES)
-            .read_to_string(&mut text)
-            .map_err(|error| Fault::Failed(format!("the join token cannot be read from {name}: {error}")))?;
+        source.take(MAX_BYTES).read_to_string(&mut text).map_err(|error| unreadable(name, &error))?;
         Ok::<String, Fault>(text)
     };
     let text = match given.strip_prefix("file:") {
         Some(path) => {
-            let mut file = std::fs::File::open(path)
-                .map_err(|error| Fault::Failed(format!("the join token cannot be read from {path}: {error}")))?;
+            let mut file = std::fs::File::open(path).map_err(|error| unreadable(path, &error))?;
             from(&mut file, path)?
         }
         None if given == "-" => from(&mut std::io::stdin().lock(), "stdin")?,
         None => String::from(given),
     };
     let text = String::from(text.trim());
-    JoinToken::from_str(&text).map_err(|error| Fault::Failed(error.to_string()))?;
+    JoinToken::from_str(&text).map_err(|error| Fault::failed(error.to_string(), ""))?;
     Ok(text)
+}
+
+fn unreadable(from: &str, error: &std::io::Error) -> Fault {
+    let message = format!("the join token cannot be read from {from}: {error}");
+    Fault::failed(message, "give the token itself, file:PATH, or - for standard input")
 }
 
 #[cfg(test)]
@@ -55,7 +56,7 @@ mod tests {
         assert_eq!(read(&token.encode()).unwrap(), token.encode());
         for (given, part) in [("hello", "not a join token"), ("taut1-AAAA", "damaged"), ("file:/nowhere", "/nowhere")] {
             match read(given) {
-                Err(Fault::Failed(message)) => assert!(message.contains(part), "{message}"),
+                Err(Fault::Failed(failure)) => assert!(failure.message.contains(part), "{failure}"),
                 _ => panic!("{given}"),
             }
         }

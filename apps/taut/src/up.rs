@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use taut_keeper::api::{Request, State, Status};
-use taut_netmap::check_name;
+use taut_netmap::{check_name, name_from_host};
 
 use crate::client::{Client, NoDaemon};
 use crate::fault::Fault;
@@ -17,9 +17,10 @@ pub(crate) const DETAILS: &str = concat!(
     "Starts a daemon when none answers, and returns when packets can flow. The token is needed once per node.\n\n",
     "--join TOKEN       join with this token; file:PATH reads it from a file, - from stdin\n",
     "--auth-key TOKEN   the same (environment: TAUT_AUTHKEY)\n",
-    "--hostname NAME    name in the network (default: that of the host)\n",
+    "--hostname NAME    name in the network (default: that of the host); capitals and `_` are replaced. A member is not renamed by it\n",
     "--timeout TIME     stop waiting after this long (default 60s); the daemon goes on trying\n",
     "--json             print the status object once connected\n\n",
+    "Exit status: 0 when packets can flow, 1 otherwise.\n\n",
     "Flags of the daemon that is started; one that runs already keeps its own:\n",
     daemon_details!()
 );
@@ -62,12 +63,25 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
         }
         Err(denied) => return Err(denied.explain(&wish.daemon.socket)),
     };
-    let result = connect(&mut client, &wish, deadline);
-    if started && matches!(result, Err(Fault::Failed(_))) {
-        // Nobody is served by a daemon that cannot come up: it would only hold the state directory.
-        let _ = client.change(&Request::Down);
+    let was_member = wish.token.is_some() && client.status()?.me.is_some();
+    let status = match connect(&mut client, &wish, deadline) {
+        Ok(status) => status,
+        Err(early) => {
+            if started && !early.goes_on {
+                // A daemon that cannot come up serves nobody: it would only hold the state directory.
+                let _ = client.change(&Request::Down);
+            }
+            return Err(early.fault);
+        }
+    };
+    if was_member {
+        output::complain("taut: this node is a member of that network already; the token was not needed");
     }
-    result
+    match wish.json {
+        true => output::print_json(&*status),
+        false => output::print(&summary(&status)),
+    }
+    Ok(())
 }
 
 fn parse(mut words: Words) -> Result<Wish, Fault> {
@@ -83,7 +97,7 @@ fn parse(mut words: Words) -> Result<Wish, Fault> {
         let Word::Flag(flag) = &word else { return Err(unexpected(&word)) };
         match flag.as_str() {
             "--join" | "--auth-key" => wish.token = Some(words.value()?),
-            "--hostname" => wish.name = Some(name(words.value()?)?),
+            "--hostname" => wish.name = Some(name(&words.value()?)?),
             "--timeout" => wish.timeout = words.time(flag)?,
             "--json" => wish.json = true,
             "--socket" => wish.daemon.socket = PathBuf::from(words.value()?),
@@ -94,19 +108,38 @@ fn parse(mut words: Words) -> Result<Wish, Fault> {
     Ok(wish)
 }
 
-fn name(text: String) -> Result<String, Fault> {
-    match check_name(&text) {
-        Ok(()) => Ok(text),
-        Err(error) => Err(Fault::usage(format!("--hostname {text}: {error}"))),
+/// Returns the name as the network spells it: in small letters, with hyphens for `_`, as with the host's own name. All else is refused.
+fn name(text: &str) -> Result<String, Fault> {
+    let name = text.trim().to_ascii_lowercase().replace('_', "-");
+    let refused = |why: String| Fault::usage(format!("--hostname {text}: {why}"));
+    match check_name(&name) {
+        Ok(()) => Ok(name),
+        Err(_) if name.contains('.') => {
+            Err(refused(format!("a name has no dots; `{}` would do", name_from_host(&name))))
+        }
+        Err(error) => Err(refused(error.to_string())),
+    }
+}
+
+/// Why `taut up` ended without a connection.
+struct Early {
+    fault: Fault,
+    /// Whether the daemon goes on trying.
+    goes_on: bool,
+}
+
+impl<F: Into<Fault>> From<F> for Early {
+    fn from(fault: F) -> Self {
+        Self { fault: fault.into(), goes_on: false }
     }
 }
 
 /// Tells the daemon, and waits until packets can flow.
-fn connect(client: &mut Client, wish: &Wish, deadline: Instant) -> Result<(), Fault> {
+fn connect(client: &mut Client, wish: &Wish, deadline: Instant) -> Result<Box<Status>, Early> {
     let joins = wish.token.is_some();
     let request = Request::Up { join: wish.token.clone(), name: wish.name.clone() };
     if !client.change(&request)? {
-        return Err(Fault::Failed(String::from("the daemon ended meanwhile; try again")));
+        return Err(Fault::failed("the daemon ended meanwhile", "try again").into());
     }
     let begin = Instant::now();
     let mut told = false;
@@ -122,19 +155,11 @@ fn connect(client: &mut Client, wish: &Wish, deadline: Instant) -> Result<(), Fa
             return Err(problem.clone().into());
         }
         if status.state == State::Running {
-            if wish.json {
-                output::print_json(&status);
-            } else {
-                output::print(&summary(&status));
-            }
-            return Ok(());
+            return Ok(status);
         }
         if Instant::now() >= deadline {
-            output::complain(&format!(
-                "taut: {}; the daemon goes on trying, `taut status` shows how far it is",
-                waiting_for(&status)
-            ));
-            return Err(Fault::Said);
+            let hint = "the daemon goes on trying; `taut status` shows how far it is";
+            return Err(Early { fault: Fault::failed(waiting_for(&status), hint), goes_on: true });
         }
         if !told && begin.elapsed() >= PATIENCE {
             told = true;
@@ -157,9 +182,11 @@ fn waiting_for(status: &Status) -> String {
 /// What a user wants to know first.
 fn summary(status: &Status) -> String {
     let peers = table::counted(status.peers.len(), "peer");
-    match &status.me {
-        Some(me) => format!("{}  {}  {peers}", me.name, status::join(&me.addresses)),
-        None => format!("up  {peers}"),
+    let Some(me) = &status.me else { return format!("up  {peers}") };
+    let line = format!("{}  {}  {peers}", me.name, status::join(&me.addresses));
+    match &me.ports_taken[..] {
+        [] => line,
+        taken => format!("{line}\nUDP port {}{}", me.port, status::taken(taken)),
     }
 }
 
@@ -179,13 +206,26 @@ mod tests {
         assert_eq!((both.timeout, both.daemon.mtu), (Duration::from_secs(5), 1300));
         assert!(both.for_new_daemon);
         assert!(!wish("--join - --socket /s").unwrap().for_new_daemon, "the socket tells which daemon is meant");
-        for line in ["--hostname A.B", "--timeout soon", "--join", "please", "--fast"] {
-            assert!(matches!(wish(line), Err(Fault::Usage { .. })), "{line}");
+        for (given, name) in [("MyLaptop", "mylaptop"), ("my_NAS-2", "my-nas-2"), (" web", "web")] {
+            assert_eq!(self::name(given).unwrap(), name);
+        }
+        match name("Web.example.org") {
+            Err(Fault::Usage { message, .. }) => assert!(message.ends_with("`web` would do"), "{message}"),
+            other => panic!("{other:?}"),
+        }
+        for line in ["--hostname A.B", "--hostname -a", "--hostname ä", "--timeout soon", "--join", "please", "--fast"]
+        {
+            assert!(matches!(wish(line), Err(Fault::Usage { .. } | Fault::UnknownFlag(_))), "{line}");
         }
     }
 
     #[test]
     fn one_line_says_it_is_up() {
-        assert_eq!(summary(&status::sample()), "n1  100.64.0.1 fd00::1  2 peers");
+        let mut status = status::sample();
+        assert_eq!(summary(&status), "n1  100.64.0.1 fd00::1  2 peers");
+        if let Some(me) = &mut status.me {
+            (me.port, me.ports_taken) = (40_000, vec![8288]);
+        }
+        assert_eq!(summary(&status), "n1  100.64.0.1 fd00::1  2 peers\nUDP port 40000 (another program has 8288)");
     }
 }

@@ -36,7 +36,7 @@ const VERBS: &[Verb] = &[
         name: "status",
         summary: "show this node, its peers and the paths to them",
         arguments: "[--json] [--socket PATH]",
-        details: "--json   the local API's status object, with a schema version",
+        details: status::DETAILS,
         run: status::run,
     },
     Verb {
@@ -111,6 +111,16 @@ impl Verb {
         format!("taut {} {}", self.name, self.arguments)
     }
 
+    /// Returns the long flags that its help names.
+    pub(crate) fn flags(&self) -> impl Iterator<Item = &'static str> {
+        let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+        let words = self
+            .arguments
+            .split(move |letter| !is_part(letter))
+            .chain(self.details.split(move |letter| !is_part(letter)));
+        words.filter(|word| word.starts_with("--")).chain(["--help"])
+    }
+
     pub(crate) fn help(&self) -> String {
         let end = if self.details.is_empty() { "" } else { "\n\n" };
         format!("taut {}: {}\n\nusage: {}{end}{}", self.name, self.summary, self.usage(), self.details)
@@ -131,10 +141,8 @@ pub(crate) fn run(name: &str, words: Words) -> Result<(), Fault> {
 
 /// The verb called `name`.
 pub(crate) fn find(name: &str) -> Result<&'static Verb, Fault> {
-    VERBS.iter().find(|verb| verb.name == name).ok_or_else(|| Fault::Usage {
-        message: format!("there is no verb `{name}`"),
-        usage: String::from("taut VERB [FLAGS]; `taut help` lists the verbs"),
-    })
+    let names = || VERBS.iter().map(|verb| verb.name).chain(["help"]);
+    VERBS.iter().find(|verb| verb.name == name).ok_or_else(|| Fault::unknown_verb(name, names()))
 }
 
 /// All verbs, one per line.
@@ -143,7 +151,7 @@ pub(crate) fn overview() -> String {
     format!(
         "taut: a peer-to-peer encrypted overlay network that speaks WireGuard\n\n\
          usage: taut VERB [FLAGS]\n\n{lines}  help     [VERB] print this, or all about a verb\n\n\
-         Exit codes: 0 done, 1 not done, 2 asked wrongly.\n\
+         Exit status: 0 success, 1 failure, 2 usage error. With --json a failure is an object, too: {{\"schema\":1,\"error\":{{\"message\",\"hint\"}}}}.\n\
          Environment: TAUT_AUTHKEY, TAUT_STATE_DIR and TAUT_SOCKET stand for --auth-key, --state and --socket."
     )
 }
@@ -160,5 +168,21 @@ mod tests {
             assert!(verb.help().lines().all(|line| line.chars().count() <= 160), "{}", verb.name);
         }
         assert!(matches!(find("fly"), Err(Fault::Usage { .. })));
+    }
+
+    #[test]
+    fn a_mistyped_word_is_recognised() {
+        let message = |fault: Fault| match fault {
+            Fault::Usage { message, .. } => message,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(find("staus").map_err(message).err().unwrap(), "there is no verb `staus`; did you mean `status`?");
+        assert_eq!(find("fly").map_err(message).err().unwrap(), "there is no verb `fly`");
+        let status = find("status").unwrap();
+        let unknown = |flag: &str| message(Fault::UnknownFlag(String::from(flag)).of(status));
+        assert_eq!(unknown("--jsno"), "status: there is no flag `--jsno`; did you mean `--json`?");
+        assert_eq!(unknown("--hlep"), "status: there is no flag `--hlep`; did you mean `--help`?");
+        assert_eq!(unknown("--fast"), "status: there is no flag `--fast`");
+        assert!(find("up").unwrap().flags().any(|flag| flag == "--hostname"));
     }
 }

@@ -93,14 +93,14 @@ fn serve(config: &wg::Config, log: Log, ready: impl FnOnce()) -> Result<(), Faul
             output::complain(&format!("taut wg: {} is up, but cannot be used yet: {error}", config.interface));
         }
     };
-    wg::run(config, inherited, ready, complain).map_err(|error| Fault::Failed(error.to_string()))
+    wg::run(config, inherited, ready, complain).map_err(|error| Fault::failed(error.to_string(), ""))
 }
 
 /// The descriptor that a variable names, if it is set.
 fn inherited(variable: &str) -> Result<Option<OwnedFd>, Fault> {
     let Some(text) = std::env::var(variable).ok().filter(|text| !text.is_empty()) else { return Ok(None) };
     let refused = |why: &dyn std::fmt::Display| {
-        Fault::Failed(format!("{variable}={text} is not a descriptor that this program was started with: {why}"))
+        Fault::failed(format!("{variable}={text} is not a descriptor that this program was started with: {why}"), "")
     };
     let number = text.parse().map_err(|error: std::num::ParseIntError| refused(&error))?;
     taut_event::inherit(number).map(Some).map_err(|error| refused(&error))

@@ -79,7 +79,7 @@ fn help_is_0_on_stdout_everywhere() {
 
 #[test]
 fn without_a_daemon_it_says_so_and_what_to_do() {
-    for line in ["down", "status", "status --json", "ping n2", "why n2", "metrics", "hosts", "ip", "ip n2"] {
+    for line in ["down", "status", "ping n2", "why n2", "metrics", "hosts", "ip", "ip n2"] {
         let (code, stdout, stderr) = answer(line);
         assert_eq!((code, stdout.as_str()), (1, ""), "{line}");
         assert!(
@@ -87,6 +87,37 @@ fn without_a_daemon_it_says_so_and_what_to_do() {
             "{line}: {stderr}"
         );
         assert!(stderr.contains(NOWHERE), "{line}: names the socket");
+    }
+}
+
+#[test]
+fn a_failure_is_an_object_for_programs() {
+    let object = |line: &str| {
+        let (code, stdout, stderr) = answer(line);
+        let json: serde_json::Value = serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{line}: {error}"));
+        let error = &json["error"];
+        assert!(json["schema"] == 1 && error["message"].is_string() && error["hint"].is_string(), "{line}: {json}");
+        assert!(stderr.contains(error["message"].as_str().unwrap()), "{line}: people read the same");
+        (code, json)
+    };
+    for line in ["down --json", "ping n2 --json", "why n2 --json", "hosts --json", "ip --json"] {
+        let (code, json) = object(line);
+        assert!(code == 1 && json.get("state").is_none(), "{line}: {json}");
+    }
+    let (code, json) = object("status --json");
+    assert_eq!((code, &json["state"]), (1, &"no-daemon".into()));
+    assert!(json["error"]["hint"].as_str().unwrap().contains("taut up"), "{json}");
+    for line in ["status --json --fast", "up --json --join hello --mtu 1", "fly --json"] {
+        assert_eq!(object(line).0, 2, "{line}");
+    }
+    assert_eq!(object("up --json --join hello").0, 1);
+}
+
+#[test]
+fn a_mistyped_word_is_recognised() {
+    for (line, meant) in [("staus", "did you mean `status`?"), ("up --hostnme a", "did you mean `--hostname`?")] {
+        let (code, _, stderr) = answer(line);
+        assert!(code == 2 && stderr.contains(meant), "{stderr}");
     }
 }
 

@@ -60,6 +60,7 @@ fn wrong_flags_are_named() {
     ] {
         match daemon(line) {
             Err(Fault::Usage { message, .. }) => assert!(message.contains(part), "{line}: {message}"),
+            Err(Fault::UnknownFlag(flag)) => assert!(part.contains(&flag), "{line}: {flag}"),
             other => panic!("{line}: {other:?}"),
         }
     }

@@ -32,11 +32,11 @@ impl Echoes {
         };
         let socket = Socket::new(domain, Type::RAW, Some(protocol))
             .or_else(|_| Socket::new(domain, Type::DGRAM, Some(protocol)))
-            .map_err(|error| Fault::Failed(format!("echo requests may not be sent: {error}; try again as root")))?;
+            .map_err(|error| Fault::failed(format!("echo requests may not be sent: {error}"), "try again as root"))?;
         // Connected, the kernel hands over what comes from this address only.
         socket
             .connect(&SockAddr::from(SocketAddr::new(address, 0)))
-            .map_err(|error| Fault::Failed(format!("there is no route to {address}: {error}; see `taut status`")))?;
+            .map_err(|error| Fault::failed(format!("there is no route to {address}: {error}"), "see `taut status`"))?;
         let moment = taut_event::boot_time().as_nanos() as u64 ^ u64::from(std::process::id()) << 32;
         let ident = u16::try_from(std::process::id() & 0xffff).unwrap_or(0);
         Ok(Self { socket, address, ident, cookie: moment.to_be_bytes() })

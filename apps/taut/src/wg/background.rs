@@ -32,7 +32,7 @@ fn switches(config: &wg::Config) -> impl Iterator<Item = &'static str> {
 /// Starts the interface in the background, and returns when it is ready.
 pub(super) fn start(config: &wg::Config, log: Log) -> Result<(), Fault> {
     let failed = |error: std::io::Error| {
-        Fault::Failed(format!("it cannot go to the background: {error}; use -f, followed by `&`"))
+        Fault::failed(format!("it cannot go to the background: {error}"), "use -f, followed by `&`")
     };
     let keeps_error_output = matches!(log, Log::Error | Log::Verbose);
     let mut child = Command::new(std::env::current_exe().map_err(failed)?)
@@ -64,10 +64,10 @@ pub(super) fn start(config: &wg::Config, log: Log) -> Result<(), Fault> {
         return Ok(());
     }
     let status = child.wait().map_err(failed)?;
-    Err(Fault::Failed(match String::from_utf8_lossy(&said[..length]).trim() {
-        "" => format!("it ended before it was ready ({status}); run it with -f to see why"),
-        words => String::from(words),
-    }))
+    Err(match String::from_utf8_lossy(&said[..length]).trim() {
+        "" => Fault::failed(format!("it ended before it was ready ({status})"), "run it with -f to see why"),
+        words => Fault::failed(words, ""),
+    })
 }
 
 /// The new process, seen by itself.
@@ -89,8 +89,8 @@ impl Child {
             tell(READY);
         });
         match result {
-            Err(Fault::Failed(message)) if !told => {
-                tell(&message);
+            Err(Fault::Failed(failure)) if !told => {
+                tell(failure.to_string().trim_end());
                 Err(Fault::Said)
             }
             result => result,
