@@ -14,6 +14,7 @@ mod flags;
 mod hosts;
 mod ip;
 mod launch;
+mod leave;
 mod metrics;
 mod netcheck;
 mod output;

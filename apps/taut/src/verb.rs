@@ -2,7 +2,7 @@
 
 use crate::fault::Fault;
 use crate::flags::Words;
-use crate::{daemon, down, hosts, ip, metrics, netcheck, output, ping, status, up, version, wg, why};
+use crate::{daemon, down, hosts, ip, leave, metrics, netcheck, output, ping, status, up, version, wg, why};
 
 /// Something `taut` can be told to do.
 pub(crate) struct Verb {
@@ -31,6 +31,13 @@ const VERBS: &[Verb] = &[
         details: "Removes the TUN device with its addresses and routes. A daemon that `taut up` started ends.\n\n\
                   --timeout TIME   give up after this long (default 10s)",
         run: down::run,
+    },
+    Verb {
+        name: "leave",
+        summary: "give up the membership and the keys",
+        arguments: leave::ARGUMENTS,
+        details: leave::DETAILS,
+        run: leave::run,
     },
     Verb {
         name: "status",

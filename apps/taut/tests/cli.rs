@@ -23,8 +23,8 @@ fn answer(line: &str) -> (i32, String, String) {
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
-const VERBS: [&str; 11] =
-    ["up", "down", "status", "ping", "why", "netcheck", "hosts", "ip", "metrics", "daemon", "version"];
+const VERBS: [&str; 12] =
+    ["up", "down", "leave", "status", "ping", "why", "netcheck", "hosts", "ip", "metrics", "daemon", "version"];
 
 #[test]
 fn wrong_use_is_2_with_the_usage_of_the_verb_on_stderr() {
@@ -88,6 +88,8 @@ fn without_a_daemon_it_says_so_and_what_to_do() {
         );
         assert!(stderr.contains(NOWHERE), "{line}: names the socket");
     }
+    let (code, _, stderr) = answer("leave --state /nonexistent");
+    assert!(code == 1 && stderr.contains("not a member") && stderr.contains("/nonexistent"), "{stderr}");
 }
 
 #[test]
@@ -100,7 +102,14 @@ fn a_failure_is_an_object_for_programs() {
         assert!(stderr.contains(error["message"].as_str().unwrap()), "{line}: people read the same");
         (code, json)
     };
-    for line in ["down --json", "ping n2 --json", "why n2 --json", "hosts --json", "ip --json"] {
+    for line in [
+        "down --json",
+        "ping n2 --json",
+        "why n2 --json",
+        "hosts --json",
+        "ip --json",
+        "leave --json --state /nonexistent",
+    ] {
         let (code, json) = object(line);
         assert!(code == 1 && json.get("state").is_none(), "{line}: {json}");
     }
