@@ -1,6 +1,11 @@
-"""Exit codes and words of the command line: 0 done, 1 failed, 2 not understood."""
+"""Exit status and words of the command line: 0 success, 1 failure, 2 usage error."""
+
+import json
+import sys
 
 import pytest
+
+from lab.taut import PORT
 
 
 @pytest.fixture
@@ -58,3 +63,100 @@ def test_an_operator_sees_nodes_keys_and_networks(mesh):
         assert node.ipv4 in line
     assert net.coordinator.cli("keys", "list").stdout.strip()
     assert "default" in net.coordinator.cli("networks", "list").stdout
+
+
+def test_status_is_0_only_while_the_node_is_up(mesh):
+    net = mesh(nodes=1)
+    node = net.nodes[0]
+    assert node.taut("status", check=False).returncode == 0
+    node.taut("down")
+    down = node.taut("status", check=False)
+    assert down.returncode == 1 and "down; connect with `taut up`" in down.stdout
+    node.up()
+    net.coordinator.cli("nodes", "remove", node.name)
+    node.wait_for(lambda status: status["state"] == "needs-join", "to learn that it was removed")
+    removed = node.taut("status", check=False)
+    assert removed.returncode == 1 and "problem: " in removed.stdout and "not a member" in removed.stdout, removed
+    answer = node.taut("status", "--json", check=False)
+    assert answer.returncode == 1 and json.loads(answer.stdout)["problem"]["message"]
+    node.stop()
+    answer = node.taut("status", "--json", check=False)
+    told = json.loads(answer.stdout)
+    assert (answer.returncode, told["schema"], told["state"]) == (1, 1, "no-daemon")
+    assert "taut up" in told["error"]["hint"]
+
+
+def test_up_that_waits_in_vain_says_so_to_programs_and_goes_on(mesh):
+    net = mesh(nodes=1)
+    net.coordinator.kill()
+    node = net.nodes[0]
+    node.stop()
+    for name in ("map.json", "map.json.prev"):
+        (node.state / name).unlink(missing_ok=True)
+    node.start()
+    answer = node.taut("up", "--json", "--timeout", "1s", check=False)
+    told = json.loads(answer.stdout)
+    assert answer.returncode == 1 and "goes on trying" in told["error"]["hint"], told
+    assert node.taut("status", check=False).returncode == 1, "it is connecting"
+    net.coordinator.start()
+    node.wait_for(lambda status: status["state"] == "running", "to be up after all")
+
+
+def test_a_member_is_not_renamed_by_up_and_says_who_does_it(layout):
+    net = layout(nodes=1)
+    net.coordinator.start()
+    node = net.nodes[0].start()
+    node.taut("up", "--join", net.coordinator.join_token, "--hostname", "My_Laptop")
+    assert node.status()["self"]["name"] == "my-laptop"
+    answer = node.taut("up", "--hostname", "other", check=False)
+    assert answer.returncode == 1, answer
+    assert "as my-laptop" in answer.stderr and "taut-coordinator nodes rename my-laptop other" in answer.stderr
+    # The operator does it; the node's own command line may be used again all the same.
+    net.coordinator.cli("nodes", "rename", "my-laptop", "other")
+    node.wait_for(lambda status: status["self"]["name"] == "other", "to have its new name")
+    for name in ("other", "My_Laptop"):
+        answer = node.taut("up", "--join", net.coordinator.join_token, "--hostname", name)
+        assert answer.stdout.startswith("other  ") and "the token was not needed" in answer.stderr, answer
+    assert node.status()["problem"] is None
+
+
+def test_a_token_of_another_network_is_refused_and_leaves_no_problem(mesh):
+    net = mesh(nodes=1)
+    node = net.nodes[0]
+    net.coordinator.cli("networks", "create", "lab", "--ipv4-prefix", "10.80.0.0/16")
+    _, token = net.coordinator.create_key("--network", "lab")
+    answer = node.taut("up", "--join", token, check=False)
+    assert answer.returncode == 1
+    assert "a member of network default already" in answer.stderr and "taut leave" in answer.stderr, answer
+    assert node.status()["problem"] is None and node.status()["network"] == "default"
+
+
+TAKE = """
+import socket, sys
+s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+s.bind(("::", int(sys.argv[1])))
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_port_that_another_program_has_is_named(layout):
+    net = layout(nodes=1)
+    net.coordinator.start()
+    node = net.nodes[0]
+    node.host.start(sys.executable, "-c", TAKE, PORT, name="other").wait_for_output("ready")
+    refused = node.taut("up", "--join", net.coordinator.join_token, "--port", PORT, check=False)
+    assert refused.returncode == 1 and f"another program has UDP port {PORT}" in refused.stderr, refused
+    wanted = node.taut("up")
+    me = node.status()["self"]
+    assert me["ports_taken"] == [PORT] and me["port"] != PORT
+    assert f"UDP port {me['port']} (another program has {PORT})" in wanted.stdout
+    assert f"UDP port {me['port']} (another program has {PORT})" in node.taut("status").stdout
+    node.taut("down")
+
+
+def test_a_mistyped_word_is_recognised(node):
+    answer = node.taut("staus", check=False)
+    assert answer.returncode == 2 and "did you mean `status`?" in answer.stderr
+    answer = node.taut("up", "--hostnme", "a", check=False)
+    assert answer.returncode == 2 and "did you mean `--hostname`?" in answer.stderr

@@ -96,6 +96,12 @@ impl Client {
         }
     }
 
+    /// Asks a daemon that a command started to end, and waits until it has. Another daemon stays.
+    pub(crate) fn end(&mut self) {
+        // An ending daemon does not answer any more, and closes the connection as the last thing: until then the next `taut up` would reach it.
+        let _ = self.change(&Request::Down).and_then(|_| self.status());
+    }
+
     /// Asks for a change; true when the daemon did it, false when it ended instead of answering.
     pub(crate) fn change(&mut self, request: &Request) -> Result<bool, Fault> {
         match self.ask(request)? {

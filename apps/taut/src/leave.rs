@@ -59,7 +59,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     let result = leave(&mut client, deadline);
     if started || result.is_ok() {
         // A daemon that `taut up` or this verb started has nothing left to do; another one ignores this.
-        let _ = client.change(&Request::Down);
+        client.end();
     }
     let left = result?;
     match json {

@@ -69,7 +69,7 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
         Err(early) => {
             if started && !early.goes_on {
                 // A daemon that cannot come up serves nobody: it would only hold the state directory.
-                let _ = client.change(&Request::Down);
+                client.end();
             }
             return Err(early.fault);
         }

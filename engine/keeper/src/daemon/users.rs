@@ -117,8 +117,10 @@ impl Daemon {
             self.apply_map();
             return Response::Done;
         };
-        let asked_before = || self.identity.as_ref().map(|identity| identity.name.clone());
-        let name = name.or_else(asked_before).unwrap_or_else(|| name_from_host(&host_name()));
+        // What a member asked for when it joined stays known: see `refusal`.
+        let asked_before = self.identity.as_ref().map(|identity| identity.name.clone());
+        let given = if self.map.is_some() { asked_before.or(name) } else { name.or(asked_before) };
+        let name = given.unwrap_or_else(|| name_from_host(&host_name()));
         (self.problem, self.disk) = (None, None);
         self.tell(Command::Join { token: Box::new(token), name });
         Response::Done
