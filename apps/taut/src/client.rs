@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use taut_keeper::api::{Failure, Request, Response, Status, Why};
@@ -18,6 +18,7 @@ const BOTH_VERSIONS: &str = "use a `taut` of the daemon's version; `taut version
 /// A connection to the daemon.
 pub(crate) struct Client {
     stream: BufReader<UnixStream>,
+    socket: PathBuf,
 }
 
 /// Why there is no connection.
@@ -39,7 +40,7 @@ impl Client {
         let limited =
             stream.set_read_timeout(Some(ANSWER_TIMEOUT)).and_then(|()| stream.set_write_timeout(Some(ANSWER_TIMEOUT)));
         limited.map_err(NoDaemon::Denied)?;
-        Ok(Self { stream: BufReader::new(stream) })
+        Ok(Self { stream: BufReader::new(stream), socket: socket.to_path_buf() })
     }
 
     /// Connects to the daemon that must be there.
@@ -72,9 +73,21 @@ impl Client {
         Ok(Some(answer))
     }
 
+    /// Asks something that changes nothing, and so may be asked again on a new connection: the daemon closes idle ones of users without rights.
+    fn look(&mut self, request: &Request) -> Result<Option<Response>, Fault> {
+        let answer = self.ask(request)?;
+        if answer.is_none()
+            && let Ok(again) = Self::connect(&self.socket)
+        {
+            *self = again;
+            return self.ask(request);
+        }
+        Ok(answer)
+    }
+
     /// Everything the daemon can tell.
     pub(crate) fn status(&mut self) -> Result<Box<Status>, Fault> {
-        match self.ask(&Request::Status)? {
+        match self.look(&Request::Status)? {
             Some(Response::Status(status)) => Ok(status),
             other => Err(unexpected(other)),
         }
@@ -82,7 +95,7 @@ impl Client {
 
     /// Why packets to a peer go the way they go.
     pub(crate) fn why(&mut self, peer: &str) -> Result<Box<Why>, Fault> {
-        match self.ask(&Request::Why { peer: String::from(peer) })? {
+        match self.look(&Request::Why { peer: String::from(peer) })? {
             Some(Response::Why(why)) => Ok(why),
             other => Err(unexpected(other)),
         }
@@ -90,7 +103,7 @@ impl Client {
 
     /// The figures, as Prometheus reads them.
     pub(crate) fn metrics(&mut self) -> Result<String, Fault> {
-        match self.ask(&Request::Metrics)? {
+        match self.look(&Request::Metrics)? {
             Some(Response::Metrics { text }) => Ok(text),
             other => Err(unexpected(other)),
         }
@@ -145,4 +158,34 @@ impl NoDaemon {
 /// The status of the daemon that must be there.
 pub(crate) fn status(socket: &Path) -> Result<Box<Status>, Fault> {
     Client::open(socket)?.status()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_that_was_closed_meanwhile_is_opened_again() {
+        let path = std::env::temp_dir().join(format!("taut-client-{}", std::process::id()));
+        let listener = UnixListener::bind(&path).unwrap();
+        let daemon = std::thread::spawn(move || {
+            for answers in [2, 1, 0] {
+                let mut stream = BufReader::new(listener.accept().unwrap().0);
+                for _ in 0..answers {
+                    stream.read_until(b'\n', &mut Vec::new()).unwrap();
+                    stream.get_mut().write_all(b"{\"answer\":\"metrics\",\"text\":\"a\"}\n").unwrap();
+                }
+            }
+        });
+        let mut client = Client::connect(&path).unwrap();
+        for _ in 0..3 {
+            assert_eq!(client.metrics().unwrap(), "a");
+        }
+        assert!(client.change(&Request::Down).is_ok_and(|done| !done), "a change is asked for once");
+        drop(Client::connect(&path));
+        daemon.join().unwrap();
+        std::fs::remove_file(&path).unwrap();
+    }
 }
