@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from lab.taut import PORT
+from lab.taut import PORT, binary
 
 
 @pytest.fixture
@@ -160,3 +160,24 @@ def test_a_mistyped_word_is_recognised(node):
     assert answer.returncode == 2 and "did you mean `status`?" in answer.stderr
     answer = node.taut("up", "--hostnme", "a", check=False)
     assert answer.returncode == 2 and "did you mean `--hostname`?" in answer.stderr
+
+
+def test_netcheck_of_a_fresh_host_asks_the_coordinator_by_its_url(layout):
+    net = layout(nodes=1)
+    net.coordinator.start()
+    node, url = net.nodes[0], net.coordinator.url
+    nowhere = ("--state", node.state, "--socket", node.socket)
+    command = (binary("taut"), "netcheck")
+    answer = node.host.run(*command, *nowhere, "--json", check=False)
+    assert answer.returncode == 1 and "taut netcheck http://" in json.loads(answer.stdout)["error"]["hint"]
+    told = json.loads(node.host.run(*command, url, *nowhere, "--json").stdout)
+    assert told["udp"] and told["relays"][0]["endpoints"][0]["endpoint"].endswith(":3478")
+    # The relay's second port tells of the filter.
+    assert told["ipv4"]["nat"]["kind"] == "none" and told["ipv4"]["nat"]["filtering"] == "not-by-port"
+    [coordinator] = told["coordinators"]
+    assert coordinator["url"] == url and coordinator["endpoints"][0]["latency_ms"] > 0
+    stun = f"stun:{net.coordinator.address}"
+    assert json.loads(node.host.run(*command, stun, *nowhere, "--json").stdout)["udp"]
+    net.coordinator.stop()
+    text = node.host.run(*command, url, *nowhere).stdout
+    assert "not reached by TCP" in text and "Check that it runs" in text

@@ -48,7 +48,8 @@ fn wrong_use_is_2_with_the_usage_of_the_verb_on_stderr() {
         "ping a -c 0",
         "why",
         "why a b",
-        "netcheck x",
+        "netcheck ftp://x",
+        "netcheck 127.0.0.1:port",
         "metrics x",
         "daemon --metrics here",
         "status x",
@@ -144,12 +145,24 @@ fn the_version_needs_no_daemon() {
 fn netcheck_needs_no_daemon_but_somebody_to_ask() {
     let (code, stdout, stderr) = answer("netcheck --state /nonexistent");
     assert_eq!((code, stdout.as_str()), (1, ""));
-    assert!(stderr.contains("no relay is known") && stderr.contains("--relay"), "{stderr}");
+    assert!(stderr.contains("no relay is known") && stderr.contains("taut netcheck http://"), "{stderr}");
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let (code, stdout, stderr) = answer(&format!("netcheck --json --relay {}", silent.local_addr().unwrap()));
     let json: serde_json::Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!((code, stderr.as_str()), (0, ""));
     assert_eq!((&json["schema"], &json["udp"], &json["ipv4"]["state"]), (&1.into(), &false.into(), &"silent".into()));
+    // A coordinator by its URL is tried by TCP, too.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (code, stdout, _) = answer(&format!("netcheck --json {url}"));
+    let json: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((code, &json["coordinators"][0]["url"]), (0, &url.clone().into()));
+    assert!(json["coordinators"][0]["endpoints"][0]["latency_ms"].is_number(), "{json}");
+    assert_eq!(json["relays"][0]["endpoints"][0]["endpoint"], "127.0.0.1:3478");
+    drop(listener);
+    let (_, stdout, _) = answer(&format!("netcheck {url}"));
+    assert!(stdout.contains("not reached by TCP: Connection refused"), "{stdout}");
+    assert!(stdout.contains("Check that it runs"), "{stdout}");
 }
 
 #[test]

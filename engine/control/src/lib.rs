@@ -38,3 +38,4 @@ pub use control::{Control, Options};
 pub use error::StartError;
 pub use event::{Command, Event, Identity, Left};
 pub use state::saved_relays;
+pub use url::{BadUrl, Url};

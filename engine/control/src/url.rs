@@ -7,20 +7,20 @@ use std::str::FromStr;
 
 /// Where a coordinator answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Url {
+pub struct Url {
     /// Whether TLS comes first.
-    pub(crate) secure: bool,
+    pub secure: bool,
     /// Name or address; IPv6 without its brackets.
-    pub(crate) host: String,
+    pub host: String,
     /// TCP port; 80 or 443 unless given (RFC 9110 section 4.2).
-    pub(crate) port: u16,
+    pub port: u16,
     /// What stands before the control path, without a slash at the end.
-    pub(crate) path: String,
+    pub path: String,
 }
 
 impl Url {
     /// Host and port as a request names them, IPv6 in brackets.
-    pub(crate) fn authority(&self) -> String {
+    pub fn authority(&self) -> String {
         match self.host.contains(':') {
             true => format!("[{}]:{}", self.host, self.port),
             false => format!("{}:{}", self.host, self.port),
@@ -88,10 +88,14 @@ fn port_number(digits: &str) -> Option<u16> {
 
 /// Why a text is no URL of a coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BadUrl {
+pub enum BadUrl {
+    /// It starts with neither `http://` nor `https://`.
     Scheme,
+    /// Its host is neither a name nor an address.
     Host,
+    /// Its port is not a number from 1 to 65535.
     Port,
+    /// Its path holds a character that does not belong there.
     Path,
 }
 

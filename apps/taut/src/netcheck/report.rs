@@ -7,6 +7,7 @@ use serde::Serialize;
 use taut_keeper::api::{Filtering, NatKind, NatStatus, PortMapStatus, SCHEMA};
 
 use super::Server;
+use super::reach::CoordinatorSight;
 use super::survey::{Family, Survey};
 use super::verdict;
 use crate::{status, table};
@@ -22,6 +23,8 @@ pub(super) struct Report {
     /// What the running daemon's gateway does; `null` without a daemon.
     port_mapping: Option<PortMapStatus>,
     relays: Vec<RelaySight>,
+    /// Coordinators that were named by a URL.
+    coordinators: Vec<CoordinatorSight>,
     /// Relays that the daemon reaches by WebSocket, because UDP is not answered.
     by_websocket: Vec<WebSight>,
     /// What follows for direct paths, in sentences.
@@ -100,7 +103,31 @@ impl Report {
             ));
         }
         let by_websocket = by_websocket.into_iter().map(|[name, url]| WebSight { name, url }).collect();
-        Self { by_websocket, schema: SCHEMA, udp, ipv4, ipv6, port_mapping, relays: relays.collect(), said }
+        Self {
+            by_websocket,
+            schema: SCHEMA,
+            udp,
+            ipv4,
+            ipv6,
+            port_mapping,
+            relays: relays.collect(),
+            coordinators: Vec::new(),
+            said,
+        }
+    }
+
+    /// Adds the coordinators that were tried by TCP.
+    pub(super) fn with_coordinators(mut self, coordinators: Vec<CoordinatorSight>) -> Self {
+        for one in &coordinators {
+            if one.endpoints.iter().all(|place| place.latency_ms.is_none()) {
+                self.said.push(format!(
+                    "The coordinator at {} is not reached by TCP: nodes cannot join there from this host. Check that it runs and that its port is open.",
+                    one.url
+                ));
+            }
+        }
+        self.coordinators = coordinators;
+        self
     }
 
     /// For people.
@@ -131,6 +158,15 @@ impl Report {
                     format!("{} ", relay.name)
                 };
                 row("relay", format!("{name}{}: {time}", one.endpoint));
+            }
+        }
+        for coordinator in &self.coordinators {
+            for place in &coordinator.endpoints {
+                let reached = match (place.latency_ms, &place.problem) {
+                    (Some(time), _) => format!("{time:.1} ms by TCP"),
+                    (None, problem) => format!("not reached by TCP: {}", problem.as_deref().unwrap_or("no answer")),
+                };
+                row("coordinator", format!("{}, {}: {reached}", coordinator.url, place.endpoint));
             }
         }
         for one in &self.by_websocket {

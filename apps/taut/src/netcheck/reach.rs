@@ -1,0 +1,60 @@
+//! Whether coordinators are reached by TCP: a connection to each address, all at once, and nothing is sent.
+
+use std::net::{SocketAddr, TcpStream};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::target::Coordinator;
+
+/// How long a connection may take: as long as the survey by UDP.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// A coordinator, as `--json` prints it.
+#[derive(Debug, Serialize)]
+pub(super) struct CoordinatorSight {
+    pub(super) url: String,
+    pub(super) endpoints: Vec<TcpSight>,
+}
+
+/// One of its addresses.
+#[derive(Debug, Serialize)]
+pub(super) struct TcpSight {
+    pub(super) endpoint: SocketAddr,
+    /// Milliseconds to connect, in steps of a microsecond; `null` without a connection.
+    pub(super) latency_ms: Option<f64>,
+    /// Why there was no connection.
+    pub(super) problem: Option<String>,
+}
+
+/// Attempts that are under way.
+pub(super) struct Attempts(Vec<(String, Vec<JoinHandle<TcpSight>>)>);
+
+impl Attempts {
+    pub(super) fn start(coordinators: Vec<Coordinator>) -> Self {
+        let start = |coordinator: Coordinator| {
+            let places = coordinator.places.into_iter();
+            (coordinator.url, places.map(|endpoint| thread::spawn(move || connect(endpoint))).collect())
+        };
+        Self(coordinators.into_iter().map(start).collect())
+    }
+
+    pub(super) fn finish(self) -> Vec<CoordinatorSight> {
+        let finish = |(url, attempts): (String, Vec<JoinHandle<TcpSight>>)| CoordinatorSight {
+            url,
+            endpoints: attempts.into_iter().filter_map(|attempt| attempt.join().ok()).collect(),
+        };
+        self.0.into_iter().map(finish).collect()
+    }
+}
+
+fn connect(endpoint: SocketAddr) -> TcpSight {
+    let begin = Instant::now();
+    let connected = TcpStream::connect_timeout(&endpoint, PATIENCE);
+    let time = (begin.elapsed().as_secs_f64() * 1e6).round() / 1e3;
+    match connected {
+        Ok(_) => TcpSight { endpoint, latency_ms: Some(time), problem: None },
+        Err(error) => TcpSight { endpoint, latency_ms: None, problem: Some(error.to_string()) },
+    }
+}
