@@ -160,8 +160,11 @@ class Node:
         return self.host.run(*command, check=check, timeout=timeout, env=self.env if verb == "up" else None)
 
     def status(self):
-        """`taut status --json`, parsed. Its exit status is 1 unless the node is up."""
-        return json.loads(self.taut("status", "--json", check=False).stdout)
+        """`taut status --json`, parsed. Its exit status is 1 unless the node is up; that no daemon answers is an error here."""
+        answer = self.taut("status", "--json", check=False)
+        if not answer.stdout or "error" in (status := json.loads(answer.stdout)):
+            raise LabError(f"{self.name} has no status: {answer.stderr or answer.stdout}")
+        return status
 
     def peer(self, name, status=None):
         """What this node knows of peer `name`, or None."""
