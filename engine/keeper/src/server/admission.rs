@@ -8,7 +8,6 @@
 //! - time: [`FIRST_REQUEST`], [`NEXT_REQUEST`], [`TAKE_ANSWER`].
 //! - the agent thread's processor time: [`USER_SHARE`] of one user id, [`SHARED`] of all of them; the user id that used least is answered first.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use taut_base::Time;
@@ -62,6 +61,7 @@ enum Phase {
 }
 
 struct Seat {
+    token: u64,
     party: Party,
     phase: Phase,
     /// When it is closed, if it is still in this phase. Trusted users are not timed.
@@ -83,12 +83,13 @@ struct Waiting {
     paid: Time,
 }
 
-/// The table of connections and of what each user id used.
+/// The table of connections and of what each user id used. Both lists are short enough to be searched from end to end.
 #[derive(Default)]
 pub(super) struct Admission {
-    seats: BTreeMap<u64, Seat>,
-    /// By user id, when the processor time that it used is paid off. A user id without an entry owes nothing.
-    paid: BTreeMap<u32, Time>,
+    /// At most [`MAX_CONNECTIONS`].
+    seats: Vec<Seat>,
+    /// User ids, and when the processor time that each used is paid off. A user id without an entry owes nothing.
+    paid: Vec<(u32, Time)>,
     /// The same for all of them together.
     paid_by_all: Time,
     /// Counts uses.
@@ -114,8 +115,8 @@ impl Admission {
         }
         self.forget_paid(now);
         self.uses += 1;
-        let seat = Seat { party, phase: Phase::Idle, until: now + FIRST_REQUEST, used: self.uses, turn: self.turn };
-        self.seats.insert(token, seat);
+        let (until, turn) = (now + FIRST_REQUEST, self.turn);
+        self.seats.push(Seat { token, party, phase: Phase::Idle, until, used: self.uses, turn });
         Ok(evicted)
     }
 
@@ -132,7 +133,7 @@ impl Admission {
     }
 
     fn count(&self, party: Party) -> usize {
-        self.seats.values().filter(|seat| seat.party == party).count()
+        self.seats.iter().filter(|seat| seat.party == party).count()
     }
 
     /// Returns the connection that gives up its place for a newcomer of `party`: the longest unused one of the party with the most. It has been
@@ -147,20 +148,20 @@ impl Admission {
             is_allowed && !is_kept && seat.turn + 2 <= self.turn
         };
         let is_busy = |seat: &Seat| matches!(seat.phase, Phase::Asked(_) | Phase::Answered);
-        let candidates = self.seats.iter().filter(|(_, seat)| may_go(seat));
+        let candidates = self.seats.iter().filter(|seat| may_go(seat));
         candidates
-            .max_by_key(|(_, seat)| (self.count(seat.party), !is_busy(seat), std::cmp::Reverse(seat.used)))
-            .map(|(token, _)| *token)
+            .max_by_key(|seat| (self.count(seat.party), !is_busy(seat), std::cmp::Reverse(seat.used)))
+            .map(|seat| seat.token)
     }
 
     /// Removes a connection that was closed.
     pub(super) fn remove(&mut self, token: u64) {
-        self.seats.remove(&token);
+        self.seats.retain(|seat| seat.token != token);
     }
 
     /// Returns true if this connection's requests are answered as they come.
     pub(super) fn is_trusted(&self, token: u64) -> bool {
-        self.seats.get(&token).is_some_and(|seat| seat.party == Party::Trusted)
+        self.seats.iter().any(|seat| seat.token == token && seat.party == Party::Trusted)
     }
 
     /// Connection `token` waits for its next request.
@@ -187,7 +188,7 @@ impl Admission {
     /// Time goes on while a connection stays in its phase, and while a request comes in parts.
     fn enter(&mut self, token: u64, phase: Phase, now: Time) {
         use Phase::{Answered, Asked, Idle, Part};
-        let Some(seat) = self.seats.get_mut(&token) else { return };
+        let Some(seat) = self.seats.iter_mut().find(|seat| seat.token == token) else { return };
         seat.until = match (seat.phase, phase) {
             (Idle | Part(_), Idle | Part(_)) | (Answered, Answered) => seat.until,
             (_, Idle | Part(_)) => now + NEXT_REQUEST,
@@ -209,11 +210,11 @@ impl Admission {
     /// Returns the requests that wait. A user id of which an answer was not read yet is left out until it was: one answer per user id is kept in memory.
     fn waiting(&self) -> impl Iterator<Item = Waiting> + '_ {
         let by_all = SHARED.due(self.paid_by_all);
-        let has_unread = |party| self.seats.values().any(|seat| seat.party == party && seat.phase == Phase::Answered);
-        self.seats.iter().filter_map(move |(token, seat)| match (seat.phase, seat.party) {
+        let has_unread = |party| self.seats.iter().any(|seat| seat.party == party && seat.phase == Phase::Answered);
+        self.seats.iter().filter_map(move |seat| match (seat.phase, seat.party) {
             (Phase::Asked(number), party @ Party::User(user)) if !has_unread(party) => {
-                let paid = self.paid.get(&user).copied().unwrap_or(Time::ZERO);
-                Some(Waiting { token: *token, number, user, due: USER_SHARE.due(paid).max(by_all), paid })
+                let paid = self.paid.iter().find(|(known, _)| *known == user).map_or(Time::ZERO, |(_, paid)| *paid);
+                Some(Waiting { token: seat.token, number, user, due: USER_SHARE.due(paid).max(by_all), paid })
             }
             _ => None,
         })
@@ -221,27 +222,29 @@ impl Admission {
 
     /// Charges a user id with the time that an answer took, whether its connection is still there or not.
     pub(super) fn charge(&mut self, user: u32, cost: Duration, now: Time) {
-        let paid = self.paid.entry(user).or_insert(Time::ZERO);
-        *paid = USER_SHARE.charge(*paid, cost, now);
+        match self.paid.iter_mut().find(|(known, _)| *known == user) {
+            Some((_, paid)) => *paid = USER_SHARE.charge(*paid, cost, now),
+            None => self.paid.push((user, USER_SHARE.charge(Time::ZERO, cost, now))),
+        }
         self.paid_by_all = SHARED.charge(self.paid_by_all, cost, now);
     }
 
     /// Returns the connections whose time is over.
     pub(super) fn expired(&self, now: Time) -> Vec<u64> {
         let is_over = |seat: &Seat| seat.party != Party::Trusted && seat.until <= now;
-        self.seats.iter().filter(|(_, seat)| is_over(seat)).map(|(token, _)| *token).collect()
+        self.seats.iter().filter(|seat| is_over(seat)).map(|seat| seat.token).collect()
     }
 
     /// Returns the connections of which the rest of a request may be read now.
     pub(super) fn readable(&self, now: Time) -> Vec<u64> {
         let is_due = |seat: &Seat| matches!(seat.phase, Phase::Part(due) if due <= now);
-        self.seats.iter().filter(|(_, seat)| is_due(seat)).map(|(token, _)| *token).collect()
+        self.seats.iter().filter(|seat| is_due(seat)).map(|seat| seat.token).collect()
     }
 
     /// Returns when [`Self::expired`], [`Self::readable`] or [`Self::next`] has something.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
-        let timed = self.seats.values().filter(|seat| seat.party != Party::Trusted).map(|seat| seat.until);
-        let parts = self.seats.values().filter_map(|seat| match seat.phase {
+        let timed = self.seats.iter().filter(|seat| seat.party != Party::Trusted).map(|seat| seat.until);
+        let parts = self.seats.iter().filter_map(|seat| match seat.phase {
             Phase::Part(due) => Some(due),
             _ => None,
         });
@@ -251,12 +254,12 @@ impl Admission {
     /// Forgets what is paid off, and what exceeds [`MAX_REMEMBERED`].
     fn forget_paid(&mut self, now: Time) {
         let seats = &self.seats;
-        let is_connected = |user: u32| seats.values().any(|seat| seat.party == Party::User(user));
-        self.paid.retain(|user, paid| *paid > now || is_connected(*user));
+        let is_connected = |user: u32| seats.iter().any(|seat| seat.party == Party::User(user));
+        self.paid.retain(|(user, paid)| *paid > now || is_connected(*user));
         while self.paid.len() > MAX_REMEMBERED {
-            let away = self.paid.iter().filter(|(user, _)| !is_connected(**user));
-            let Some((&user, _)) = away.min_by_key(|(_, paid)| **paid) else { return };
-            self.paid.remove(&user);
+            let away = self.paid.iter().enumerate().filter(|(_, (user, _))| !is_connected(*user));
+            let Some((place, _)) = away.min_by_key(|(_, (_, paid))| *paid) else { return };
+            self.paid.swap_remove(place);
         }
     }
 }

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use super::*;
 
 const STEP: Duration = Duration::from_millis(1);
@@ -44,7 +46,7 @@ fn fault_p7_a_user_id_evicts_its_own_oldest_idle_connection() {
     table.admission.ask(tokens[0], table.now);
     assert_eq!(table.connect(user).unwrap().1, Some(tokens[1]), "the first one waits for its answer");
     assert_eq!(table.count(user), PER_USER);
-    let asking: Vec<u64> = table.admission.seats.keys().copied().collect();
+    let asking: Vec<u64> = table.admission.seats.iter().map(|seat| seat.token).collect();
     for token in asking {
         table.admission.ask(token, table.now);
     }
