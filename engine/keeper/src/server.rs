@@ -26,13 +26,15 @@ pub(crate) use connection::{Connection, Step};
 /// Tokens of connections start here; the daemon's own are below.
 pub(crate) const FIRST_CONNECTION: u64 = 16;
 
-/// Connections accepted per second, of all users: the user id is known only afterwards. One costs about 15 µs, so this is 3 % of a core at most; the
-/// kernel's queue of 4,096 (`net.core.somaxconn`) is through in two seconds.
-const ACCEPTS: Rate = Rate::new(2_000, ACCEPTS_AT_ONCE);
-/// Connections accepted in one turn of the agent, whose other work waits for 1 ms meanwhile.
-const ACCEPTS_AT_ONCE: u32 = 64;
-/// Pause after which accepting goes on when [`ACCEPTS`] was used up: a burst of 40.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+/// Connections accepted per second, of all users: the user id is known only afterwards. With [`ACCEPT_COST`] this is a twentieth of a core at most; the
+/// kernel's queue of 4,096 (`net.core.somaxconn`) is through in four seconds.
+const ACCEPTS: Rate = Rate::new(1_000, ACCEPTS_AT_ONCE);
+/// Connections accepted in one turn of the agent, whose other work waits for 2 ms meanwhile.
+const ACCEPTS_AT_ONCE: u32 = 40;
+/// Pause after which accepting goes on when [`ACCEPTS`] was used up: so long that [`ACCEPTS_AT_ONCE`] are accepted then, and not one per wake-up.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(40);
+/// What a user id is charged for a connection, 50 µs: accepting, watching and closing it, and evicting another one for it.
+const ACCEPT_COST: Duration = Duration::from_micros(50);
 /// Pause after which accepting is tried again when the process had no descriptor left, 1 s: the socket stays readable, and the agent would spin.
 const NO_DESCRIPTOR_PAUSE: Duration = Duration::from_secs(1);
 
@@ -123,6 +125,9 @@ impl Server {
         let Ok(credentials) = peer_credentials(&stream) else { return };
         let is_trusted = self.trusted.contains(&credentials.uid);
         let party = if is_trusted { Party::Trusted } else { Party::User(credentials.uid) };
+        if !is_trusted {
+            self.admission.charge(credentials.uid, ACCEPT_COST, now);
+        }
         if stream.set_nonblocking(true).is_ok() {
             self.admit(stream, party, 1, poller, now);
         }

@@ -176,6 +176,7 @@ fn fault_p7_idle_connections_make_room_for_newcomers() {
     rig.serve();
     assert_eq!(rig.server.connections.len(), MAX_CONNECTIONS);
     for _ in 0..10 {
+        rig.pass(ACCEPT_PAUSE);
         let mut newcomer = rig.connect();
         newcomer.write_all(b"{\"command\":\"status\"}\n").unwrap();
         rig.serve();
@@ -229,6 +230,22 @@ fn fault_p7_single_bytes_and_many_requests_cost_their_share() {
     let share = (COST * rig.answers).as_secs_f64() / passed.as_secs_f64();
     assert!(share < 0.15, "{share} of the time, the burst included");
     assert!(rig.answers > 200, "{} answers", rig.answers);
+}
+
+#[test]
+fn fault_p7_connections_are_accepted_at_a_bounded_rate() {
+    let mut rig = Rig::among_strangers("rate");
+    let mut accepted = 0;
+    let begin = rig.now.get();
+    while rig.now.get().since(begin) < Duration::from_secs(1) {
+        let users: Vec<UnixStream> = (0..20).map(|_| rig.connect()).collect();
+        let before = rig.server.next;
+        rig.serve();
+        accepted += rig.server.next - before;
+        drop(users);
+        rig.pass(Duration::from_millis(5));
+    }
+    assert!((900..1_100).contains(&accepted), "{accepted}");
 }
 
 #[test]
