@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use taut_base::Time;
 
-/// Pause after a part of a request, 10 ms: an honest client sends a request in one piece, and one that sends single bytes wakes the agent a hundred
-/// times a second instead of once per byte.
-pub(crate) const PART_PAUSE: Duration = Duration::from_millis(10);
+/// Pause after a part of a request, 50 ms: an honest client sends a request in one piece, and one that sends single bytes wakes the agent twenty times a
+/// second instead of once per byte.
+pub(crate) const PART_PAUSE: Duration = Duration::from_millis(50);
 /// What serving a client once costs beside what was measured, 20 µs: a wake-up of the agent, and the system calls around it.
 const OVERHEAD: Duration = Duration::from_micros(20);
 /// The most that is charged at once, 1 s: beyond that the host was asleep or busy with something else.
