@@ -3,7 +3,9 @@
 use std::fmt::Write;
 use std::net::IpAddr;
 
-use taut_keeper::api::{NatStatus, PathKind, PeerStatus, PortMapStatus, RelayStatus, RelayVia, State, Status};
+use taut_keeper::api::{
+    LeaveState, NatStatus, PathKind, PeerStatus, PortMapStatus, RelayStatus, RelayVia, State, Status,
+};
 
 use crate::client::{Client, NoDaemon};
 use crate::fault::{self, Fault};
@@ -52,6 +54,9 @@ pub(crate) fn render(status: &Status) -> String {
     if let Some(problem) = &status.problem {
         let _ = writeln!(text, "problem: {problem}");
     }
+    if let Some(problem) = status.leave.as_ref().and_then(|leave| leave.problem.as_ref()) {
+        let _ = writeln!(text, "the last `taut leave`: {problem}");
+    }
     let _ = write!(text, "{}", surroundings(status));
     if !status.peers.is_empty() {
         let _ = write!(text, "\n{}", table::columns(&peer_rows(&status.peers)));
@@ -68,12 +73,17 @@ fn headline(status: &Status) -> String {
         State::NeedsJoin => "not a member of any network; join one with `taut up --join TOKEN`",
         State::Connecting => "connecting",
         State::Running => "up",
+        State::Stopped if is_leaving(status) => "leaving; the coordinator has not answered yet",
         State::Stopped => "down; connect with `taut up`",
     };
     match (&status.me, &status.network) {
         (Some(me), Some(network)) => format!("{} in network {network}: {state}", me.name),
         _ => format!("taut: {state}"),
     }
+}
+
+fn is_leaving(status: &Status) -> bool {
+    status.leave.as_ref().is_some_and(|leave| leave.state == LeaveState::Leaving)
 }
 
 /// Coordinator, addresses, device: one line each.
@@ -196,7 +206,7 @@ fn path(peer: &PeerStatus) -> String {
     text
 }
 
-/// Why the ports are others than the usual ones; nothing if they are not.
+/// Returns a note on ports that other programs have; nothing if there are none.
 pub(crate) fn taken(ports: &[u16]) -> String {
     match ports {
         [] => String::new(),

@@ -98,18 +98,18 @@ pub enum Event {
     /// events: [`Event::Disconnected`] follows when the coordinator said it; nothing follows, and an open channel stays open, when this
     /// thread itself refused a [`Command::Join`] to another network.
     Refused(Problem),
-    /// The membership is given up: no start finds it any more. The node is to be gone from the network; [`Event::Left`] follows within seconds.
+    /// The decision to leave is on the disk: no start finds the membership any more. The keeper ends the overlay; [`Event::Left`] follows within seconds.
     Leaving,
     /// [`Command::Leave`] is done: the state directory holds no membership.
     Left(Left),
-    /// The disk did not take the decision to leave; the node is a member as before. What happened and what to do.
+    /// The disk did not take the decision to leave, and the node is a member as before: the reason, and what to do.
     NotLeft(String),
     /// The state directory has a problem: what, why, what to do. The node runs on. It is said again every half minute while it lasts,
     /// so whoever shows it may let it go after a minute of silence.
     DiskProblem(String),
 }
 
-/// How [`Command::Leave`] ended.
+/// Outcome of [`Command::Leave`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
     /// Why the coordinator may still list this node; `None` when it does not.

@@ -3,7 +3,7 @@
 //! `identity.json` is precious: without a whole copy of it nothing starts. `map.json` is convenient: without it the node waits for the
 //! coordinator. `stamps.json` is convenient, too: without it a node whose clock went back is not heard for a while.
 //! So is `ticket.json`: without it relays are of no use until the coordinator was asked. `leaving` is there while the node gives up its membership: it was
-//! decided, and what is left of the other files is removed, by the next start if need be. They may hold secrets or names of hosts, so the directory is 0700 and the files 0600.
+//! decided, and the rest of the other files is removed, by the next start if need be. The files may hold secrets or names of hosts, so the directory is 0700 and the files 0600.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -36,7 +36,7 @@ pub(crate) struct StateDir {
     map: StateFile,
     stamps: StateFile,
     ticket: StateFile,
-    /// While it exists, everything else is to be removed.
+    /// While it exists, all other files of the membership must be removed.
     leaving: StateFile,
     is_leaving: bool,
     /// Locked for as long as it is open.

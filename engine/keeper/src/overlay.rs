@@ -277,7 +277,7 @@ fn search_sockets(wanted: u16, open_files: Option<u64>) -> u16 {
     wanted.min(u16::try_from(quarter).unwrap_or(u16::MAX))
 }
 
-/// A socket for each lane behind the first: on the ports that follow the first one's, or any. Adds the ports that were taken.
+/// Opens a socket for each lane behind the first: on the ports that follow the first one's, or any. Adds ports that other programs have to `taken`.
 fn bind_further(config: &Config, first: u16, taken: &mut Vec<u16>) -> Result<Vec<UdpSocket>, Failure> {
     let open = |lane: u8| {
         let near = first.checked_add(lane.into()).unwrap_or(0);
@@ -299,7 +299,7 @@ fn open(config: &Config, port: u16) -> Result<UdpSocket, BindError> {
     })
 }
 
-/// A socket on this port, unless that is not to be had. Adds a port that another program has to `taken`.
+/// Opens a socket on this port; `None` if that fails. Adds a port that another program has to `taken`.
 fn open_free(config: &Config, port: u16, taken: &mut Vec<u16>) -> Option<Result<UdpSocket, BindError>> {
     match open(config, port) {
         Err(BindError::PortTaken { port }) if !taken.contains(&port) => {
@@ -311,7 +311,8 @@ fn open_free(config: &Config, port: u16, taken: &mut Vec<u16>) -> Option<Result<
     }
 }
 
-/// A socket on the port that was asked for; otherwise on that of the last run, the usual one, or any. With it, the ports that were taken.
+/// Opens a socket on the port that the user chose; otherwise on that of the last run, the usual one, or any. Returns the ports that other programs have
+/// with it.
 fn bind(config: &Config, remembered: Option<u16>) -> Result<(UdpSocket, Vec<u16>), Failure> {
     let mut taken = Vec::new();
     if let Some(port) = config.port {

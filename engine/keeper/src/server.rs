@@ -133,8 +133,8 @@ impl Server {
         }
     }
 
-    /// Gives a connection a place, and takes that of another one for it where need be. One that finds none is looked after again in the next turns,
-    /// when those that came just before it had their chance to ask.
+    /// Gives a connection a place, and closes another one for it where need be. A connection that finds no place is tried again in the next turns: by
+    /// then, every connection that was accepted just before it has been heard.
     fn admit(&mut self, stream: UnixStream, party: Party, tries: u8, poller: &Poller, now: Time) {
         let token = self.next;
         match self.admission.admit(token, party, now) {

@@ -1,4 +1,4 @@
-//! What local users may cost the agent's thread: shares of its processor time.
+//! Shares of the agent thread's processor time for local users.
 
 use std::time::Duration;
 

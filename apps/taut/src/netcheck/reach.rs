@@ -1,4 +1,4 @@
-//! Whether coordinators are reached by TCP: a connection to each address, all at once, and nothing is sent.
+//! Reachability of coordinators by TCP: one connection to each address, all at the same time; nothing is sent.
 
 use std::net::{SocketAddr, TcpStream};
 use std::thread::{self, JoinHandle};
@@ -32,6 +32,7 @@ pub(super) struct TcpSight {
 pub(super) struct Attempts(Vec<(String, Vec<JoinHandle<TcpSight>>)>);
 
 impl Attempts {
+    /// Starts a connection to each address of each coordinator.
     pub(super) fn start(coordinators: Vec<Coordinator>) -> Self {
         let start = |coordinator: Coordinator| {
             let places = coordinator.places.into_iter();
@@ -40,6 +41,7 @@ impl Attempts {
         Self(coordinators.into_iter().map(start).collect())
     }
 
+    /// Waits for all of them.
     pub(super) fn finish(self) -> Vec<CoordinatorSight> {
         let finish = |(url, attempts): (String, Vec<JoinHandle<TcpSight>>)| CoordinatorSight {
             url,

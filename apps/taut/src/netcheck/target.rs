@@ -1,4 +1,4 @@
-//! What `taut netcheck` is told to ask: a STUN server, or a coordinator, which is a relay on the same host.
+//! Targets of `taut netcheck`: a STUN server, or a coordinator, which has a relay on the same host.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
@@ -18,7 +18,7 @@ pub(super) struct Coordinator {
     pub(super) places: Vec<SocketAddr>,
 }
 
-/// Something to ask.
+/// A server to ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) server: Server,
@@ -38,7 +38,7 @@ impl Target {
         }
     }
 
-    /// The coordinator's own relay answers STUN at the usual port, whatever the URL's port.
+    /// Reads a coordinator's URL. Its own relay answers STUN at the usual port, whatever the URL's port.
     fn coordinator(text: &str) -> Result<Self, Fault> {
         let url: Url = text.parse().map_err(|error| Fault::usage(format!("{text}: {error}")))?;
         let places = addresses(text, &url.host, url.port)?;
@@ -49,7 +49,7 @@ impl Target {
     }
 }
 
-/// A host's addresses, or an address, with or without a port.
+/// Returns the server at a host's addresses, or at an address, with or without a port.
 fn resolve(name: &str, text: &str) -> Result<Server, Fault> {
     let bare = text.parse::<IpAddr>().ok().or_else(|| text.trim_matches(['[', ']']).parse().ok());
     let endpoints = match (bare, text.parse::<SocketAddr>(), text.rsplit_once(':')) {
@@ -65,7 +65,7 @@ fn resolve(name: &str, text: &str) -> Result<Server, Fault> {
     Ok(Server { name: String::from(name), endpoints })
 }
 
-/// The addresses of a host, each with this port.
+/// Returns the addresses of a host, each with this port.
 fn addresses(text: &str, host: &str, port: u16) -> Result<Vec<SocketAddr>, Fault> {
     let unknown = |why: String| Fault::failed(format!("{text}: {why}"), "write a host's name or address");
     let found = (host, port).to_socket_addrs();

@@ -1,7 +1,7 @@
 use taut_base::PublicKey;
 use taut_keeper::api::{
-    Bytes, Changes, CoordinatorStatus, Failure, Filtering, Handshakes, LanesStatus, Mapping, NatStatus, PathStatus,
-    PortMapStatus, RelayState, RelayStatus, SCHEMA, SelfStatus, SessionStatus, Traffic, TunStatus,
+    Bytes, Changes, CoordinatorStatus, Failure, Filtering, Handshakes, LanesStatus, LeaveStatus, Mapping, NatStatus,
+    PathStatus, PortMapStatus, RelayState, RelayStatus, SCHEMA, SelfStatus, SessionStatus, Traffic, TunStatus,
 };
 
 use super::*;
@@ -165,4 +165,22 @@ fn before_the_first_join() {
         render(&status),
         "taut: not a member of any network; join one with `taut up --join TOKEN`\nproblem: the disk is full\n  free some\n"
     );
+}
+
+#[test]
+fn a_node_that_leaves_says_how_far_it_is() {
+    let leave = LeaveStatus {
+        state: LeaveState::Leaving,
+        network: Some(String::from("home")),
+        name: Some(String::from("n1")),
+        listed: None,
+        problem: None,
+    };
+    let status = Status { state: State::Stopped, leave: Some(leave.clone()), ..sample() };
+    assert!(render(&status).starts_with("n1 in network home: leaving; the coordinator has not answered yet\n"));
+    let problem = Failure { message: String::from("it may still list this node"), hint: String::from("remove it") };
+    let leave = LeaveStatus { state: LeaveState::Left, listed: Some(true), problem: Some(problem), ..leave };
+    let status = Status { state: State::NeedsJoin, me: None, coordinator: None, leave: Some(leave), ..sample() };
+    let text = render(&status);
+    assert!(text.contains("\nthe last `taut leave`: it may still list this node\n  remove it\n"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! How giving up the membership goes.
+//! Progress and outcome of `taut leave`.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use super::Failure;
 /// The last `taut leave`, until the node joins a network again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaveStatus {
-    /// How far it is.
+    /// Its progress.
     pub state: LeaveState,
     /// Name of the network, if it was known.
     pub network: Option<String>,
@@ -15,11 +15,11 @@ pub struct LeaveStatus {
     pub name: Option<String>,
     /// Whether the coordinator still lists the node; `null` until that is known.
     pub listed: Option<bool>,
-    /// What was not done, and what to do about it.
+    /// The part that was not done, and what to do about it.
     pub problem: Option<Failure>,
 }
 
-/// How far it is.
+/// Progress of leaving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeaveState {

@@ -34,7 +34,7 @@ impl Daemon {
         Response::Done
     }
 
-    /// It was decided: the network ends here.
+    /// Ends the overlay, because the decision to leave is on the disk.
     pub(super) fn handle_leaving(&mut self) {
         self.stop_overlay();
         if let Some(identity) = &mut self.identity {
@@ -42,6 +42,7 @@ impl Daemon {
         }
     }
 
+    /// Forgets the membership, and keeps the outcome for users.
     pub(super) fn handle_left(&mut self, left: Left) {
         self.stop_overlay();
         (self.identity, self.map, self.ticket, self.presence) = (None, None, None, None);
@@ -60,6 +61,7 @@ impl Daemon {
         leave.problem = leftover.or(listed);
     }
 
+    /// Notes that the node is a member as before.
     pub(super) fn handle_not_left(&mut self, why: &str) {
         if let Some(leave) = &mut self.leave {
             leave.state = LeaveState::Failed;

@@ -126,7 +126,7 @@ impl Daemon {
         Response::Done
     }
 
-    /// Why a member cannot do what `taut up` asks of it: it is in another network, or has another name. The name that it asked for when it joined counts
+    /// Returns why a member cannot do what `taut up` asks of it: it is in another network, or has another name. The name that it asked for when it joined counts
     /// as its own, so that the same command line may be used at every start.
     fn refusal(&self, token: Option<&JoinToken>, name: Option<&str>) -> Option<Failure> {
         let (identity, map) = (self.identity.as_ref()?, self.map.as_ref()?);

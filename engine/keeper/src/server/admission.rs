@@ -1,4 +1,4 @@
-//! Which local users hold a connection, and whose request is answered next. Pure: time and costs are arguments.
+//! Admission of local users: places for connections, and the order in which requests are answered. Pure: time and costs are arguments.
 //!
 //! Root and the daemon's own user are trusted: they have reserved places, no timeout and no limit on requests. Every other user id is a party with
 //! limits of its own (law 15), because any local user may open the socket (fault P7):
