@@ -183,7 +183,6 @@ impl Room<'_> {
                 }
                 self.socket.accept(self.poller);
                 self.look();
-                self.socket.accept(self.poller);
             }
         }
     }
