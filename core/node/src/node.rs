@@ -10,7 +10,7 @@ mod relayed;
 pub use native::NativePeer;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,6 +52,8 @@ pub struct Node<E> {
     entropy: E,
     /// The network's own prefixes: never sent to outside.
     overlay: Arc<[Prefix]>,
+    /// Our own inner addresses, the only ones that packets of peers are delivered to; `None` while no map says them: then AllowedIPs decide.
+    own: Option<Vec<IpAddr>>,
     peers: BTreeMap<PeerId, Peer>,
     by_key: BTreeMap<PublicKey, PeerId>,
     /// Which inner addresses belong to whom.
@@ -98,6 +100,7 @@ impl<E: Entropy> Node<E> {
             limits,
             entropy,
             overlay: Arc::default(),
+            own: None,
             peers: BTreeMap::new(),
             by_key: BTreeMap::new(),
             allowed: BTreeMap::new(),
@@ -190,6 +193,7 @@ impl<E: Entropy> Node<E> {
     /// Takes a checked map: peers that are new, changed or gone, and the routes. Sessions of peers that stay are not touched (law 5).
     pub fn set_map(&mut self, map: &NetworkMap) {
         self.overlay = [map.network.ipv4, map.network.ipv6].into();
+        self.own = Some(map.me.addresses.clone());
         let listed: BTreeSet<PublicKey> = map.peers.values().map(|peer| peer.key).collect();
         let gone: Vec<PeerId> =
             self.peers.values().filter(|peer| !listed.contains(&peer.key)).map(|peer| peer.id).collect();
@@ -212,7 +216,10 @@ impl<E: Entropy> Node<E> {
 
     fn publish_routes(&mut self) {
         let routes = Routes::new(self.allowed.iter().map(|(prefix, peer)| (*prefix, *peer)));
-        let routes = Arc::new(routes);
+        let routes = Arc::new(match &self.own {
+            Some(own) => routes.only_to(own),
+            None => routes,
+        });
         self.tell_all(|| ToLane::Routes(Arc::clone(&routes)));
     }
 

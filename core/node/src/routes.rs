@@ -11,6 +11,8 @@ use taut_base::{PeerId, Prefix};
 pub struct Routes {
     /// One map per prefix length in use, longest first; in a plain network that is one map for each family.
     by_length: Vec<(u8, HashMap<IpAddr, PeerId>)>,
+    /// The only inner addresses that packets of peers are delivered to; `None` delivers to all.
+    own: Option<Box<[IpAddr]>>,
 }
 
 impl Routes {
@@ -29,6 +31,20 @@ impl Routes {
             routes.by_length[place].1.insert(prefix.address(), peer);
         }
         routes
+    }
+
+    /// The same table for a node that takes packets for its own addresses alone (fault G15): on a host that forwards, any other
+    /// destination would let every member into the networks behind the host.
+    #[must_use]
+    pub fn only_to(self, own: &[IpAddr]) -> Self {
+        Self { own: Some(own.into()), ..self }
+    }
+
+    /// Returns true if a packet of a peer may be delivered to this inner destination. A `source_routed` packet names a further destination, which
+    /// a host that forwards may obey, so a node that takes packets for its own addresses alone takes none of them.
+    #[inline]
+    pub fn delivers_to(&self, destination: IpAddr, source_routed: bool) -> bool {
+        self.own.as_ref().is_none_or(|own| !source_routed && own.contains(&destination))
     }
 
     /// Whose address this is.
@@ -65,6 +81,20 @@ mod tests {
         assert_eq!(whose("11.0.0.1"), None);
         assert_eq!(whose("fd00::9"), Some(4));
         assert_eq!(whose("fd00:0:0:1::9"), None);
+    }
+
+    #[test]
+    fn fault_g15_a_table_with_own_addresses_delivers_to_these_alone() {
+        let [ours, lan]: [IpAddr; 2] = ["100.64.0.1", "192.168.1.7"].map(|text| text.parse().unwrap());
+        let any = Routes::new([route("100.64.0.2/32", 1)]);
+        let peer = "100.64.0.2".parse().unwrap();
+        for destination in [ours, lan, peer] {
+            assert!(any.delivers_to(destination, false) && any.delivers_to(destination, true));
+        }
+        let own = any.only_to(&[ours]);
+        assert!(own.delivers_to(ours, false) && !own.delivers_to(ours, true));
+        assert!(!own.delivers_to(lan, false) && !own.delivers_to(peer, false));
+        assert!(own.lookup(peer).is_some(), "the senders that are allowed stay as they were");
     }
 
     proptest! {

@@ -268,6 +268,37 @@ impl<'a> Packet<'a> {
         self.routing
     }
 
+    /// Returns true if the packet names another destination than the one in its header: an IPv6 routing header, or an IPv4 source route
+    /// (RFC 791, 3.1: options 131 and 137).
+    #[must_use]
+    #[inline]
+    pub fn is_source_routed(&self) -> bool {
+        self.extras && (self.routing || self.has_source_route())
+    }
+
+    #[cold]
+    fn has_source_route(&self) -> bool {
+        let mut options = match self.version {
+            Version::V4 => self.bytes.get(V4_HEADER..self.transport).unwrap_or_default(),
+            Version::V6 => return false,
+        };
+        while let Some((kind, rest)) = options.split_first() {
+            options = match kind {
+                // End of options.
+                0 => return false,
+                // No operation: one byte.
+                1 => rest,
+                131 | 137 => return true,
+                // The length counts kind and length, too; a length that lies ends the list.
+                _ => match rest.first().and_then(|length| rest.get(usize::from(*length).checked_sub(1)?..)) {
+                    Some(next) if next.len() < rest.len() => next,
+                    _ => return false,
+                },
+            };
+        }
+        false
+    }
+
     /// The traffic class (IPv4: TOS): DSCP in the upper six bits, ECN in the lower two.
     #[must_use]
     pub fn traffic_class(&self) -> u8 {

@@ -43,6 +43,8 @@ pub enum Drop {
     BadOuter,
     /// In: the peer may not send from this address.
     SourceNotAllowed,
+    /// In: the inner destination is none of this node's own addresses, or the packet names a further one (source routing).
+    DestinationNotOurs,
     /// In: a router marked it instead of dropping it, and the flow inside does not know such marks (RFC 6040, section 4.2).
     CongestionMet,
     /// In: the TUN did not take it.
@@ -50,7 +52,7 @@ pub enum Drop {
 }
 
 impl Drop {
-    const ALL: [(Self, &'static str); 21] = [
+    const ALL: [(Self, &'static str); 22] = [
         (Self::BadInner, "out-bad-packet"),
         (Self::NoRoute, "out-no-route"),
         (Self::NoHandshake, "out-no-handshake"),
@@ -70,6 +72,7 @@ impl Drop {
         (Self::ControlRate, "in-control-rate"),
         (Self::BadOuter, "in-bad-packet"),
         (Self::SourceNotAllowed, "in-source-not-allowed"),
+        (Self::DestinationNotOurs, "in-destination-not-ours"),
         (Self::CongestionMet, "in-congestion-met"),
         (Self::TunWrite, "in-tun-write"),
     ];

@@ -166,7 +166,7 @@ impl Heart {
                     staged: Staged::default(),
                     traffic,
                     scheduled: None,
-                    last_source: None,
+                    last_ends: None,
                     control: Bucket::default(),
                     authentic: Bucket::default(),
                     muted: Time::ZERO,
@@ -339,7 +339,7 @@ impl Heart {
     fn set_routes(&mut self, routes: Arc<Routes>) {
         self.routes = routes;
         for peer in self.peers.values_mut() {
-            peer.last_source = None;
+            peer.last_ends = None;
         }
     }
 

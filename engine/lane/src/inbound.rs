@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
 use taut_base::{LaneId, PeerId, ReceiverIndex, SessionId, Time};
-use taut_node::FromLane;
+use taut_node::{FromLane, Routes};
 use taut_path::Way;
 use taut_tunnel::OpenError;
 use taut_wire::ecn;
@@ -157,20 +157,18 @@ impl Heart {
             active = peer.path.is_news(now);
         }
 
-        // May the peer send from that address? Then to the TUN, together with its neighbours.
+        // May the peer send from that address, and to this one? Then to the TUN, together with its neighbours.
         if length > 0 {
             match look(&data[packet.clone()], marked) {
                 None => self.drops.add(Drop::BadOuter, 1),
-                Some((inner_source, ..))
-                    if peer.last_source != Some(inner_source) && self.routes.lookup(inner_source) != Some(id) =>
-                {
-                    self.drops.add(Drop::SourceNotAllowed, 1);
-                }
-                Some((inner_source, bytes, vouched)) => {
-                    peer.last_source = Some(inner_source);
-                    peer.traffic.add_received(bytes, source.is_relayed());
-                    self.deliver(data, packet, bytes, index, vouched, ports);
-                }
+                Some(inner) => match refusal(&self.routes, id, &inner, peer.last_ends) {
+                    Some(reason) => self.drops.add(reason, 1),
+                    None => {
+                        peer.last_ends = Some(inner.ends);
+                        peer.traffic.add_received(inner.bytes, source.is_relayed());
+                        self.deliver(data, packet, inner.bytes, index, inner.vouched, ports);
+                    }
+                },
             }
         }
 
@@ -254,12 +252,36 @@ impl Heart {
     }
 }
 
-/// Source and length of the packet that a peer sealed, and where its checksum stands if the peer vouches for it. `None` if it is no IP packet, or
-/// none that a mark could stand on.
-fn look(bytes: &[u8], marked: bool) -> Option<(IpAddr, usize, Option<Vouched>)> {
+/// What the way to the TUN needs to know of a packet that a peer sealed.
+struct Inner {
+    /// Source and destination.
+    ends: (IpAddr, IpAddr),
+    bytes: usize,
+    /// Where its checksum stands if the peer vouches for it.
+    vouched: Option<Vouched>,
+    source_routed: bool,
+}
+
+/// Reads the packet that a peer sealed. `None` if it is no IP packet, or none that a mark could stand on.
+fn look(bytes: &[u8], marked: bool) -> Option<Inner> {
     let inner = ip::Packet::parse(bytes).ok()?;
     let vouched = if marked { Some(Vouched::of(&inner)?) } else { None };
-    Some((inner.source(), inner.bytes().len(), vouched))
+    let ends = (inner.source(), inner.destination());
+    Some(Inner { ends, bytes: inner.bytes().len(), vouched, source_routed: inner.is_source_routed() })
+}
+
+/// Why a packet of the peer goes no further: it may not send from that source, or the destination is not ours. `allowed` are the ends of
+/// the last packet that passed.
+#[inline]
+fn refusal(routes: &Routes, id: PeerId, inner: &Inner, allowed: Option<(IpAddr, IpAddr)>) -> Option<Drop> {
+    if allowed == Some(inner.ends) && !inner.source_routed {
+        return None;
+    }
+    let (source, destination) = inner.ends;
+    if routes.lookup(source) != Some(id) {
+        return Some(Drop::SourceNotAllowed);
+    }
+    (!routes.delivers_to(destination, inner.source_routed)).then_some(Drop::DestinationNotOurs)
 }
 
 fn write(ports: &mut impl InboundPorts, drops: &DropCounts, run: Run<'_>) {

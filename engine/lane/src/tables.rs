@@ -48,8 +48,8 @@ pub(crate) struct LanePeer {
     pub(crate) traffic: Arc<Traffic>,
     /// When this peer stands in the timer heap, if it does.
     pub(crate) scheduled: Option<Time>,
-    /// The inner source that was found to be the peer's last time: most packets need no look-up.
-    pub(crate) last_source: Option<IpAddr>,
+    /// Inner source and destination that were allowed last time: most packets need no look-up.
+    pub(crate) last_ends: Option<(IpAddr, IpAddr)>,
     /// Control messages that may still go up to the keeper.
     pub(crate) control: Bucket,
     /// Control messages of its that may still be opened, and until when none is.

@@ -54,6 +54,29 @@ fn lengths_that_lie_have_a_name() {
 }
 
 #[test]
+fn fault_g15_a_source_route_is_found_among_options() {
+    let routed = |options: &[u8]| {
+        let bytes = Ip { options: options.to_vec(), ..Ip::v4() }.udp((1, 2), &[9; 5]);
+        Packet::parse(&bytes).unwrap().is_source_routed()
+    };
+    let (loose, strict) = ([131, 7, 4, 192, 168, 1, 7, 0], [137, 7, 4, 192, 168, 1, 7, 0]);
+    assert!(routed(&loose) && routed(&strict));
+    assert!(routed(&[1, 1, 1, 148, 4, 0, 0, 131, 3, 4, 0, 0]), "behind others (RFC 2113)");
+    for other in [[1; 8], [0, 131, 0, 0, 0, 0, 0, 0], [148, 4, 0, 0, 0, 0, 0, 0], [7, 8, 131, 137, 131, 137, 0, 0]] {
+        assert!(!routed(&other), "{other:?}");
+    }
+    for lying in [[7, 0, 131, 3], [7, 1, 131, 3], [7, 200, 131, 3], [1, 1, 1, 7]] {
+        assert!(!routed(&lying), "{lying:?}");
+    }
+    assert!(!routed(&[]));
+    let mut v6 = Ip::v6().udp((1, 2), &[9; 5]);
+    assert!(!Packet::parse(&v6).unwrap().is_source_routed());
+    v6.splice(40..40, [UDP, 0, 4, 1, 0, 0, 0, 0]);
+    (v6[5], v6[6]) = (v6[5] + 8, 43);
+    assert!(Packet::parse(&v6).unwrap().is_source_routed());
+}
+
+#[test]
 fn v4_options_and_fragments() {
     let bytes = Ip { options: vec![1; 8], ..Ip::v4() }.udp((1, 2), &[9; 5]);
     let packet = Packet::parse(&bytes).unwrap();

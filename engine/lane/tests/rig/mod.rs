@@ -73,7 +73,8 @@ impl End {
         let mut end = Self { side, heart, out: SendBatch::new(), tun: Tun::default(), drops };
         let other = 3 - side;
         let routes = (0..PEERS).map(|peer| (Prefix::host(inner(other, peer)), PeerId(peer.into())));
-        end.command(ToLane::Routes(Arc::new(Routes::new(routes))));
+        let own: Vec<IpAddr> = (0..PEERS).map(|peer| inner(side, peer)).collect();
+        end.command(ToLane::Routes(Arc::new(Routes::new(routes).only_to(&own))));
         for peer in 0..PEERS {
             let peer = PeerId(peer.into());
             end.command(ToLane::AddPeer { peer, persistent_keepalive: None, roams: false });

@@ -1,12 +1,12 @@
 use std::time::Duration;
 
-use taut_base::{PresharedKey, PrivateKey, ReceiverIndex, SessionId};
-use taut_node::FromLane;
+use taut_base::{Prefix, PresharedKey, PrivateKey, ReceiverIndex, SessionId};
+use taut_node::{FromLane, Routes, ToLane};
 use taut_tunnel::Session;
 use taut_tunnel::handshake::{Initiation, Remote, Timestamp};
 use taut_wire::wireguard::DATA_HEADER;
 
-use super::kit::{End, PEER, add_session, at, identity, keys, outer, packet, pair, read, superpacket};
+use super::kit::{End, PEER, add_session, at, identity, inner, keys, outer, packet, pair, read, superpacket};
 use crate::drops::Drop;
 
 /// A datagram that `here` sends to host 2.
@@ -91,6 +91,66 @@ fn a_source_that_is_not_the_peers_is_dropped() {
     }
     there.assert_dropped(Drop::SourceNotAllowed, 2);
     assert_eq!(there.written(), [packet(1, 2, 100)]);
+}
+
+#[test]
+fn fault_g15_a_destination_that_is_not_ours_is_dropped() {
+    let (mut here, mut there) = pair();
+    let to = |destination: u8| Routes::new([(Prefix::host(inner(1)), PEER)]).only_to(&[inner(destination)]);
+    // A sender that routes all of this to host 2.
+    let everywhere = Routes::new([("0.0.0.0/0".parse().unwrap(), PEER)]);
+    here.command(ToLane::Routes(everywhere.into()), at(0));
+    let mut send = |there: &mut End, packets: &[Vec<u8>]| {
+        let datagrams: Vec<_> = packets.iter().map(|packet| sealed(&mut here, packet)).collect();
+        there.inbound(outer(1), &datagrams.concat(), datagrams[0].len(), at(1));
+    };
+    there.command(ToLane::Routes(to(2).into()), at(0));
+    let good = packet(1, 2, 100);
+    // In a run between packets that are ours, so that a remembered pair of addresses is no excuse.
+    send(&mut there, &[good.clone(), packet(1, 3, 100), good.clone(), packet(1, 255, 100), good.clone()]);
+    assert_eq!(there.written(), [good.clone(), good.clone(), good.clone()]);
+    there.assert_dropped(Drop::DestinationNotOurs, 2);
+    let counted = there.received().0;
+    for far in [[192, 168, 1, 7], [224, 0, 0, 251], [255, 255, 255, 255], [127, 0, 0, 1]] {
+        let mut packet = good.clone();
+        packet[16..20].copy_from_slice(&far);
+        send(&mut there, &[packet]);
+    }
+    assert!(there.written().is_empty());
+    there.assert_dropped(Drop::DestinationNotOurs, 6);
+    assert_eq!(there.received().0, counted, "what is not delivered is no traffic");
+
+    // The node gets another address: what was allowed is not remembered.
+    there.command(ToLane::Routes(to(3).into()), at(1));
+    send(&mut there, &[good.clone(), packet(1, 3, 100)]);
+    assert_eq!(there.written(), [packet(1, 3, 100)]);
+}
+
+#[test]
+fn fault_g15_a_source_route_is_no_way_around_the_destination() {
+    let (mut here, mut there) = pair();
+    let own = Routes::new([(Prefix::host(inner(1)), PEER)]).only_to(&[inner(2)]);
+    there.command(ToLane::Routes(own.into()), at(0));
+    let good = packet(1, 2, 100);
+    let mut routed = good.clone();
+    // Eight bytes of options: a loose source route to 192.168.1.7 (RFC 791, 3.1).
+    routed.splice(20..20, [131, 7, 4, 192, 168, 1, 7, 0]);
+    (routed[0], routed[3]) = (0x47, 108);
+    for packet in [&good, &routed] {
+        let datagram = sealed(&mut here, packet);
+        there.inbound(outer(1), &datagram, datagram.len(), at(1));
+    }
+    assert_eq!(there.written(), [good]);
+    there.assert_dropped(Drop::DestinationNotOurs, 1);
+}
+
+#[test]
+fn fault_g15_allowed_ips_alone_decide_where_no_own_addresses_are_said() {
+    let (mut here, mut there) = pair();
+    here.command(ToLane::Routes(Routes::new([("0.0.0.0/0".parse().unwrap(), PEER)]).into()), at(0));
+    let datagram = sealed(&mut here, &packet(1, 77, 100));
+    there.inbound(outer(1), &datagram, datagram.len(), at(1));
+    assert_eq!(there.written(), [packet(1, 77, 100)]);
 }
 
 #[test]
