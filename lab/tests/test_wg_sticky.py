@@ -80,3 +80,36 @@ def test_fault_d7_with_the_route_the_address_changes(lab):
         story=server.story,
     )
     assert ping(server.host, "10.9.0.1", count=3)["received"] == 3
+
+
+def _spoken_to(lab, family):
+    """A client that speaks to an address of the server which the routes do not choose; that address, and the one that they choose."""
+    client, server = pair(lab, family=family, passive=True)
+    second, first = second_address(server.host, family)
+    client.set("peer", server.public, "endpoint", endpoint(second))
+    assert client.reaches("10.9.0.2")
+    assert client.peer(server.public)["endpoint"] == endpoint(second)
+    return client, server, second, first
+
+
+@pytest.mark.parametrize("family", [4, 6])
+@pytest.mark.parametrize("what", ["endpoint", "fwmark", "listen-port"])
+def test_fault_d19_after_the_user_set_something_the_routes_choose_the_source(lab, family, what):
+    client, server, _, first = _spoken_to(lab, family)
+    there = endpoint(client.host.ipv4 if family == 4 else client.host.ipv6)
+    server.set(*{"endpoint": ("peer", client.public, "endpoint", there), "fwmark": ("fwmark", "7"), "listen-port": ("listen-port", "51821")}[what])
+    assert ping(server.host, "10.9.0.1", count=3)["received"] == 3
+    expected = endpoint(first)
+    if what == "listen-port":
+        expected = expected.replace(":51820", ":51821")
+    assert client.peer(server.public)["endpoint"] == expected
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_fault_d19_an_address_that_is_gone_is_not_sent_from_even_where_the_host_may_send_from_any(lab, family):
+    client, server, second, first = _spoken_to(lab, family)
+    server.host.run("sh", "-c", f"echo 1 > /proc/sys/net/ipv{family}/ip_nonlocal_bind")
+    server.host.ip(f"address delete {second}/{24 if family == 4 else 64} dev eth0")
+    # A handshake would choose another source, too, but none is due within the next 15 s.
+    assert ping(server.host, "10.9.0.1", count=20, interval=0.2)["received"] > 0
+    assert client.peer(server.public)["endpoint"] == endpoint(first)

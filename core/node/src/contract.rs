@@ -169,6 +169,9 @@ pub enum ToLane {
         /// Where.
         place: SocketAddr,
     },
+    /// Forget which addresses of ours the peers speak to: the routes choose the source of what is sent, until a peer is heard again. Sent when the
+    /// user changes the mark of the socket, as the kernel's WireGuard does.
+    ForgetLocals,
     /// Send a handshake message from this lane's socket: a NAT mapping belongs to the socket that made it.
     Send {
         /// Where to.

@@ -1,6 +1,7 @@
 //! The running lanes, seen from the keeper: its ends of the queues, and the node's commands on their way through them.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use taut_base::{LaneId, PeerId, Time};
@@ -146,11 +147,23 @@ impl Link {
 
     /// Has the lanes leave the choice of our address to the routes, where they changed (`ways`): for packets with this mark.
     pub(crate) fn check_ways(&mut self, netlink: &mut Netlink, mark: u32) {
+        // Without an answer nothing is known to be gone (law 6).
+        let own = netlink.addresses().ok();
+        let own: Option<HashSet<IpAddr>> = own.map(|all| all.into_iter().map(|address| address.ip).collect());
         for running in &mut self.lanes {
-            for place in running.ways.look(netlink, mark, running.lane.shared().locals.all()) {
+            for place in running.ways.look(netlink, mark, own.as_ref(), running.lane.shared().locals.all()) {
                 // One that finds no room is left to the second try of the peer's next handshake.
                 let _ = running.queue.send(ToLane::ForgetLocal { place });
             }
+            running.queue.wake();
+        }
+    }
+
+    /// Has the lanes leave the choice of all our addresses to the routes until peers are heard again.
+    pub(crate) fn forget_locals(&self) {
+        for running in &self.lanes {
+            // A lane whose queue is full notices by the second try of each peer's next handshake.
+            let _ = running.queue.send(ToLane::ForgetLocals);
             running.queue.wake();
         }
     }

@@ -9,8 +9,8 @@
 //! What goes by a relay leaves as the routes say: the relay hears us wherever we speak from. Kept beside the endpoints and not in them: a place is spoken to in one way, whoever has it for an endpoint, and nothing of the way of a packet
 //! changes. It is asked once per run of datagrams, when they are sent.
 //!
-//! The routes choose where nothing is known, where the address is gone (the kernel refuses it), where the keeper saw the way from there change
-//! ([`ToLane::ForgetLocal`](taut_node::ToLane)), and for every second try of a handshake: with a way that leads nowhere a peer is not lost for
+//! The routes choose where nothing is known, where the address is gone (the kernel refuses it, or the keeper says so), where the keeper saw the way from
+//! there change ([`ToLane::ForgetLocal`](taut_node::ToLane)), after the user set the peer's endpoint or the socket's mark or port, and for every second try of a handshake: with a way that leads nowhere a peer is not lost for
 //! longer than that. WireGuard in the kernel forgets the address on the second try; then only the peer can bring it back.
 //!
 //! When the routes lead elsewhere from one moment to the next, because a better interface appeared, the peer goes on speaking to the address of the former

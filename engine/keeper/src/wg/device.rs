@@ -87,6 +87,10 @@ impl Device {
             (Some(port), None) => self.port = port,
             _ => {}
         }
+        // Even the same mark, as the kernel's WireGuard: the user may have changed the rules behind it.
+        if let (Some(_), Some(link)) = (set.fwmark, &self.link) {
+            link.forget_locals();
+        }
         self.fwmark = fwmark;
         let other_key = self.take_key(set.private_key);
         let configured = self.node.configure(set.replace_peers, set.peers);

@@ -7,7 +7,7 @@ use taut_udp::Local;
 use taut_wire::ecn::Ecn;
 use taut_wire::wireguard::{TYPE_DATA, TYPE_INITIATION, TYPE_RESPONSE};
 
-use super::kit::{End, add_session, at, identity, keys, outer, packet, pair};
+use super::kit::{End, PEER, add_session, at, identity, keys, outer, packet, pair};
 
 fn local(number: u8) -> Local {
     Local { address: IpAddr::from([203, 0, 113, number]), interface: 3 }
@@ -73,6 +73,26 @@ fn what_the_keeper_or_the_kernel_takes_back_comes_with_the_next_packet_again() {
         }
         assert_eq!(data(&there, 1), None);
     }
+}
+
+#[test]
+fn fault_d19_an_endpoint_or_a_mark_that_the_user_sets_leaves_the_source_to_the_routes() {
+    let (mut here, mut there) = pair();
+    let mut hear = |there: &mut End| {
+        let datagram = sealed(&mut here);
+        deliver(there, 1, &datagram, 1);
+        assert_eq!(data(there, 1), Some(local(1)));
+    };
+    hear(&mut there);
+    there.command(ToLane::SetEndpoint { peer: PEER, endpoint: outer(9) }, at(1));
+    assert_eq!(data(&there, 1), Some(local(1)), "another place");
+    there.command(ToLane::SetEndpoint { peer: PEER, endpoint: outer(1) }, at(1));
+    assert_eq!(data(&there, 1), None);
+    // Heard again, at once: the peer decides.
+    hear(&mut there);
+    there.command(ToLane::ForgetLocals, at(1));
+    assert_eq!(data(&there, 1), None);
+    hear(&mut there);
 }
 
 #[test]
