@@ -438,6 +438,7 @@ fn netlink() -> Vec<Vec<u8>> {
         vec![0, 0, 1, 0, 2, 0, 0, 0, 0x43, 0, 1, 0, 0, 0, 0, 0],
         attribute(3, b"eth0\0"),
         attribute(4, &[220, 5, 0, 0]),
+        attribute(18, &attribute(1, b"tun\0")),
     ];
     let address = [vec![2, 24, 0x80, 0, 2, 0, 0, 0], attribute(1, &[10, 0, 0, 1]), attribute(2, &[10, 0, 0, 1])];
     let metrics = attribute(8, &attribute(2, &[220, 5, 0, 0]));

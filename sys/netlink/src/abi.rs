@@ -31,6 +31,8 @@ pub(crate) const NLM_F_ACK_TLVS: u16 = 0x200;
 // Options at `SOL_NETLINK` (netlink.h).
 pub(crate) const NETLINK_CAP_ACK: libc::c_int = 10;
 pub(crate) const NETLINK_EXT_ACK: libc::c_int = 11;
+/// Dumps obey the fields of their request instead of ignoring them (Linux 4.20).
+pub(crate) const NETLINK_GET_STRICT_CHK: libc::c_int = 12;
 
 /// The kernel's explanation in an error (netlink.h, `enum nlmsgerr_attrs`).
 pub(crate) const NLMSGERR_ATTR_MSG: u16 = 1;
@@ -39,6 +41,9 @@ pub(crate) const NLMSGERR_ATTR_MSG: u16 = 1;
 pub(crate) const IFLA_IFNAME: u16 = 3;
 pub(crate) const IFLA_MTU: u16 = 4;
 pub(crate) const IFLA_TXQLEN: u16 = 13;
+pub(crate) const IFLA_LINKINFO: u16 = 18;
+/// Inside `IFLA_LINKINFO`.
+pub(crate) const IFLA_INFO_KIND: u16 = 1;
 /// `struct rtnl_link_stats64`.
 pub(crate) const IFLA_STATS64: u16 = 23;
 pub(crate) const IFLA_EXT_MASK: u16 = 29;
@@ -79,6 +84,7 @@ pub(crate) const RTA_VIA: u16 = 18;
 pub(crate) const RTAX_MTU: u16 = 2;
 
 // Fields of routes (rtnetlink.h).
+pub(crate) const RTPROT_UNSPEC: u8 = 0;
 pub(crate) const RTN_UNICAST: u8 = 1;
 pub(crate) const RTN_LOCAL: u8 = 2;
 pub(crate) const RT_SCOPE_UNIVERSE: u8 = 0;

@@ -24,6 +24,8 @@ pub enum NetlinkError {
         object: String,
         /// Routing protocol number of the route in the way (`ip route` shows it as `proto`).
         protocol: u8,
+        /// The interface that the route in the way leaves by, where it has one.
+        interface: Option<u32>,
     },
     /// The conversation with the kernel failed, before or after the request.
     Socket {
@@ -90,7 +92,7 @@ impl fmt::Display for NetlinkError {
                 }
                 write!(f, "; {}", hint(source.raw_os_error()))
             }
-            Self::RouteTaken { object, protocol } => write!(
+            Self::RouteTaken { object, protocol, interface: _ } => write!(
                 f,
                 "cannot add the route {object}: another program has one to the same destination \
                  (proto {protocol}); remove that one (see: ip route), or choose another metric"

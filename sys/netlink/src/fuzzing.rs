@@ -1,6 +1,6 @@
 //! The way in for fuzz targets.
 
-use crate::monitor::{Changes, note_all};
+use crate::monitor::{Changes, Watch, note_all};
 use crate::request::read_datagram;
 use crate::{address, link, route, way};
 
@@ -28,6 +28,7 @@ pub fn fuzzing(datagram: &[u8]) -> usize {
         let _ = way::read_hop(message)?;
         Ok(())
     });
-    note_all(&mut Changes::default(), datagram);
+    let watch = Watch { interface: sequence, destinations: Vec::new() };
+    note_all(&mut Changes::default(), datagram, Some(&watch));
     links.max(addresses).max(routes).max(ways)
 }

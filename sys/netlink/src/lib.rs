@@ -30,7 +30,7 @@ pub use address::{Address, Scope};
 pub use error::NetlinkError;
 pub use fuzzing::fuzzing;
 pub use link::Link;
-pub use monitor::{Changes, Monitor};
+pub use monitor::{Changes, Monitor, Watch};
 pub use request::Netlink;
 pub use route::{MAIN_TABLE, ROUTE_PROTOCOL, Route};
 pub use way::Hop;

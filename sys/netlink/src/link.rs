@@ -26,19 +26,29 @@ pub struct Link {
     pub running: bool,
     /// It leads back to this host.
     pub loopback: bool,
+    /// Which driver made it, as `ip -d link` shows it: `tun` (TAP devices, too), `wireguard`, `veth`, `bridge`, …. `None` for most hardware.
+    pub kind: Option<String>,
 }
 
 impl Netlink {
     /// The interface called `name`; `None` when there is none.
     pub fn link(&mut self, name: &str) -> Result<Option<Link>, NetlinkError> {
-        let request = Request::new(abi::RTM_GETLINK, 0, &fixed(0, 0, 0))
-            .attribute(abi::IFLA_IFNAME, &zero_terminated(name))
-            .number(abi::IFLA_EXT_MASK, abi::RTEXT_FILTER_SKIP_STATS);
+        let request =
+            Request::new(abi::RTM_GETLINK, 0, &fixed(0, 0, 0)).attribute(abi::IFLA_IFNAME, &zero_terminated(name));
+        self.find(request, || name.to_owned())
+    }
+
+    /// The interface with this number, whatever it is called now; `None` when there is none.
+    pub fn link_at(&mut self, index: u32) -> Result<Option<Link>, NetlinkError> {
+        self.find(Request::new(abi::RTM_GETLINK, 0, &fixed(index, 0, 0)), || interface(index))
+    }
+
+    fn find(&mut self, request: Request, object: impl FnOnce() -> String) -> Result<Option<Link>, NetlinkError> {
         let mut found = None;
         let answer = self.exchange(
             "read the interface",
-            || name.to_owned(),
-            request,
+            object,
+            request.number(abi::IFLA_EXT_MASK, abi::RTEXT_FILTER_SKIP_STATS),
             |message| {
                 found = read(message)?;
                 Ok(())
@@ -146,14 +156,25 @@ pub(crate) fn read(message: Message<'_>) -> Result<Option<Link>, Malformed> {
         up: flags & abi::IFF_UP != 0,
         running: flags & abi::IFF_RUNNING != 0,
         loopback: flags & abi::IFF_LOOPBACK != 0,
+        kind: None,
     };
     for attribute in parse::attributes(message.payload.get(FIXED_LEN..).ok_or(Malformed("interface"))?) {
         match attribute? {
             (abi::IFLA_IFNAME, name) => link.name = parse::text(name),
             (abi::IFLA_MTU, mtu) => link.mtu = parse::u32_at(mtu, 0)?,
             (abi::IFLA_TXQLEN, packets) => link.tx_queue_len = parse::u32_at(packets, 0)?,
+            (abi::IFLA_LINKINFO, info) => link.kind = kind(info)?,
             _ => {}
         }
     }
     Ok(Some(link))
+}
+
+fn kind(info: &[u8]) -> Result<Option<String>, Malformed> {
+    for attribute in parse::attributes(info) {
+        if let (abi::IFLA_INFO_KIND, kind) = attribute? {
+            return Ok(Some(parse::text(kind)));
+        }
+    }
+    Ok(None)
 }

@@ -3,10 +3,13 @@
 use crate::abi;
 use crate::error::NetlinkError;
 use crate::namespace::within;
-use crate::parse;
+use crate::parse::{self, Malformed, Message};
+use crate::route;
 use crate::socket::{BUFFER_LEN, Socket};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+
+use taut_base::Prefix;
 
 /// Most datagrams per [`Monitor::drain`], so that a storm of changes cannot hold its thread; the rest keeps the
 /// descriptor readable.
@@ -21,8 +24,41 @@ pub struct Changes {
     pub addresses: bool,
     /// Routes came, went, or changed (our own included).
     pub routes: bool,
-    /// News was lost, so the other three are all set: read everything again.
+    /// One of these was about what [`Monitor::watch`] said.
+    pub watched: bool,
+    /// One of these was about something else than the interface that [`Monitor::watch`] said, or nothing is watched.
+    pub elsewhere: bool,
+    /// News was lost, so all others are set: read everything again.
     pub overrun: bool,
+}
+
+/// Changes that somebody has to look at closely, on a host where very many others may happen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Watch {
+    /// Of this interface: its link, its addresses, and routes by it.
+    pub interface: u32,
+    /// Routes to these networks, or to parts of them, by whatever interface.
+    pub destinations: Vec<Prefix>,
+}
+
+impl Watch {
+    /// Whether a message is about what is watched, and whether it is about another interface.
+    fn concerns(&self, message: Message<'_>) -> Result<(bool, bool), Malformed> {
+        match message.kind {
+            abi::RTM_NEWROUTE | abi::RTM_DELROUTE => {
+                // Routes of other kinds than unicast, such as those to broadcast addresses, follow from addresses.
+                let Some(route) = route::read_any(message.payload)? else { return Ok((false, true)) };
+                let ours = route.interface == Some(self.interface);
+                let inside = self.destinations.iter().any(|prefix| prefix.contains(route.destination));
+                Ok((ours || inside, !ours))
+            }
+            // `index` of struct ifinfomsg and struct ifaddrmsg.
+            _ => {
+                let ours = parse::u32_at(message.payload, 4)? == self.interface;
+                Ok((ours, !ours))
+            }
+        }
+    }
 }
 
 impl Changes {
@@ -31,16 +67,31 @@ impl Changes {
         self.links || self.addresses || self.routes || self.overrun
     }
 
-    const LOST: Self = Self { links: true, addresses: true, routes: true, overrun: true };
+    const LOST: Self =
+        Self { links: true, addresses: true, routes: true, watched: true, elsewhere: true, overrun: true };
 
-    fn note(&mut self, kind: u16) {
-        match kind {
+    /// Adds what changed at another time.
+    pub fn join(&mut self, other: Self) {
+        self.links |= other.links;
+        self.addresses |= other.addresses;
+        self.routes |= other.routes;
+        self.watched |= other.watched;
+        self.elsewhere |= other.elsewhere;
+        self.overrun |= other.overrun;
+    }
+
+    fn note(&mut self, message: Message<'_>, watch: Option<&Watch>) {
+        match message.kind {
             abi::RTM_NEWLINK | abi::RTM_DELLINK => self.links = true,
             abi::RTM_NEWADDR | abi::RTM_DELADDR => self.addresses = true,
             abi::RTM_NEWROUTE | abi::RTM_DELROUTE => self.routes = true,
-            abi::NLMSG_OVERRUN => *self = Self::LOST,
-            _ => {}
+            abi::NLMSG_OVERRUN => return *self = Self::LOST,
+            _ => return,
         }
+        // What cannot be understood may be about anything.
+        let (watched, elsewhere) = watch.map_or((false, true), |watch| watch.concerns(message).unwrap_or((true, true)));
+        self.watched |= watched;
+        self.elsewhere |= elsewhere;
     }
 }
 
@@ -48,6 +99,7 @@ impl Changes {
 pub struct Monitor {
     socket: Socket,
     buffer: Vec<u8>,
+    watch: Option<Watch>,
 }
 
 impl std::fmt::Debug for Monitor {
@@ -71,7 +123,12 @@ impl Monitor {
     fn listen(open: impl FnOnce() -> io::Result<Socket>) -> Result<Self, NetlinkError> {
         let socket =
             open().map_err(|source| NetlinkError::Socket { operation: "watch the network configuration", source })?;
-        Ok(Self { socket, buffer: vec![0; BUFFER_LEN] })
+        Ok(Self { socket, buffer: vec![0; BUFFER_LEN], watch: None })
+    }
+
+    /// Has [`Changes::watched`] tell of these from now on.
+    pub fn watch(&mut self, watch: Option<Watch>) {
+        self.watch = watch;
     }
 
     /// Takes the news there is and says what it was about. Never blocks.
@@ -79,7 +136,9 @@ impl Monitor {
         let mut changes = Changes::default();
         for _ in 0..DRAIN_BUDGET {
             match self.socket.receive(&mut self.buffer) {
-                Ok(length) => note_all(&mut changes, self.buffer.get(..length).unwrap_or_default()),
+                Ok(length) => {
+                    note_all(&mut changes, self.buffer.get(..length).unwrap_or_default(), self.watch.as_ref());
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // The kernel ran out of room for us, or sent more than it ever should: either way something was missed.
                 Err(error) if is_loss(&error) => changes = Changes::LOST,
@@ -111,10 +170,10 @@ fn is_loss(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENOBUFS) || error.kind() == io::ErrorKind::InvalidData
 }
 
-pub(crate) fn note_all(changes: &mut Changes, datagram: &[u8]) {
+pub(crate) fn note_all(changes: &mut Changes, datagram: &[u8], watch: Option<&Watch>) {
     for message in parse::messages(datagram) {
         match message {
-            Ok(message) => changes.note(message.kind),
+            Ok(message) => changes.note(message, watch),
             Err(_) => *changes = Changes::LOST,
         }
     }
@@ -122,7 +181,7 @@ pub(crate) fn note_all(changes: &mut Changes, datagram: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Changes, note_all};
+    use super::{Changes, Watch, note_all};
     use crate::abi;
     use crate::message::Request;
 
@@ -130,7 +189,7 @@ mod tests {
     fn each_kind_of_news_sets_its_flag() {
         let noted = |kind| {
             let mut changes = Changes::default();
-            note_all(&mut changes, &Request::new(kind, 0, &[]).finish(0));
+            note_all(&mut changes, &Request::new(kind, 0, &[]).finish(0), None);
             (changes.links, changes.addresses, changes.routes, changes.overrun)
         };
         assert_eq!(noted(abi::RTM_NEWLINK), (true, false, false, false));
@@ -143,8 +202,37 @@ mod tests {
     #[test]
     fn what_cannot_be_understood_may_have_been_anything() {
         let mut changes = Changes::default();
-        note_all(&mut changes, &[1, 2, 3]);
+        note_all(&mut changes, &[1, 2, 3], None);
         assert_eq!(changes, Changes::LOST);
         assert!(changes.any() && !Changes::default().any());
+        // Cut off behind its header: a change, and perhaps of what is watched.
+        let (mut changes, watch) = (Changes::default(), Watch { interface: 7, destinations: Vec::new() });
+        note_all(&mut changes, &Request::new(abi::RTM_DELROUTE, 0, &[]).finish(0), Some(&watch));
+        assert!(changes.watched && changes.routes && !changes.overrun);
+    }
+
+    #[test]
+    fn fault_j11_what_is_watched_is_told_apart() {
+        let watch = Watch { interface: 7, destinations: vec!["100.64.0.0/10".parse().unwrap()] };
+        let noted = |request: Request| {
+            let mut changes = Changes::default();
+            note_all(&mut changes, &request.finish(0), Some(&watch));
+            assert!(changes.any());
+            (changes.watched, changes.elsewhere)
+        };
+        let link = |index: u8| {
+            let fixed = [0, 0, 0, 0, index, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            noted(Request::new(abi::RTM_NEWLINK, 0, &fixed))
+        };
+        let address = |index: u8| noted(Request::new(abi::RTM_DELADDR, 0, &[2, 32, 0, 0, index, 0, 0, 0]));
+        let (ours, others) = ((true, false), (false, true));
+        assert_eq!([link(7), link(8), address(7), address(8)], [ours, others, ours, others]);
+        let route = |destination: [u8; 4], by: u32| {
+            let fixed = [abi::AF_INET, 32, 0, 0, 254, 4, 0, abi::RTN_UNICAST, 0, 0, 0, 0];
+            let request = Request::new(abi::RTM_DELROUTE, 0, &fixed);
+            noted(request.attribute(abi::RTA_DST, &destination).number(abi::RTA_OIF, by))
+        };
+        assert_eq!([route([192, 0, 2, 1], 7), route([192, 0, 2, 1], 8)], [ours, others]);
+        assert_eq!(route([100, 64, 0, 2], 8), (true, true), "in the place of ours");
     }
 }

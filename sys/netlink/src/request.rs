@@ -49,6 +49,12 @@ impl Netlink {
         Ok(Self { socket, sequence: 0, buffer: vec![0; BUFFER_LEN] })
     }
 
+    /// Has dumps obey the fields of their request, or not. A kernel that does not know this ignores the fields, and the caller's own filter does the
+    /// whole work.
+    pub(crate) fn set_strict(&self, strict: bool) {
+        let _ = self.socket.set_int(libc::SOL_NETLINK, abi::NETLINK_GET_STRICT_CHK, strict.into());
+    }
+
     /// Sends a change and waits for its acknowledgement. `object` names what it is about, should it fail.
     pub(crate) fn change(
         &mut self,

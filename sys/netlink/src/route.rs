@@ -56,6 +56,15 @@ impl Route {
         }
     }
 
+    /// Returns true if it carries [`ROUTE_PROTOCOL`].
+    pub fn is_ours(&self) -> bool {
+        self.protocol == ROUTE_PROTOCOL
+    }
+
+    fn family(&self) -> u8 {
+        if self.destination.is_ipv4() { abi::AF_INET } else { abi::AF_INET6 }
+    }
+
     /// Whether the kernel would hold both to be the same entry.
     fn same_entry(&self, other: &Self) -> bool {
         let key = |route: &Self| (route.destination, route.prefix_len, route.table, route.effective_metric());
@@ -88,25 +97,48 @@ impl Netlink {
         self.routes_where(|route| route.table == MAIN_TABLE)
     }
 
-    /// The routes of all tables that carry [`ROUTE_PROTOCOL`]: ours, also those that a crash left behind.
+    /// The routes of all tables that carry [`ROUTE_PROTOCOL`]: ours, also those that a crash left behind. Those of other tunnels of this kind on the
+    /// host are among them; [`Route::interface`] tells which.
     pub fn own_routes(&mut self) -> Result<Vec<Route>, NetlinkError> {
-        self.routes_where(|route| route.protocol == ROUTE_PROTOCOL)
+        let filter = Filter { protocol: ROUTE_PROTOCOL, interface: None };
+        self.filtered(filter, |route| route.protocol == ROUTE_PROTOCOL)
     }
 
-    /// Adds a route, in place of one of the same protocol to the same network with the same metric. One of another
-    /// protocol in its place is somebody else's: it stays, and the answer is [`NetlinkError::RouteTaken`].
-    pub fn add_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
-        let exclusive = request(abi::RTM_NEWROUTE, abi::NLM_F_CREATE | abi::NLM_F_EXCL, route);
-        match self.change("add the route", || route.to_string(), exclusive) {
-            Err(error) if error.code() == Some(libc::EEXIST) => {}
-            answer => return answer,
+    /// The routes of all tables that leave by this interface, those of the kernel and of other programs among them. The kernel picks them (Linux
+    /// 4.20), so that a host with a full Internet table does not copy it for the few of one device.
+    pub fn routes_by(&mut self, interface: u32) -> Result<Vec<Route>, NetlinkError> {
+        let filter = Filter { protocol: abi::RTPROT_UNSPEC, interface: Some(interface) };
+        match self.filtered(filter, |route| route.interface == Some(interface)) {
+            // The interface is gone, and its routes with it.
+            Err(error) if error.code() == Some(libc::ENODEV) => Ok(Vec::new()),
+            answer => answer,
         }
-        let rivals = self.routes_where(|other| other.same_entry(route) && other.protocol != route.protocol)?;
+    }
+
+    /// Adds a route, in place of one of the same protocol to the same network with the same metric and interface. One of another
+    /// protocol or interface in its place is somebody else's: it stays, and the answer is [`NetlinkError::RouteTaken`].
+    pub fn add_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
+        if self.claim_route(route)? {
+            return Ok(());
+        }
+        // The same protocol through another interface is another tunnel of ours on this host.
+        let is_foreign = |other: &Route| other.protocol != route.protocol || other.interface != route.interface;
+        let rivals = self.routes_where(|other| other.same_entry(route) && is_foreign(other))?;
         if let Some(rival) = rivals.first() {
-            return Err(NetlinkError::RouteTaken { object: route.to_string(), protocol: rival.protocol });
+            let (object, protocol, interface) = (route.to_string(), rival.protocol, rival.interface);
+            return Err(NetlinkError::RouteTaken { object, protocol, interface });
         }
         let replace = request(abi::RTM_NEWROUTE, abi::NLM_F_CREATE | abi::NLM_F_REPLACE, route);
         self.change("replace the route", || route.to_string(), replace)
+    }
+
+    /// Adds a route where there is none to the same network with the same metric. Returns false if there is one, whoever made it; it stays.
+    pub fn claim_route(&mut self, route: &Route) -> Result<bool, NetlinkError> {
+        let exclusive = request(abi::RTM_NEWROUTE, abi::NLM_F_CREATE | abi::NLM_F_EXCL, route);
+        match self.change("add the route", || route.to_string(), exclusive) {
+            Err(error) if error.code() == Some(libc::EEXIST) => Ok(false),
+            answer => answer.map(|()| true),
+        }
     }
 
     /// Removes a route of the same network, table, protocol, and (where given) metric, interface and gateway. One that
@@ -124,12 +156,48 @@ impl Netlink {
         let request = || Request::new(abi::RTM_GETROUTE, abi::NLM_F_DUMP, &[0; FIXED_LEN]);
         self.dump("read the routes", request, |message| Ok(read(message)?.filter(&wanted)))
     }
+
+    /// The routes that `wanted` picks, of which the kernel has left out all that the filter does. A kernel that knows no filters sends them all.
+    fn filtered(&mut self, filter: Filter, wanted: impl Fn(&Route) -> bool) -> Result<Vec<Route>, NetlinkError> {
+        self.set_strict(true);
+        let mut found = Ok(Vec::new());
+        // By family: a dump of all families would ask others, too, which do not know these fields.
+        for family in [abi::AF_INET, abi::AF_INET6] {
+            let take =
+                |message: Message<'_>| Ok(read(message)?.filter(|route| route.family() == family && wanted(route)));
+            let routes = self.dump("read the routes", || filter.request(family), take);
+            found = found.and_then(|mut found: Vec<Route>| {
+                found.extend(routes?);
+                Ok(found)
+            });
+        }
+        self.set_strict(false);
+        found
+    }
+}
+
+/// Which routes a dump is about; zero and `None` for all.
+#[derive(Clone, Copy)]
+struct Filter {
+    protocol: u8,
+    interface: Option<u32>,
+}
+
+impl Filter {
+    fn request(self, family: u8) -> Request {
+        let mut fixed = [0; FIXED_LEN];
+        (fixed[0], fixed[5]) = (family, self.protocol);
+        let request = Request::new(abi::RTM_GETROUTE, abi::NLM_F_DUMP, &fixed);
+        match self.interface {
+            Some(interface) => request.number(abi::RTA_OIF, interface),
+            None => request,
+        }
+    }
 }
 
 fn request(kind: u16, flags: u16, route: &Route) -> Request {
-    let family = if route.destination.is_ipv4() { abi::AF_INET } else { abi::AF_INET6 };
     let mut fixed = [0; FIXED_LEN];
-    fixed[0] = family;
+    fixed[0] = route.family();
     fixed[1] = route.prefix_len;
     // Tables beyond 8 bits stand in the attribute alone.
     fixed[4] = u8::try_from(route.table).unwrap_or_default();
@@ -189,10 +257,12 @@ fn metrics(mtu: u32) -> [u8; 8] {
 
 /// The route in a message; `None` when it is about something else.
 pub(crate) fn read(message: Message<'_>) -> Result<Option<Route>, Malformed> {
-    if message.kind != abi::RTM_NEWROUTE {
-        return Ok(None);
-    }
-    let fixed = message.payload.get(..FIXED_LEN).ok_or(Malformed("route"))?;
+    if message.kind == abi::RTM_NEWROUTE { read_any(message.payload) } else { Ok(None) }
+}
+
+/// The route in the payload of a message about a route that came or went; `None` for what is no unicast route.
+pub(crate) fn read_any(payload: &[u8]) -> Result<Option<Route>, Malformed> {
+    let fixed = payload.get(..FIXED_LEN).ok_or(Malformed("route"))?;
     let any = match fixed[0] {
         abi::AF_INET => IpAddr::from([0; 4]),
         abi::AF_INET6 => IpAddr::from([0; 16]),
@@ -211,7 +281,7 @@ pub(crate) fn read(message: Message<'_>) -> Result<Option<Route>, Malformed> {
         table: u32::from(fixed[4]),
         protocol: fixed[5],
     };
-    for attribute in parse::attributes(&message.payload[FIXED_LEN..]) {
+    for attribute in parse::attributes(&payload[FIXED_LEN..]) {
         let (kind, value) = attribute?;
         read_attribute(&mut route, kind, value)?;
     }

@@ -43,16 +43,20 @@ impl Netlink {
     /// `None` where no route leads there.
     pub fn way(&mut self, from: IpAddr, to: IpAddr, mark: u32) -> Result<Option<u32>, NetlinkError> {
         let request = lookup(to).attribute(abi::RTA_SRC, &octets(from)).number(abi::RTA_MARK, mark);
+        self.interface_of(request, || format!("{to} from {from}"))
+    }
+
+    /// By which interface packets to `to` leave; `None` where no route leads there, or one that forbids it.
+    pub fn interface_to(&mut self, to: IpAddr) -> Result<Option<u32>, NetlinkError> {
+        self.interface_of(lookup(to), || to.to_string())
+    }
+
+    fn interface_of(&mut self, request: Request, object: impl FnOnce() -> String) -> Result<Option<u32>, NetlinkError> {
         let mut way = None;
-        let answer = self.exchange(
-            "ask for the route",
-            || format!("{to} from {from}"),
-            request,
-            |message| {
-                way = read(message)?.or(way);
-                Ok(())
-            },
-        );
+        let answer = self.exchange("ask for the route", object, request, |message| {
+            way = read(message)?.or(way);
+            Ok(())
+        });
         found(answer, way)
     }
 }

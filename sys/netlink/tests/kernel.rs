@@ -7,7 +7,9 @@ mod namespace;
 use namespace::in_namespace;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
-use taut_netlink::{Address, Changes, Hop, MAIN_TABLE, Monitor, Netlink, NetlinkError, ROUTE_PROTOCOL, Route, Scope};
+use taut_netlink::{
+    Address, Changes, Hop, MAIN_TABLE, Monitor, Netlink, NetlinkError, ROUTE_PROTOCOL, Route, Scope, Watch,
+};
 
 /// The loopback interface is the first of every namespace.
 const LOOPBACK: u32 = 1;
@@ -47,6 +49,110 @@ fn links_are_read_and_changed() {
 
         netlink.set_link_up(LOOPBACK, false).unwrap();
         assert!(!netlink.link("lo").unwrap().unwrap().up);
+    });
+}
+
+/// Runs `ip` with these words.
+fn run(words: &str) {
+    let done = std::process::Command::new("ip").args(words.split(' ')).output().unwrap();
+    assert!(done.status.success(), "ip {words}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+#[test]
+fn a_link_says_what_kind_it_is_and_is_found_by_number() {
+    in_namespace(|| {
+        let mut netlink = open();
+        run("link add one type veth peer name far");
+        run("tuntap add tap0 mode tap");
+        let kind = |link: Option<taut_netlink::Link>| link.unwrap().kind;
+        assert_eq!(kind(netlink.link("lo").unwrap()), None);
+        assert_eq!(kind(netlink.link("one").unwrap()).as_deref(), Some("veth"));
+        let tap = netlink.link("tap0").unwrap().unwrap();
+        assert_eq!(tap.kind.as_deref(), Some("tun"));
+        run("link set tap0 name other0");
+        assert_eq!(netlink.link_at(tap.index).unwrap().unwrap().name, "other0");
+        assert!(netlink.links().unwrap().iter().any(|link| link.index == tap.index && link.kind == tap.kind));
+        assert_eq!(netlink.link_at(4_711).unwrap(), None);
+    });
+}
+
+#[test]
+fn routes_are_picked_by_interface() {
+    in_namespace(|| {
+        let mut netlink = open();
+        run("link add one type veth peer name far");
+        run("link set one up");
+        let one = netlink.link("one").unwrap().unwrap().index;
+        let by_one = |text, length| Route::new(ip(text), length, one);
+        let aside = Route { table: 51_820, protocol: 4, ..by_one("10.9.0.0", 16) };
+        for added in [&by_one("10.7.0.0", 16), &aside, &by_one("fd00:7b::", 32), &route("10.8.0.0", 16)] {
+            netlink.add_route(added).unwrap();
+        }
+        let found = netlink.routes_by(one).unwrap();
+        assert!(found.contains(&by_one("10.7.0.0", 16)) && found.contains(&aside), "{found:?}");
+        assert!(found.iter().any(|route| route.destination == ip("fd00:7b::") && route.is_ours()), "{found:?}");
+        assert!(found.iter().all(|route| route.interface == Some(one)), "{found:?}");
+        assert_eq!(netlink.own_routes().unwrap().len(), 3);
+        assert_eq!(netlink.routes_by(4_711).unwrap(), []);
+        // Other questions are asked as before.
+        assert!(netlink.routes().unwrap().len() > 2 && netlink.way(ip("127.0.0.1"), ip("127.0.0.1"), 0).is_ok());
+    });
+}
+
+#[test]
+fn fault_j13_a_route_of_another_tunnel_of_ours_stays() {
+    in_namespace(|| {
+        let mut netlink = open();
+        run("link add one type veth peer name far");
+        run("link set one up");
+        let one = netlink.link("one").unwrap().unwrap().index;
+        for (text, length) in [("100.64.0.2", 32), ("fd00::2", 128)] {
+            let (theirs, ours) = (Route::new(ip(text), length, one), route(text, length));
+            netlink.add_route(&theirs).unwrap();
+            let error = netlink.add_route(&ours).unwrap_err();
+            assert!(
+                matches!(error, NetlinkError::RouteTaken { protocol: ROUTE_PROTOCOL, interface: Some(by), .. } if by == one),
+                "{error}"
+            );
+            assert!(!netlink.claim_route(&ours).unwrap() && !netlink.claim_route(&theirs).unwrap());
+            assert_eq!(netlink.interface_to(ip(text)).unwrap(), Some(one));
+            // Neither replaced nor removed.
+            netlink.remove_route(&ours).unwrap();
+            assert!(
+                netlink.routes_by(one).unwrap().iter().any(|route| route.destination == ip(text) && route.is_ours())
+            );
+            netlink.add_route(&theirs).unwrap();
+            netlink.remove_route(&theirs).unwrap();
+            assert_eq!(netlink.interface_to(ip(text)).unwrap(), None);
+            assert!(netlink.claim_route(&ours).unwrap());
+            assert_eq!(netlink.interface_to(ip(text)).unwrap(), Some(LOOPBACK));
+        }
+    });
+}
+
+#[test]
+fn fault_j11_the_monitor_tells_what_is_watched() {
+    in_namespace(|| {
+        let mut netlink = open();
+        run("link add one type veth peer name far");
+        let one = netlink.link("one").unwrap().unwrap().index;
+        let mut monitor = Monitor::open().unwrap();
+        monitor.watch(Some(Watch { interface: one, destinations: vec!["100.64.0.0/10".parse().unwrap()] }));
+        let mut watched = |netlink: &mut Netlink, change: &dyn Fn(&mut Netlink)| {
+            change(netlink);
+            let changes = monitor.drain().unwrap();
+            assert!(changes.any() && (changes.watched || changes.elsewhere));
+            changes.watched
+        };
+        assert!(!watched(&mut netlink, &|netlink| netlink.set_mtu(LOOPBACK, 9_000).unwrap()));
+        assert!(watched(&mut netlink, &|netlink| netlink.set_link_up(one, true).unwrap()));
+        assert!(watched(&mut netlink, &|netlink| netlink.add_address(one, ip("192.0.2.7"), 32).unwrap()));
+        assert!(!watched(&mut netlink, &|netlink| netlink.add_route(&route("10.7.0.0", 16)).unwrap()));
+        // A route that somebody puts in the place of ours leaves by another interface.
+        let elsewhere = route("100.64.0.2", 32);
+        assert!(watched(&mut netlink, &|netlink| netlink.add_route(&elsewhere).unwrap()));
+        assert!(watched(&mut netlink, &|netlink| netlink.remove_route(&elsewhere).unwrap()));
+        assert!(watched(&mut netlink, &|netlink| netlink.remove_address(one, ip("192.0.2.7"), 32).unwrap()));
     });
 }
 
@@ -198,7 +304,9 @@ fn wait_readable(monitor: &Monitor) {
 
 /// What the monitor says, without links: their state follows a little later, on a thread of the kernel.
 fn without_links(monitor: &mut Monitor) -> Changes {
-    Changes { links: false, ..monitor.drain().unwrap() }
+    let changes = monitor.drain().unwrap();
+    let elsewhere = changes.elsewhere && (changes.addresses || changes.routes);
+    Changes { links: false, elsewhere, ..changes }
 }
 
 #[test]
@@ -210,11 +318,11 @@ fn the_monitor_hears_each_kind_of_change() {
 
         netlink.set_mtu(LOOPBACK, 9_000).unwrap();
         let changes = monitor.drain().unwrap();
-        assert_eq!(changes, Changes { links: true, ..Changes::default() });
+        assert_eq!(changes, Changes { links: true, elsewhere: true, ..Changes::default() });
 
         for destination in ["10.9.0.0", "fd00:7d::"] {
             netlink.add_route(&route(destination, 24)).unwrap();
-            assert_eq!(without_links(&mut monitor), Changes { routes: true, ..Changes::default() });
+            assert_eq!(without_links(&mut monitor), Changes { routes: true, elsewhere: true, ..Changes::default() });
         }
         for own in ["192.0.2.7", "fd00:7d::7"] {
             netlink.add_address(LOOPBACK, ip(own), 24).unwrap();
@@ -246,7 +354,7 @@ fn news_that_did_not_fit_is_an_overrun_and_then_it_goes_on() {
         }
         assert!(all.overrun && all.routes, "anything may have been lost");
         netlink.add_route(&route("10.9.0.0", 24)).unwrap();
-        assert_eq!(without_links(&mut monitor), Changes { routes: true, ..Changes::default() });
+        assert_eq!(without_links(&mut monitor), Changes { routes: true, elsewhere: true, ..Changes::default() });
     });
 }
 
@@ -264,10 +372,6 @@ fn a_conversation_stays_in_its_namespace() {
 fn the_way_of_a_packet_is_found_by_address_and_mark() {
     in_namespace(|| {
         let mut netlink = open();
-        let run = |words: &str| {
-            let done = std::process::Command::new("ip").args(words.split(' ')).output().unwrap();
-            assert!(done.status.success(), "ip {words}: {}", String::from_utf8_lossy(&done.stderr));
-        };
         for (number, name) in [(1, "one"), (2, "two")] {
             run(&format!("link add {name} type veth peer name far-{name}"));
             run(&format!("address add 10.0.{number}.1/24 dev {name}"));
@@ -300,10 +404,6 @@ fn the_way_of_a_packet_is_found_by_address_and_mark() {
 fn the_router_in_front_is_found_by_route_and_mark() {
     in_namespace(|| {
         let mut netlink = open();
-        let run = |words: &str| {
-            let done = std::process::Command::new("ip").args(words.split(' ')).output().unwrap();
-            assert!(done.status.success(), "ip {words}: {}", String::from_utf8_lossy(&done.stderr));
-        };
         run("link add one type veth peer name far");
         run("address add 10.0.1.1/24 dev one");
         run("link set one up");
