@@ -6,6 +6,7 @@
 //! It promises: answers on stdout, everything else on stderr; exit status 0 for success, 1 for failure, 2 for a usage error; `--json` objects carry
 //! `"schema": 1`, and a verb that fails prints one with `error`.
 
+mod accept;
 mod client;
 mod daemon;
 mod down;

@@ -2,7 +2,7 @@
 
 use crate::fault::Fault;
 use crate::flags::Words;
-use crate::{daemon, down, hosts, ip, leave, metrics, netcheck, output, ping, status, up, version, wg, why};
+use crate::{accept, daemon, down, hosts, ip, leave, metrics, netcheck, output, ping, status, up, version, wg, why};
 
 /// Something `taut` can be told to do.
 pub(crate) struct Verb {
@@ -45,6 +45,13 @@ const VERBS: &[Verb] = &[
         arguments: "[--json] [--socket PATH]",
         details: status::DETAILS,
         run: status::run,
+    },
+    Verb {
+        name: "accept",
+        summary: "consent to other overlay prefixes, which the coordinator wants",
+        arguments: accept::ARGUMENTS,
+        details: accept::DETAILS,
+        run: accept::run,
     },
     Verb {
         name: "ping",

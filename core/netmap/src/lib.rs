@@ -2,6 +2,7 @@
 //!
 //! - [`NetworkMap`]: everything one node must know. Built from one complete read at the coordinator, checked by the node
 //!   ([`NetworkMap::check`]) before it replaces the last good one (law 6), kept on disk (law 5).
+//! - [`Prefixes`]: the overlay's prefixes, which a node pins: a later map that changes them needs the user's consent.
 //! - [`Relay`]: where sealed packets may go while no direct path works; named by the map, never by a peer.
 //! - [`Delta`]: what changed between two versions; applied to a copy, checked, then taken.
 //! - [`ToCoordinator`], [`ToNode`]: the messages of the control channel, JSON inside Noise inside a WebSocket (protocol.md 8).
@@ -12,6 +13,7 @@
 mod map;
 mod message;
 mod name;
+mod prefixes;
 mod relay;
 mod token;
 
@@ -20,6 +22,7 @@ pub use message::{
     CONTROL_PATH, Enrol, Hello, MAX_TICKET, Problem, ProblemCode, SCHEMA, ToCoordinator, ToNode, prologue,
 };
 pub use name::{BadName, MAX_NAME, check_name, name_from_host};
+pub use prefixes::Prefixes;
 pub use relay::{
     MAX_PEER_RELAYS, MAX_RELAY_ENDPOINTS, MAX_RELAYS, RELAY_PATH, Relay, RelayFault, open_web, settle, settle_web,
 };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{NodeId, PrivateKey, PublicKey, RelayId};
-use taut_netmap::{JoinToken, NetworkMap, Problem};
+use taut_netmap::{JoinToken, NetworkMap, Prefixes, Problem};
 
 /// What the user or the keeper wants.
 pub enum Command {
@@ -44,6 +44,10 @@ pub enum Command {
     RememberPort(u16),
     /// The peers that have a session now: after a restart they are to be told that it is gone.
     RememberPeers(Vec<PublicKey>),
+    /// The map in force came up on this host for the first time: its prefixes are pinned (fault E24).
+    PinPrefixes,
+    /// The user consents to these prefixes, which a map that is not obeyed has ([`Event::OtherPrefixes`]).
+    AcceptPrefixes(Prefixes),
     /// No initiation of this run is stamped later than this, since the Unix epoch: the next run begins there (protocol.md 1.9).
     RememberStamps(Duration),
 }
@@ -71,6 +75,9 @@ pub enum Event {
     /// The map to act upon: the last good one from disk at the start, then each new one that was checked. Where the coordinator left open
     /// by which address its own relay is reached, that by which this node reaches the coordinator stands there.
     Map(Arc<NetworkMap>),
+    /// The coordinator's map has other prefixes than those that are pinned: the last good map stays in force until the user consents
+    /// ([`Command::AcceptPrefixes`]). `None` when that is over.
+    OtherPrefixes(Option<OtherPrefixes>),
     /// Who is connected to the coordinator; for the eyes of users.
     Presence {
         /// Whether `nodes` is everybody, or only who changed.
@@ -118,6 +125,15 @@ pub struct Left {
     pub leftover: Option<String>,
 }
 
+/// The prefixes in force, and those that the coordinator wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OtherPrefixes {
+    /// In force, and pinned.
+    pub pinned: Prefixes,
+    /// Of the map that is not obeyed.
+    pub wanted: Prefixes,
+}
+
 /// Who this node is. It holds a private key, which `Debug` leaves out.
 pub struct Identity {
     /// The WireGuard key.
@@ -134,6 +150,8 @@ pub struct Identity {
     pub port: Option<u16>,
     /// Whether the user wants the node up.
     pub wanted: bool,
+    /// The network was never up on this host: no prefixes are pinned.
+    pub is_new: bool,
 }
 
 impl fmt::Debug for Identity {

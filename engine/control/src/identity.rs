@@ -4,7 +4,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 use taut_base::{PrivateKey, PublicKey, decode_base64url, encode_base64url};
-use taut_netmap::{Enrol, JoinToken};
+use taut_netmap::{Enrol, JoinToken, Prefixes};
 use taut_noise::{hmac, public_key};
 use zeroize::Zeroizing;
 
@@ -36,6 +36,9 @@ pub(crate) struct Membership {
     /// UDP port of the last run.
     #[serde(default)]
     pub(crate) port: Option<u16>,
+    /// The overlay's prefixes that were first in force on this host, or that the user consented to since (fault E24).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pinned: Option<Prefixes>,
 }
 
 impl Membership {
@@ -52,6 +55,7 @@ impl Membership {
             accepted: false,
             wanted: true,
             port,
+            pinned: None,
         })
     }
 
@@ -65,6 +69,7 @@ impl Membership {
             name,
             accepted: self.accepted && self.network == token.network,
             wanted: true,
+            pinned: self.pinned.filter(|_| self.network == token.network),
             ..self.clone()
         }
     }
@@ -106,6 +111,7 @@ impl Membership {
             name: self.name.clone(),
             port: self.port,
             wanted: self.wanted,
+            is_new: self.pinned.is_none(),
         }
     }
 }

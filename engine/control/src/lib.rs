@@ -36,6 +36,6 @@ mod worker;
 pub use bridge::{Bridge, BridgeOptions, BridgeReport};
 pub use control::{Control, Options};
 pub use error::StartError;
-pub use event::{Command, Event, Identity, Left};
+pub use event::{Command, Event, Identity, Left, OtherPrefixes};
 pub use state::saved_relays;
 pub use url::{BadUrl, Url};

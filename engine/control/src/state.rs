@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use taut_base::{PublicKey, decode_base64url};
-use taut_netmap::{MAX_TICKET, NetworkMap, Relay};
+use taut_netmap::{MAX_TICKET, NetworkMap, Prefixes, Relay};
 use taut_noise::public_key;
 use zeroize::Zeroizing;
 
@@ -160,7 +160,7 @@ impl StateDir {
         let membership: Membership = serde_json::from_slice(&loaded.body)
             .map_err(|error| damaged(format!("{IDENTITY} does not hold an identity ({error})")))?;
         let mut found = Found::default();
-        if let Some(saved) = self.load_map(membership.network, &mut notes) {
+        if let Some(saved) = self.load_map(&membership, &mut notes) {
             (found.map, found.recent, found.named) = (Some(saved.map), saved.recent, saved.named);
         }
         found.ceiling = self.load_ceiling(&mut notes);
@@ -173,8 +173,8 @@ impl StateDir {
         path.exists() || beside(&path, "prev").exists()
     }
 
-    /// The last good map, if it is whole, of this network, and one that would be taken today (fault K7).
-    fn load_map(&mut self, network: [u8; 16], notes: &mut Vec<String>) -> Option<SavedMap> {
+    /// The last good map, if it is whole, of this network with its pinned prefixes, and one that would be taken today (fault K7).
+    fn load_map(&mut self, membership: &Membership, notes: &mut Vec<String>) -> Option<SavedMap> {
         let loaded = match self.map.load() {
             Ok(loaded) => loaded?,
             Err(unusable) => {
@@ -190,7 +190,14 @@ impl StateDir {
                 return None;
             }
         };
-        if saved.network != network {
+        if saved.network != membership.network {
+            return None;
+        }
+        let prefixes = Prefixes::from(&saved.map.network);
+        if membership.pinned.is_some_and(|pinned| pinned != prefixes) {
+            notes.push(format!(
+                "{MAP} has other prefixes than {IDENTITY} pins; the coordinator is asked for the whole map"
+            ));
             return None;
         }
         match saved.map.check() {

@@ -4,8 +4,10 @@
 //! - `leave`: giving up the membership;
 //! - `link`: the life of a channel, from an attempt to its loss;
 //! - `talk`: what the coordinator says;
+//! - `consent`: the overlay's prefixes, which only the user changes;
 //! - `store`: what is saved when.
 
+mod consent;
 mod leave;
 mod link;
 mod store;
@@ -28,6 +30,7 @@ use crate::event::{Command, Event};
 use crate::identity::Membership;
 use crate::random::Jitter;
 use crate::state::{Found, StateDir};
+use consent::PrefixConsent;
 use leave::Leaving;
 use link::Link;
 use store::Store;
@@ -54,6 +57,7 @@ pub(crate) struct Worker {
     /// While the membership is being given up.
     leaving: Option<Leaving>,
     map: Option<Arc<NetworkMap>>,
+    prefixes: PrefixConsent,
     /// Whether the coordinator is told which map we have; not after it sent a change that we could not take.
     resume: bool,
     /// The last word about where this node may be reached.
@@ -97,6 +101,7 @@ impl Worker {
             membership: found.membership,
             leaving: None,
             map: found.map.map(Arc::new),
+            prefixes: PrefixConsent::default(),
             resume: true,
             endpoints: None,
             relays: None,
@@ -144,6 +149,8 @@ impl Worker {
 
     /// Tells the keeper what the disk held. Comes before the thread, so that nobody who asks the keeper is told less; the queue has room for all of it.
     pub(crate) fn introduce(&mut self) {
+        // State of release 0.1.0, which pinned nothing: the last good map was in force.
+        self.pin_prefixes();
         for note in self.store.take_notes() {
             self.emit(Event::DiskProblem(note));
         }
@@ -210,6 +217,8 @@ impl Worker {
                 self.port = Some(port);
                 self.change_membership(|membership| membership.port = Some(port));
             }
+            Command::PinPrefixes => self.pin_prefixes(),
+            Command::AcceptPrefixes(prefixes) => self.accept_prefixes(prefixes, now()),
             Command::RememberPeers(peers) => {
                 self.store.recent_changed(peers, now());
                 self.save_what_is_due(now());
@@ -242,6 +251,7 @@ impl Worker {
         };
         if self.membership.as_ref().is_some_and(|present| present.network != joined.network) {
             self.map = None;
+            self.prefixes = PrefixConsent::default();
             self.at = None;
             self.store.set_named(Vec::new());
             self.store.ticket_changed(None, now());
@@ -285,10 +295,13 @@ impl Worker {
     /// Changes the membership, and saves it if that made a difference.
     fn change_membership(&mut self, change: impl FnOnce(&mut Membership)) {
         let Some(membership) = &mut self.membership else { return };
-        let before = (membership.wanted, membership.port, membership.accepted, membership.is_enrolling());
+        let parts = |membership: &Membership| {
+            let Membership { wanted, port, accepted, pinned, .. } = *membership;
+            (wanted, port, accepted, pinned, membership.is_enrolling())
+        };
+        let before = parts(membership);
         change(membership);
-        let after = (membership.wanted, membership.port, membership.accepted, membership.is_enrolling());
-        if before != after {
+        if before != parts(membership) {
             self.store.membership_changed(now());
             self.save_what_is_due(now());
         }

@@ -15,7 +15,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
-use taut_base::PublicKey;
+use taut_base::{Prefix, PublicKey};
 
 pub use leave::{LeaveState, LeaveStatus};
 pub use nat::{Filtering, Mapping, NatKind, NatStatus};
@@ -56,12 +56,17 @@ pub enum Request {
     Down,
     /// Gives up the membership and removes the keys. Answered at once; [`Status::leave`] tells how it goes.
     Leave,
+    /// Consents to other overlay prefixes, which the coordinator wants and [`Status::problem`] names.
+    AcceptPrefixes {
+        /// All prefixes that change, and no others.
+        prefixes: Vec<Prefix>,
+    },
 }
 
 impl Request {
     /// Whether it changes something, and so needs a privileged user.
     pub fn changes(&self) -> bool {
-        matches!(self, Self::Up { .. } | Self::Down | Self::Leave)
+        matches!(self, Self::Up { .. } | Self::Down | Self::Leave | Self::AcceptPrefixes { .. })
     }
 }
 

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{NodeId, PublicKey, Time};
-use taut_control::{Command, Control, Identity, Options};
+use taut_control::{Command, Control, Identity, Options, OtherPrefixes};
 use taut_event::{Events, Interest, Poller, Signal, Signals, Waker, boot_time, wall_clock};
 use taut_netlink::Monitor;
 use taut_netmap::NetworkMap;
@@ -87,6 +87,8 @@ struct Daemon {
     last_error: Option<String>,
     presence: Option<BTreeMap<NodeId, bool>>,
     problem: Option<Failure>,
+    /// The coordinator wants other overlay prefixes than those in force.
+    other_prefixes: Option<OtherPrefixes>,
     /// Another daemon runs with this node's state, as the coordinator says.
     twin: Option<Failure>,
     /// What the state directory's trouble is, and when it was last said.
@@ -150,6 +152,7 @@ impl Daemon {
             last_error: None,
             presence: None,
             problem: None,
+            other_prefixes: None,
             twin: None,
             disk: None,
             recent: Vec::new(),
@@ -286,6 +289,7 @@ impl Daemon {
         match Overlay::start(&self.config, &identity.node_key, identity.port, &map, &self.waker) {
             Ok(mut overlay) => {
                 overlay.resume_stamps(self.stamps);
+                self.pin_prefixes();
                 self.tell(Command::RememberPort(overlay.port));
                 if let Some(credentials) = self.credentials() {
                     overlay.set_ticket(credentials, clocks());
@@ -302,6 +306,14 @@ impl Daemon {
                 self.retry_overlay = Some(clocks().now + RETRY_OVERLAY);
                 self.note(Err(problem));
             }
+        }
+    }
+
+    /// The network came up here: from now on its prefixes are changed by the user alone (fault E24).
+    fn pin_prefixes(&mut self) {
+        if let Some(identity) = self.identity.as_mut().filter(|identity| identity.is_new) {
+            identity.is_new = false;
+            self.tell(Command::PinPrefixes);
         }
     }
 

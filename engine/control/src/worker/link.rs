@@ -180,7 +180,7 @@ impl Worker {
             node_key: membership.node_public_key(),
             bind_key: Some(public_key(&membership.bind_key())),
             enrol: membership.enrol().filter(|_| self.leaving.is_none()),
-            have: self.map.as_ref().filter(|_| self.resume).map_or(0, |map| map.version),
+            have: self.known_version(),
             version: self.version.clone(),
             run: self.run,
         });
@@ -205,6 +205,13 @@ impl Worker {
         for known in [self.endpoints.clone(), self.relays.clone()].into_iter().flatten() {
             self.say(&known, now);
         }
+    }
+
+    /// The version of the map that changes may start from; 0 asks for a whole map.
+    fn known_version(&self) -> u64 {
+        // While a map waits for consent, a change of the one in force would be refused: its addresses are outside the pinned prefixes.
+        let resumes = self.resume && self.prefixes.waiting.is_none();
+        self.map.as_ref().filter(|_| resumes).map_or(0, |map| map.version)
     }
 
     /// Says something, if there is a channel.

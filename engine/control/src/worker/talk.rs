@@ -35,7 +35,9 @@ impl Worker {
 
     fn take_map(&mut self, map: NetworkMap, now: Time) {
         match map.check().map_err(|refusal| refusal.to_string()).and_then(|()| self.check_own_key(&map)) {
+            Ok(()) if self.needs_consent(&map) => self.set_aside(map, now),
             Ok(()) => {
+                self.end_refusal();
                 self.store.set_named(map.relays.clone());
                 self.follow(map, now);
             }
@@ -44,11 +46,14 @@ impl Worker {
     }
 
     fn take_delta(&mut self, delta: &Delta, now: Time) {
-        let applied = match &self.map {
+        // A change of a map that waits for consent is one of that map.
+        let base = self.prefixes.waiting.as_ref().or(self.map.as_deref());
+        let applied = match base {
             Some(map) => map.apply(delta).map_err(|refusal| refusal.to_string()),
             None => Err(String::from("the coordinator sent a change of a network map that this node does not have")),
         };
         match applied.and_then(|map| self.check_own_key(&map).map(|()| map)) {
+            Ok(map) if self.needs_consent(&map) => self.set_aside(map, now),
             Ok(map) => {
                 if let Some(named) = &delta.relays {
                     self.store.set_named(named.clone());
@@ -69,18 +74,23 @@ impl Worker {
         }
     }
 
-    /// Takes a checked map: tells the keeper, saves it. Its relays are settled anew each time, because the coordinator may have moved.
-    fn follow(&mut self, mut map: NetworkMap, now: Time) {
-        map.relays = self.store.named().to_vec();
-        settle(&mut map.relays, self.at, &[map.network.ipv4, map.network.ipv6]);
-        settle_web(&mut map.relays, self.url());
-        self.resume = true;
+    /// The coordinator served this node a map: it is a member, and shows no secret any more.
+    pub(super) fn note_accepted(&mut self, now: Time) {
         if self.accepted(now) {
             self.change_membership(|membership| {
                 membership.accepted = true;
                 membership.forget_secret();
             });
         }
+    }
+
+    /// Takes a checked map: tells the keeper, saves it. Its relays are settled anew each time, because the coordinator may have moved.
+    pub(super) fn follow(&mut self, mut map: NetworkMap, now: Time) {
+        map.relays = self.store.named().to_vec();
+        settle(&mut map.relays, self.at, &[map.network.ipv4, map.network.ipv6]);
+        settle_web(&mut map.relays, self.url());
+        self.resume = true;
+        self.note_accepted(now);
         // The answer of a coordinator that has nothing new.
         if self.map.as_ref().is_some_and(|present| **present == map) {
             return;

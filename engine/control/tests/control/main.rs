@@ -10,4 +10,5 @@ mod coordinator;
 mod https;
 mod leave;
 mod node;
+mod prefixes;
 mod relays;

@@ -23,6 +23,7 @@ impl Daemon {
                 self.map = Some(map);
                 self.apply_map();
             }
+            Event::OtherPrefixes(other) => self.other_prefixes = other,
             Event::Presence { whole, nodes } => {
                 let presence = self.presence.get_or_insert_default();
                 if whole {
@@ -58,6 +59,7 @@ impl Daemon {
         if !same {
             self.stop_overlay();
             (self.map, self.ticket) = (None, None);
+            self.other_prefixes = None;
         }
         self.url.clone_from(&identity.url);
         (self.is_member, self.leave) = (true, None);
@@ -85,6 +87,7 @@ impl Daemon {
         if problem.code == ProblemCode::NotAMember {
             self.stop_overlay();
             (self.map, self.identity, self.ticket) = (None, None, None);
+            self.other_prefixes = None;
         }
         self.problem = Some(Failure { message: problem.message, hint: problem.hint });
     }

@@ -1,10 +1,11 @@
 //! What local users ask, and what they are answered.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use taut_base::Time;
-use taut_control::Command;
+use taut_base::{Prefix, Time};
+use taut_control::{Command, OtherPrefixes};
 use taut_event::Poller;
 use taut_netmap::{JoinToken, name_from_host};
 
@@ -77,6 +78,7 @@ impl Daemon {
             Request::Why { peer } => self.why(&peer),
             Request::Metrics => Response::Metrics { text: metrics::render(&self.status()) },
             Request::Up { join, name } => self.up(join.as_deref(), name),
+            Request::AcceptPrefixes { prefixes } => self.accept_prefixes(&prefixes),
             Request::Down => {
                 self.tell(Command::Down);
                 self.stop_overlay();
@@ -147,6 +149,37 @@ impl Daemon {
         Some(failure(message, &format!("the operator renames it: `taut-coordinator nodes rename {own} {name}`")))
     }
 
+    /// The user consents to the prefixes that the coordinator wants: all that change have to be named, so that nobody consents to what was not read.
+    fn accept_prefixes(&self, prefixes: &[Prefix]) -> Response {
+        let Some(OtherPrefixes { pinned, wanted }) = self.other_prefixes else {
+            let message = "the coordinator does not ask for other overlay prefixes than those in force";
+            return Response::Failed(failure(message, "`taut status` names them when it does"));
+        };
+        let changed = pinned.changed(&wanted);
+        let (given, asked): (BTreeSet<_>, BTreeSet<_>) = (prefixes.iter().collect(), changed.iter().collect());
+        if given != asked {
+            let message = format!("these are not the prefixes that the coordinator asks for: {}", listed(&changed));
+            return Response::Failed(failure(message, "name all of them, and no others"));
+        }
+        self.tell(Command::AcceptPrefixes(wanted));
+        Response::Done
+    }
+
+    fn prefix_problem(&self) -> Option<Failure> {
+        let OtherPrefixes { pinned, wanted } = self.other_prefixes?;
+        let changed = listed(&pinned.changed(&wanted));
+        Some(failure(
+            format!(
+                "the coordinator wants other addresses for the overlay ({wanted}) than those in force on this host ({pinned}); \
+                 the last network map with these stays in force"
+            ),
+            &format!(
+                "ask the operator whether that is meant: a coordinator that was broken into can draw addresses of your local network into the overlay this \
+                 way. To consent, run `taut accept {changed}` as root"
+            ),
+        ))
+    }
+
     fn status(&mut self) -> Status {
         let drops = status::drops(self.overlay.as_mut());
         let now = clocks().now;
@@ -165,7 +198,12 @@ impl Daemon {
             network: map.map(|map| map.network.name.clone()),
             me: map.map(|map| status::myself(map, overlay)),
             coordinator,
-            problem: self.problem.clone().or_else(|| self.twin.clone()).or_else(|| self.disk_problem(now)),
+            problem: self
+                .problem
+                .clone()
+                .or_else(|| self.prefix_problem())
+                .or_else(|| self.twin.clone())
+                .or_else(|| self.disk_problem(now)),
             peers: map.map_or_else(Vec::new, |map| status::peers(map, overlay, self.presence.as_ref(), now)),
             drops,
             handshakes: status::handshakes(overlay),
@@ -209,6 +247,11 @@ impl Daemon {
             Some(_) => State::Connecting,
         }
     }
+}
+
+/// Prefixes as words of a command.
+fn listed(prefixes: &[Prefix]) -> String {
+    prefixes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
 /// What the host calls itself; the network gives the node a name like it.
