@@ -57,6 +57,9 @@ pub(crate) fn render(status: &Status) -> String {
     if let Some(problem) = status.leave.as_ref().and_then(|leave| leave.problem.as_ref()) {
         let _ = writeln!(text, "the last `taut leave`: {problem}");
     }
+    for warning in &status.warnings {
+        let _ = writeln!(text, "warning: {warning}");
+    }
     let _ = write!(text, "{}", surroundings(status));
     if !status.peers.is_empty() {
         let _ = write!(text, "\n{}", table::columns(&peer_rows(&status.peers)));
@@ -97,7 +100,8 @@ fn surroundings(status: &Status) -> String {
                 [_, _, ..] => format!("UDP ports {}, one per lane", list(ports)),
                 _ => format!("UDP port {}", me.port),
             };
-            let device = format!("{}, MTU {}, {port}{}", tun.name, tun.mtu, taken(&me.ports_taken));
+            let families = if tun.ipv6 { "" } else { ", IPv4 only" };
+            let device = format!("{}, MTU {}{families}, {port}{}", tun.name, tun.mtu, taken(&me.ports_taken));
             rows.push(vec![String::from("device"), device]);
         }
     }

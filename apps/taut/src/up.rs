@@ -77,6 +77,9 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
     if was_member {
         output::complain("taut: this node is a member of that network already; the token was not needed");
     }
+    for warning in &status.warnings {
+        output::complain(&format!("taut: {warning}"));
+    }
     match wish.json {
         true => output::print_json(&*status),
         false => output::print(&summary(&status)),

@@ -124,6 +124,9 @@ pub struct Status {
     pub coordinator: Option<CoordinatorStatus>,
     /// What stands in the way, in words for the user.
     pub problem: Option<Failure>,
+    /// What the user should know though packets flow.
+    #[serde(default)]
+    pub warnings: Vec<Failure>,
     /// Everybody else, by name.
     pub peers: Vec<PeerStatus>,
     /// Packets that were dropped, by reason; reasons that never happened are left out.
@@ -221,8 +224,16 @@ pub struct TunStatus {
     pub name: String,
     /// MTU in bytes.
     pub mtu: u16,
+    /// Whether it carries IPv6; `false` where IPv6 is switched off on the host.
+    #[serde(default = "yes")]
+    pub ipv6: bool,
     /// Offloads that the kernel granted: `vnet-header`, `checksum`, `tso`, `uso`.
     pub offload: Vec<String>,
+}
+
+/// A daemon of release 0.1.0 does not run without IPv6.
+fn yes() -> bool {
+    true
 }
 
 /// The UDP socket.

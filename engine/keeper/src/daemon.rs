@@ -269,9 +269,15 @@ impl Daemon {
     fn handle_news(&mut self) {
         let Some(monitor) = &mut self.monitor else { return };
         // A lost message counts as a change; an error would come again with the next one.
-        let changed = monitor.drain().is_ok_and(|changes| changes.any());
-        if changed && self.overlay.is_some() && self.settle.is_none() {
-            self.settle = Some((clocks().now + SETTLE).max(self.settled + READINGS_APART));
+        let Ok(changes) = monitor.drain() else { return };
+        let Some(overlay) = &mut self.overlay else { return };
+        let now = clocks().now;
+        if changes.watched {
+            overlay.handle_news(now);
+        }
+        // What happens to our own device changes no way on the wire.
+        if changes.elsewhere {
+            self.settle.get_or_insert((now + SETTLE).max(self.settled + READINGS_APART));
         }
     }
 
@@ -282,29 +288,31 @@ impl Daemon {
             self.stop_overlay();
         }
         let Some(identity) = self.identity.as_ref().filter(|identity| identity.wanted) else { return };
+        let clocks = clocks();
         if let Some(overlay) = &mut self.overlay {
-            let result = overlay.set_map(&map);
-            return self.note(result);
+            overlay.set_map(&map, clocks.now);
+            return self.watch();
         }
-        match Overlay::start(&self.config, &identity.node_key, identity.port, &map, &self.waker) {
+        match Overlay::start(&self.config, &identity.node_key, identity.port, &map, &self.waker, clocks) {
             Ok(mut overlay) => {
                 overlay.resume_stamps(self.stamps);
                 self.pin_prefixes();
                 self.tell(Command::RememberPort(overlay.port));
                 if let Some(credentials) = self.credentials() {
-                    overlay.set_ticket(credentials, clocks());
+                    overlay.set_ticket(credentials, clocks);
                 }
-                overlay.greet(&self.recent, clocks());
+                overlay.greet(&self.recent, clocks);
                 if self.config.portmap {
                     self.mapped.start(overlay.ports(), overlay.prefixes(), &self.waker);
                 }
                 self.overlay = Some(overlay);
                 self.problem = None;
+                self.watch();
                 self.refresh_endpoints();
             }
             Err(problem) => {
-                self.retry_overlay = Some(clocks().now + RETRY_OVERLAY);
-                self.note(Err(problem));
+                self.retry_overlay = Some(clocks.now + RETRY_OVERLAY);
+                self.problem = Some(problem);
             }
         }
     }
@@ -317,9 +325,10 @@ impl Daemon {
         }
     }
 
-    fn note(&mut self, result: Result<(), Failure>) {
-        if let Err(problem) = result {
-            self.problem = Some(problem);
+    /// Has the kernel's news of our device told apart from all other.
+    fn watch(&mut self) {
+        if let Some(monitor) = &mut self.monitor {
+            monitor.watch(self.overlay.as_ref().map(Overlay::watch));
         }
     }
 
@@ -355,6 +364,7 @@ impl Daemon {
         self.mapped.pause();
         self.observed.clear();
         (self.retry_overlay, self.settle) = (None, None);
+        self.watch();
     }
 
     fn tell(&self, command: Command) {

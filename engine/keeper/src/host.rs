@@ -1,53 +1,187 @@
 //! What we change on the host, and what we read of it: the TUN's addresses and routes, the host's own addresses.
+//!
+//! - this file: the device's configuration, and what is put back of it when another program takes it away (fault J11);
+//! - `schedule`: when that is looked at, and how often it is put back.
 
-use std::collections::BTreeSet;
+mod schedule;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
-use taut_base::Prefix;
-use taut_netlink::{Netlink, NetlinkError, Route, Scope};
+use taut_base::{Prefix, Time};
+use taut_netlink::{MAIN_TABLE, Netlink, NetlinkError, Route, Scope};
 use taut_path::acceptable;
+
+use crate::api::Failure;
+use crate::error::failure;
+use schedule::{IDLE, Schedule, Step};
+
+/// Time between two looks while IPv6 is switched off on the device, 10 s: the kernel need not tell when it is switched on.
+const IDLE_WITHOUT_IPV6: Duration = Duration::from_secs(10);
+/// Addresses that a message names before it counts the rest.
+const NAMED: usize = 3;
 
 /// The host's network configuration, as far as the overlay is concerned.
 pub(crate) struct Host {
     netlink: Netlink,
     index: u32,
+    /// The device's present name: users may change it.
+    name: String,
+    /// Our overlay addresses, which the device should have.
+    addresses: Vec<IpAddr>,
+    /// The peers' overlay addresses, each of which should have a route to the device.
+    wanted: BTreeSet<IpAddr>,
+    /// Those that have one, as far as we know.
     routed: BTreeSet<IpAddr>,
+    /// Those that another program has a route for, with the interface that it leads to, where it has one.
+    taken: BTreeMap<IpAddr, Option<u32>>,
+    ipv6: Ipv6,
+    schedule: Schedule,
+    /// What was missing when the device was last looked at.
+    missing: Missing,
+    /// Why the last restoration did not work, if it did not.
+    error: Option<String>,
+    is_gone: bool,
 }
 
 impl Host {
-    /// Brings the TUN device `name` up with this MTU and these addresses.
+    /// Brings the TUN device `name` up with this MTU and these addresses. Where IPv6 is switched off, those of IPv4 alone (fault J12).
     pub(crate) fn configure(
         mut netlink: Netlink,
         name: &str,
         mtu: u16,
         addresses: &[IpAddr],
+        now: Time,
     ) -> Result<Self, NetlinkError> {
-        // Without this the kernel gives the TUN a link-local address and asks it for routers. A kernel without IPv6 has no such file, and
-        // where it cannot be written the packets are dropped by name (out-no-route).
-        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/addr_gen_mode"), "1");
+        no_link_local(name);
         let index = netlink.link(name)?.map_or(0, |link| link.index);
         netlink.set_mtu(index, u32::from(mtu))?;
-        netlink.set_link_up(index, true)?;
-        for address in addresses {
-            netlink.add_address(index, *address, Prefix::host(*address).length())?;
+        let mut host = Self {
+            netlink,
+            index,
+            name: String::from(name),
+            addresses: addresses.to_vec(),
+            wanted: BTreeSet::new(),
+            routed: BTreeSet::new(),
+            taken: BTreeMap::new(),
+            ipv6: Ipv6::of(name),
+            schedule: Schedule::new(now),
+            missing: Missing::default(),
+            error: None,
+            is_gone: false,
+        };
+        host.netlink.set_link_up(index, true)?;
+        let (v4, v6): (Vec<IpAddr>, Vec<IpAddr>) = addresses.iter().partition(|address| address.is_ipv4());
+        host.add_addresses(&v4)?;
+        // IPv6 that does not work is no reason to be without IPv4: it is tried again as what is missing.
+        if host.add_addresses(&v6).is_err() {
+            host.schedule.changed(now);
         }
-        Ok(Self { netlink, index, routed: BTreeSet::new() })
+        Ok(host)
     }
 
-    /// Routes exactly `wanted` into the overlay, one host route each: an address that nobody has stays unreachable, as it should be.
-    pub(crate) fn set_routes(&mut self, wanted: BTreeSet<IpAddr>) -> Result<(), NetlinkError> {
-        let gone: Vec<IpAddr> = self.routed.difference(&wanted).copied().collect();
-        for address in gone {
-            self.netlink.remove_route(&self.route(address))?;
-            self.routed.remove(&address);
+    /// Routes exactly `wanted` into the overlay, one host route each: an address that nobody has stays unreachable, as it should be. What fails
+    /// now is looked at as what is missing, and tried again.
+    pub(crate) fn set_routes(&mut self, wanted: BTreeSet<IpAddr>, now: Time) {
+        self.taken.retain(|address, _| wanted.contains(address));
+        self.wanted = wanted;
+        if self.remove_unwanted().is_err() || self.add_routes().is_err() {
+            self.schedule.changed(now);
         }
-        for address in wanted {
-            if !self.routed.contains(&address) {
-                self.netlink.add_route(&self.route(address))?;
-                self.routed.insert(address);
-            }
+    }
+
+    /// There is news of the kernel about the device, its addresses or its routes.
+    pub(crate) fn handle_news(&mut self, now: Time) {
+        self.schedule.changed(now);
+    }
+
+    /// When [`Self::handle_timeout`] has something to do.
+    pub(crate) fn poll_timeout(&self) -> Time {
+        self.schedule.due()
+    }
+
+    /// Looks at the device if that is due, and puts back what is missing.
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        if now < self.schedule.due() {
+            return;
         }
-        Ok(())
+        // An error is not an empty answer (law 6).
+        let Ok(missing) = self.look() else { return self.schedule.postpone(now) };
+        let idle = if self.has_ipv6() { IDLE } else { IDLE_WITHOUT_IPV6 };
+        if self.schedule.look(missing.is_empty(), idle, now) == Step::Restore {
+            // What is done makes news, which is looked at in turn.
+            self.error = self.restore(&missing).err().map(|error| error.to_string());
+        }
+        if !missing.is_empty() {
+            self.missing = missing;
+        }
+    }
+
+    /// Returns true if the device is not here any more: deleted, or moved to another network namespace.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_gone
+    }
+
+    /// Whether the device takes IPv6 addresses.
+    pub(crate) fn has_ipv6(&self) -> bool {
+        self.ipv6 == Ipv6::On
+    }
+
+    /// What a user should know that keeps packets from flowing.
+    pub(crate) fn problem(&self) -> Option<Failure> {
+        if !self.schedule.is_contested() {
+            return None;
+        }
+        let (name, missing) = (&self.name, &self.missing);
+        Some(match &self.error {
+            Some(error) => failure(
+                format!("{name} is not as the overlay needs it ({missing}), and taut cannot restore it: {error}"),
+                "taut tries again once a minute",
+            ),
+            None => failure(
+                format!(
+                    "another program keeps undoing what taut sets on {name}, more than 5 times within a minute: {missing}"
+                ),
+                "see which program it is (`ip monitor` shows what it does), and tell it to leave that device alone; taut tries again once a minute",
+            ),
+        })
+    }
+
+    /// What a user should know though the overlay works.
+    pub(crate) fn warnings(&self) -> Vec<Failure> {
+        let name = &self.name;
+        let mut warnings = match self.ipv6 {
+            _ if self.addresses.iter().all(IpAddr::is_ipv4) => Vec::new(),
+            Ipv6::On => Vec::new(),
+            Ipv6::Off => vec![failure(
+                format!("IPv6 is switched off on this host for {name}: the overlay carries IPv4 alone here"),
+                &format!(
+                    "for IPv6 in the overlay run `sysctl -w net.ipv6.conf.{name}.disable_ipv6=0`; taut notices it within 10 s"
+                ),
+            )],
+            Ipv6::Absent => vec![failure(
+                format!("this host has no IPv6 for {name}: the overlay carries IPv4 alone here"),
+                "IPv6 needs a kernel that has it, and an MTU of 1,280 bytes or more (--mtu)",
+            )],
+        };
+        if !self.taken.is_empty() {
+            let taken: Vec<IpAddr> = self.taken.keys().copied().collect();
+            warnings.push(failure(
+                format!(
+                    "another program has routes to members of the network: packets to {} do not go through the overlay",
+                    some_of(&taken)
+                ),
+                "see which program it is with `ip route show`; taut adds its own routes when those are gone",
+            ));
+        }
+        warnings
+    }
+
+    /// The device's number.
+    pub(crate) fn index(&self) -> u32 {
+        self.index
     }
 
     /// Where this host may be reached: its global addresses with `port`, those of the overlay left out.
@@ -78,7 +212,186 @@ impl Host {
         &mut self.netlink
     }
 
+    /// Reads what the device lacks of what it should have. Its MTU is left to the user.
+    fn look(&mut self) -> Result<Missing, NetlinkError> {
+        let Some(link) = self.netlink.link_at(self.index)? else {
+            self.is_gone = true;
+            return Ok(Missing::default());
+        };
+        self.name = link.name;
+        self.ipv6 = Ipv6::of(&self.name);
+        let present = self.netlink.addresses()?.into_iter().filter(|address| address.index == self.index);
+        let present: BTreeSet<IpAddr> = present.map(|address| address.ip).collect();
+        let routes = self.netlink.routes_by(self.index)?;
+        let ours = routes.iter().filter(|route| route.is_ours() && route.table == MAIN_TABLE);
+        self.routed = ours.map(|route| route.destination).collect();
+        self.remove_unwanted()?;
+        self.look_at_taken()?;
+        let lacks = |address: &&IpAddr| self.carries(**address) && !present.contains(*address);
+        let addresses = self.addresses.iter().filter(lacks).copied().collect();
+        Ok(Missing { down: !link.up, addresses, routes: self.unrouted() })
+    }
+
+    /// Removes our routes to addresses that are no member's: those whose removal failed, or that somebody put back.
+    fn remove_unwanted(&mut self) -> Result<(), NetlinkError> {
+        for address in self.routed.difference(&self.wanted).copied().collect::<Vec<_>>() {
+            self.netlink.remove_route(&self.route(address))?;
+            self.routed.remove(&address);
+        }
+        Ok(())
+    }
+
+    /// Keeps those routes of other programs that still are in the place of ours.
+    fn look_at_taken(&mut self) -> Result<(), NetlinkError> {
+        for (address, by) in std::mem::take(&mut self.taken) {
+            if !self.routed.contains(&address) && self.netlink.interface_to(address)? == by {
+                self.taken.insert(address, by);
+            }
+        }
+        Ok(())
+    }
+
+    /// Overlay addresses of peers that should have a route to the device, and have none.
+    fn unrouted(&self) -> Vec<IpAddr> {
+        let lacks = |address: &&IpAddr| {
+            self.carries(**address) && !self.routed.contains(*address) && !self.taken.contains_key(*address)
+        };
+        self.wanted.iter().filter(lacks).copied().collect()
+    }
+
+    /// Puts back what is missing, as far as the kernel lets us; the first reason where it does not.
+    fn restore(&mut self, missing: &Missing) -> Result<(), NetlinkError> {
+        // It may be another device to IPv6 than before: below an MTU of 1,280 it is taken away from it, with its settings.
+        no_link_local(&self.name);
+        if missing.down {
+            self.netlink.set_link_up(self.index, true)?;
+        }
+        self.add_addresses(&missing.addresses)?;
+        self.add_routes()
+    }
+
+    fn add_addresses(&mut self, addresses: &[IpAddr]) -> Result<(), NetlinkError> {
+        for address in addresses {
+            if !self.carries(*address) {
+                continue;
+            }
+            self.netlink.add_address(self.index, *address, Prefix::host(*address).length())?;
+        }
+        Ok(())
+    }
+
+    /// Adds all routes that are missing. One that fails keeps no other from being added; the first reason is returned.
+    fn add_routes(&mut self) -> Result<(), NetlinkError> {
+        let mut result = Ok(());
+        for address in self.unrouted() {
+            match self.netlink.claim_route(&self.route(address)) {
+                Ok(true) => {
+                    self.routed.insert(address);
+                }
+                Ok(false) => {
+                    let by = self.netlink.interface_to(address).ok().flatten();
+                    self.taken.insert(address, by);
+                }
+                Err(error) => result = result.and(Err(error)),
+            }
+        }
+        result
+    }
+
+    /// Returns true if the device can have routes and addresses of this family.
+    fn carries(&self, address: IpAddr) -> bool {
+        address.is_ipv4() || self.has_ipv6()
+    }
+
     fn route(&self, address: IpAddr) -> Route {
         Route::new(address, Prefix::host(address).length(), self.index)
+    }
+}
+
+/// What the device lacks of what it should have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Missing {
+    /// It is switched off.
+    down: bool,
+    /// Overlay addresses of ours.
+    addresses: Vec<IpAddr>,
+    /// Overlay addresses of peers that no route leads to.
+    routes: Vec<IpAddr>,
+}
+
+impl Missing {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        if self.down {
+            parts.push(String::from("it is set down"));
+        }
+        for (what, addresses) in [("addresses", &self.addresses), ("routes", &self.routes)] {
+            if !addresses.is_empty() {
+                parts.push(format!("the {what} {} are removed", some_of(addresses)));
+            }
+        }
+        f.write_str(&parts.join(", "))
+    }
+}
+
+/// The first few of them, and how many more there are.
+fn some_of(addresses: &[IpAddr]) -> String {
+    let named: Vec<String> = addresses.iter().take(NAMED).map(ToString::to_string).collect();
+    let named = named.join(", ");
+    match addresses.len().saturating_sub(NAMED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}
+
+/// Keeps the kernel from giving the TUN a link-local address and asking it for routers. A kernel without IPv6 has no such file, and where it cannot be
+/// written the packets are dropped by name (out-no-route).
+fn no_link_local(device: &str) {
+    let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{device}/addr_gen_mode"), "1");
+}
+
+/// Whether the device takes IPv6 addresses (fault J12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ipv6 {
+    On,
+    /// Switched off by a setting, for this device or the whole host.
+    Off,
+    /// The kernel has none, or the device's MTU is below the 1,280 bytes that IPv6 needs (RFC 8200, section 5).
+    Absent,
+}
+
+impl Ipv6 {
+    fn of(device: &str) -> Self {
+        match std::fs::read_to_string(format!("/proc/sys/net/ipv6/conf/{device}/disable_ipv6")) {
+            Ok(setting) if setting.trim() == "0" => Self::On,
+            Ok(_) => Self::Off,
+            Err(_) => Self::Absent,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let addresses = |count: u8| (1..=count).map(|number| IpAddr::from([100, 64, 0, number])).collect::<Vec<_>>();
+        let mut missing = Missing::default();
+        assert!(missing.is_empty());
+        missing.routes = addresses(5);
+        assert_eq!(missing.to_string(), "the routes 100.64.0.1, 100.64.0.2, 100.64.0.3 and 2 more are removed");
+        (missing.down, missing.addresses) = (true, addresses(1));
+        missing.routes.truncate(1);
+        assert_eq!(
+            missing.to_string(),
+            "it is set down, the addresses 100.64.0.1 are removed, the routes 100.64.0.1 are removed"
+        );
     }
 }

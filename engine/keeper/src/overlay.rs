@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use taut_base::{DEFAULT_PORT, Prefix, PrivateKey, PublicKey, RelayId, Time};
 use taut_event::{Waker, open_files};
-use taut_netlink::Netlink;
+use taut_netlink::{Netlink, Watch};
 use taut_netmap::NetworkMap;
 use taut_node::{Clocks, Node};
 use taut_path::Families;
@@ -48,7 +48,7 @@ pub(crate) struct Overlay {
     /// Ports that would have been used if another program did not have them.
     pub(crate) ports_taken: Vec<u16>,
     pub(crate) endpoints: Vec<SocketAddr>,
-    pub(crate) tun: TunStatus,
+    tun: TunStatus,
     pub(crate) udp: UdpStatus,
     /// Other handles of the lanes' sockets, to read their counters.
     sockets: Vec<UdpSocket>,
@@ -64,6 +64,7 @@ impl Overlay {
         remembered_port: Option<u16>,
         map: &NetworkMap,
         waker: &Waker,
+        clocks: Clocks,
     ) -> Result<Self, Failure> {
         let offload = if config.tun_offload { Offload::ALL } else { Offload::NONE };
         let multi_queue = config.lanes > 1;
@@ -74,8 +75,13 @@ impl Overlay {
         let further = bind_further(config, udp.port(), &mut ports_taken)?;
         let netlink =
             Netlink::open().map_err(|error| failure(error, "taut configures addresses and routes by netlink"))?;
-        let host = Host::configure(netlink, tun.name(), config.mtu, &map.me.addresses)
-            .map_err(|error| failure(error, "run taut with the capability CAP_NET_ADMIN, as root has it"))?;
+        let host =
+            Host::configure(netlink, tun.name(), config.mtu, &map.me.addresses, clocks.now).map_err(|error| {
+                failure(
+                    error,
+                    "taut gives its device an MTU, the overlay's addresses and routes; it tries again by itself",
+                )
+            })?;
 
         let limits = config.rekey_after.map_or(Limits::WIREGUARD, Limits::with_rekey_after);
         let mut node = Node::new(node_key.clone(), limits, OsEntropy::new());
@@ -106,7 +112,7 @@ impl Overlay {
             sockets,
             bridges: Bridges::new(port, waker.clone()),
         };
-        overlay.set_map(map)?;
+        overlay.set_map(map, clocks.now);
         Ok(overlay)
     }
 
@@ -116,14 +122,12 @@ impl Overlay {
     }
 
     /// Takes a new map: peers and routes. Sessions of peers that stay go on.
-    pub(crate) fn set_map(&mut self, map: &NetworkMap) -> Result<(), Failure> {
+    pub(crate) fn set_map(&mut self, map: &NetworkMap, now: Time) {
         self.prefixes = vec![map.network.ipv4, map.network.ipv6];
         self.node.set_map(map);
         self.link.carry_out(&mut self.node);
         let routed: BTreeSet<IpAddr> = map.peers.values().flat_map(|peer| peer.addresses.iter().copied()).collect();
-        self.host
-            .set_routes(routed)
-            .map_err(|error| failure(error, "another program may own this route; see `ip route`"))
+        self.host.set_routes(routed, now);
     }
 
     /// Reads the host's addresses again; true when they changed.
@@ -135,6 +139,31 @@ impl Overlay {
         self.node.set_interfaces(&self.endpoints, clocks);
         self.link.carry_out(&mut self.node);
         changed
+    }
+
+    /// What the kernel's news has to be watched for.
+    pub(crate) fn watch(&self) -> Watch {
+        Watch { interface: self.host.index(), destinations: self.prefixes.clone() }
+    }
+
+    /// The kernel has news about the device, its addresses or its routes.
+    pub(crate) fn handle_news(&mut self, now: Time) {
+        self.host.handle_news(now);
+    }
+
+    /// What another program takes apart.
+    pub(crate) fn problem(&self) -> Option<Failure> {
+        self.host.problem()
+    }
+
+    /// What a user should know though packets flow.
+    pub(crate) fn warnings(&self) -> Vec<Failure> {
+        self.host.warnings()
+    }
+
+    /// The TUN device, as users see it.
+    pub(crate) fn tun(&self) -> TunStatus {
+        TunStatus { ipv6: self.host.has_ipv6(), ..self.tun.clone() }
     }
 
     /// The host's routes, addresses or links changed, or it slept: lanes choose their addresses anew, and every path is proven anew.
@@ -183,6 +212,7 @@ impl Overlay {
 
     /// Takes what the lane said, does what is due, hands the resulting commands to the lane.
     pub(crate) fn turn(&mut self, clocks: Clocks) {
+        self.host.handle_timeout(clocks.now);
         self.link.turn(&mut self.node, clocks);
         self.bridges.turn(&mut self.node, &self.prefixes, clocks);
         self.link.carry_out(&mut self.node);
@@ -206,12 +236,13 @@ impl Overlay {
 
     /// When [`Self::turn`] has something to do.
     pub(crate) fn poll_timeout(&self, now: Time) -> Option<Time> {
-        [self.node.poll_timeout(), self.link.poll_timeout(now)].into_iter().flatten().min()
+        let due = [self.node.poll_timeout(), self.link.poll_timeout(now), Some(self.host.poll_timeout())];
+        due.into_iter().flatten().min()
     }
 
-    /// Whether the lane ended by itself.
+    /// Whether the lane ended by itself, or the device is gone from here.
     pub(crate) fn has_failed(&self) -> bool {
-        self.link.has_failed()
+        self.link.has_failed() || self.host.is_gone()
     }
 
     /// What the kernel dropped before we could: in front of the TUN, where a superpacket is one, and at full sockets. By name, as
@@ -339,7 +370,7 @@ fn describe_tun(tun: &Tun, mtu: u16) -> TunStatus {
         (granted.tso, "tso"),
         (granted.uso, "uso"),
     ];
-    TunStatus { name: String::from(tun.name()), mtu, offload: names(&all) }
+    TunStatus { name: String::from(tun.name()), mtu, ipv6: true, offload: names(&all) }
 }
 
 fn describe_udp(udp: &UdpSocket) -> UdpStatus {

@@ -28,7 +28,7 @@ pub(crate) fn myself(map: &NetworkMap, overlay: Option<&Overlay>) -> SelfStatus 
         port: overlay.map_or(0, |overlay| overlay.port),
         ports_taken: overlay.map_or_else(Vec::new, |overlay| overlay.ports_taken.clone()),
         endpoints: overlay.map_or_else(Vec::new, |overlay| overlay.endpoints.clone()),
-        tun: overlay.map(|overlay| overlay.tun.clone()),
+        tun: overlay.map(Overlay::tun),
         udp: overlay.map(|overlay| overlay.udp.clone()),
         lanes: overlay.map(lanes),
     }

@@ -119,7 +119,10 @@ async fn bind(listen: Option<SocketAddr>) -> Result<(Vec<TcpListener>, SocketAdd
     let first = match TcpListener::bind(wanted).await {
         Err(error) if listen.is_none() && error.kind() != io::ErrorKind::AddrInUse => {
             let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT));
-            TcpListener::bind(v4).await.map_err(failed(v4))?
+            let listener = TcpListener::bind(v4).await.map_err(failed(v4))?;
+            // Only a host without IPv6 refuses the default address for another reason than that it is taken (fault J12).
+            log::event("ipv4-only", &[("address", &v4), ("why", &error)]);
+            listener
         }
         other => other.map_err(failed(wanted))?,
     };

@@ -44,7 +44,7 @@ pub(crate) fn sample() -> Status {
             port: 8288,
             ports_taken: Vec::new(),
             endpoints: Vec::new(),
-            tun: Some(TunStatus { name: String::from("taut0"), mtu: 1420, offload: Vec::new() }),
+            tun: Some(TunStatus { name: String::from("taut0"), mtu: 1420, ipv6: true, offload: Vec::new() }),
             udp: None,
             lanes: None,
         }),
@@ -55,6 +55,7 @@ pub(crate) fn sample() -> Status {
             map_version: 4,
         }),
         problem: None,
+        warnings: Vec::new(),
         peers: vec![
             peer("n2", 2, &["100.64.0.2", "fd00::2"], Some("10.0.0.2:8288")),
             peer("router-3", 3, &["100.64.0.3"], None),
@@ -146,6 +147,20 @@ router-3  100.64.0.3          no path yet                                       
 dropped packets: no-route 3, replayed 2
 "
     );
+}
+
+#[test]
+fn fault_j12_a_warning_is_shown_though_all_is_up() {
+    let mut status = sample();
+    let warning = Failure { message: String::from("IPv6 is switched off"), hint: String::from("switch it on") };
+    status.warnings = vec![warning];
+    if let Some(tun) = status.me.as_mut().and_then(|me| me.tun.as_mut()) {
+        tun.ipv6 = false;
+    }
+    let text = render(&status);
+    assert!(text.contains("\nwarning: IPv6 is switched off\n  switch it on\n"), "{text}");
+    assert!(text.contains("taut0, MTU 1420, IPv4 only, UDP port"), "{text}");
+    assert!(!render(&sample()).contains("warning") && !render(&sample()).contains("IPv4 only"));
 }
 
 #[test]

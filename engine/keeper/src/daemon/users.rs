@@ -202,8 +202,10 @@ impl Daemon {
                 .problem
                 .clone()
                 .or_else(|| self.prefix_problem())
+                .or_else(|| overlay.and_then(Overlay::problem))
                 .or_else(|| self.twin.clone())
                 .or_else(|| self.disk_problem(now)),
+            warnings: overlay.map_or_else(Vec::new, Overlay::warnings),
             peers: map.map_or_else(Vec::new, |map| status::peers(map, overlay, self.presence.as_ref(), now)),
             drops,
             handshakes: status::handshakes(overlay),

@@ -50,6 +50,7 @@ pub(crate) fn sample() -> Status {
             map_version: 4,
         }),
         problem: None,
+        warnings: Vec::new(),
         peers: vec![peer("n2", path), peer("n3", PathStatus::default())],
         drops: [(String::from("out-no-route"), 3)].into(),
         handshakes: Handshakes { answered: 5, ..Handshakes::default() },
