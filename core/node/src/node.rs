@@ -52,6 +52,8 @@ pub struct Node<E> {
     entropy: E,
     /// The network's own prefixes: never sent to outside.
     overlay: Arc<[Prefix]>,
+    /// Prefixes of other overlays on this host.
+    avoided: Vec<Prefix>,
     /// Our own inner addresses, the only ones that packets of peers are delivered to; `None` while no map says them: then AllowedIPs decide.
     own: Option<Vec<IpAddr>>,
     peers: BTreeMap<PeerId, Peer>,
@@ -100,6 +102,7 @@ impl<E: Entropy> Node<E> {
             limits,
             entropy,
             overlay: Arc::default(),
+            avoided: Vec::new(),
             own: None,
             peers: BTreeMap::new(),
             by_key: BTreeMap::new(),
@@ -190,9 +193,14 @@ impl<E: Entropy> Node<E> {
         peers.chain(self.relays.poll_timeout()).chain(self.outlook.poll_timeout()).min()
     }
 
+    /// Has these prefixes avoided like the overlay's own, from the next map on: no address in them is offered as ours, or probed because a peer names it.
+    pub fn set_avoided(&mut self, prefixes: Vec<Prefix>) {
+        self.avoided = prefixes;
+    }
+
     /// Takes a checked map: peers that are new, changed or gone, and the routes. Sessions of peers that stay are not touched (law 5).
     pub fn set_map(&mut self, map: &NetworkMap) {
-        self.overlay = [map.network.ipv4, map.network.ipv6].into();
+        self.overlay = [map.network.ipv4, map.network.ipv6].into_iter().chain(self.avoided.iter().copied()).collect();
         self.own = Some(map.me.addresses.clone());
         let listed: BTreeSet<PublicKey> = map.peers.values().map(|peer| peer.key).collect();
         let gone: Vec<PeerId> =

@@ -23,7 +23,7 @@ use std::time::Duration;
 use taut_base::{NodeId, PublicKey, Time};
 use taut_control::{Command, Control, Identity, Options, OtherPrefixes};
 use taut_event::{Events, Interest, Poller, Signal, Signals, Waker, boot_time, wall_clock};
-use taut_netlink::Monitor;
+use taut_netlink::{Changes, Monitor, Netlink};
 use taut_netmap::NetworkMap;
 use taut_node::Clocks;
 use taut_relay::{Credentials, Ticket};
@@ -31,6 +31,7 @@ use taut_relay::{Credentials, Ticket};
 use crate::api::{Failure, LeaveStatus};
 use crate::config::Config;
 use crate::error::{RunError, failure};
+use crate::host::{self, Surroundings};
 use crate::metrics::http::{self, Responder};
 use crate::overlay::Overlay;
 use crate::server::{FIRST_CONNECTION, Server};
@@ -107,8 +108,9 @@ struct Daemon {
     sleep: Sleep,
     /// When to bring the network up again after it could not, or broke.
     retry_overlay: Option<Time>,
-    /// When to read the host's addresses again.
+    /// When to read the host's addresses again, and what changed since they were read.
     settle: Option<Time>,
+    news: Changes,
     /// When they were last read because something changed.
     settled: Time,
     ending: bool,
@@ -163,6 +165,7 @@ impl Daemon {
             sleep: Sleep::default(),
             retry_overlay: None,
             settle: None,
+            news: Changes::default(),
             settled: Time::ZERO,
             ending: false,
         })
@@ -277,6 +280,7 @@ impl Daemon {
         }
         // What happens to our own device changes no way on the wire.
         if changes.elsewhere {
+            self.news.join(changes);
             self.settle.get_or_insert((now + SETTLE).max(self.settled + READINGS_APART));
         }
     }
@@ -293,7 +297,10 @@ impl Daemon {
             overlay.set_map(&map, clocks.now);
             return self.watch();
         }
-        match Overlay::start(&self.config, &identity.node_key, identity.port, &map, &self.waker, clocks) {
+        // A network that was up here before comes up again, whatever it overlaps now (law 5).
+        let fits = if identity.is_new { check_first_join(&map) } else { Ok(()) };
+        let start = || Overlay::start(&self.config, &identity.node_key, identity.port, &map, &self.waker, clocks);
+        match fits.and_then(|()| start()) {
             Ok(mut overlay) => {
                 overlay.resume_stamps(self.stamps);
                 self.pin_prefixes();
@@ -334,8 +341,12 @@ impl Daemon {
 
     fn refresh_endpoints(&mut self) {
         self.tell(Command::Look);
-        let Some(overlay) = &mut self.overlay else { return };
-        let changed = overlay.refresh_endpoints(clocks());
+        let changes = std::mem::take(&mut self.news);
+        let (Some(overlay), Some(map)) = (&mut self.overlay, &self.map) else { return };
+        let changed = overlay.refresh_endpoints(map, changes, clocks());
+        if let Some(due) = overlay.poll_reread() {
+            self.settle.get_or_insert(due);
+        }
         overlay.look_around(clocks());
         self.mapped.look();
         if changed {
@@ -372,6 +383,14 @@ impl Daemon {
             control.send(command);
         }
     }
+}
+
+/// Whether the network may come up on this host for the first time (fault J13).
+fn check_first_join(map: &NetworkMap) -> Result<(), Failure> {
+    let read = Netlink::open().and_then(|mut netlink| Surroundings::read(&mut netlink, None, None));
+    let surroundings =
+        read.map_err(|error| failure(error, "taut looks for addresses that are used twice; it tries again by itself"))?;
+    host::first_join(map, &surroundings)
 }
 
 /// The two clocks, read together.

@@ -1,18 +1,24 @@
 //! What we change on the host, and what we read of it: the TUN's addresses and routes, the host's own addresses.
 //!
 //! - this file: the device's configuration, and what is put back of it when another program takes it away (fault J11);
-//! - `schedule`: when that is looked at, and how often it is put back.
+//! - `schedule`: when that is looked at, and how often it is put back;
+//! - `surroundings`: the host's other interfaces, which of their addresses are offered to peers, and what other overlays there are;
+//! - `conflicts`: overlay addresses that this host uses for something else.
 
+mod conflicts;
 mod schedule;
+mod surroundings;
+
+pub(crate) use conflicts::{first_join, warnings};
+pub(crate) use surroundings::Surroundings;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use taut_base::{Prefix, Time};
-use taut_netlink::{MAIN_TABLE, Netlink, NetlinkError, Route, Scope};
-use taut_path::acceptable;
+use taut_netlink::{MAIN_TABLE, Netlink, NetlinkError, Route};
 
 use crate::api::Failure;
 use crate::error::failure;
@@ -184,22 +190,9 @@ impl Host {
         self.index
     }
 
-    /// Where this host may be reached: its global addresses with `port`, those of the overlay left out.
-    pub(crate) fn endpoints(&mut self, port: u16, overlay: &[Prefix]) -> Result<Vec<SocketAddr>, NetlinkError> {
-        let tun = self.index;
-        let mut endpoints: Vec<SocketAddr> = self
-            .netlink
-            .addresses()?
-            .into_iter()
-            .filter(|address| address.index != tun && address.scope == Scope::Global)
-            .filter(|address| !address.deprecated && !address.tentative && !address.duplicate && !address.temporary)
-            .map(|address| SocketAddr::new(address.ip, port))
-            .filter(|endpoint| acceptable(*endpoint, overlay))
-            .collect();
-        // IPv4 first: where both work, its header is 20 bytes shorter.
-        endpoints.sort_by_key(SocketAddr::is_ipv6);
-        endpoints.dedup();
-        Ok(endpoints)
+    /// Reads the host's other interfaces; see [`Surroundings::read`].
+    pub(crate) fn surroundings(&mut self, known: Option<&Surroundings>) -> Result<Surroundings, NetlinkError> {
+        Surroundings::read(&mut self.netlink, Some(self.index), known)
     }
 
     /// How many packets the kernel dropped because they waited at the TUN and the lane did not read in time; 0 where it does not say.

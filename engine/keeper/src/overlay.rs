@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use taut_base::{DEFAULT_PORT, Prefix, PrivateKey, PublicKey, RelayId, Time};
 use taut_event::{Waker, open_files};
-use taut_netlink::{Netlink, Watch};
+use taut_netlink::{Changes, Netlink, Watch};
 use taut_netmap::NetworkMap;
 use taut_node::{Clocks, Node};
-use taut_path::Families;
 use taut_relay::Credentials;
 use taut_tun::{Offload, Tun};
 use taut_tunnel::Limits;
@@ -21,7 +20,7 @@ use crate::bridges::Bridges;
 use crate::config::Config;
 use crate::entropy::OsEntropy;
 use crate::error::failure;
-use crate::host::Host;
+use crate::host::{self, Host, Surroundings};
 use crate::link::{Handles, Link, Manner};
 use crate::steering::Steering;
 
@@ -29,6 +28,10 @@ use crate::steering::Steering;
 pub(crate) const RECEIVE_BUFFER: usize = buffer(10);
 /// Send buffer: 2 ms at 10 Gbit/s; more only adds to the delay under load.
 pub(crate) const SEND_BUFFER: usize = buffer(2);
+
+/// Shortest time between two readings of the routes into other tunnels that follow from changes of routes alone, 10 s: on a router with a full Internet table
+/// routes change all the time, and the kernel walks through all of them for those of one device.
+const TUNNEL_ROUTES_APART: Duration = Duration::from_secs(10);
 
 const fn buffer(milliseconds: usize) -> usize {
     const BYTES_PER_MILLISECOND: usize = 10_000_000_000 / 8 / 1000;
@@ -40,6 +43,12 @@ pub(crate) struct Overlay {
     node: Node<OsEntropy>,
     link: Link,
     host: Host,
+    surroundings: Surroundings,
+    /// When the routes into other overlays were last read, and when that is due again because routes changed since.
+    routes_read: Time,
+    reread: Option<Time>,
+    /// Overlay addresses that the host uses for something else.
+    conflicts: Vec<Failure>,
     prefixes: Vec<Prefix>,
     addresses: Vec<IpAddr>,
     pub(crate) port: u16,
@@ -101,6 +110,10 @@ impl Overlay {
             node,
             link,
             host,
+            surroundings: Surroundings::default(),
+            routes_read: Time::ZERO,
+            reread: None,
+            conflicts: Vec::new(),
             prefixes: Vec::new(),
             addresses: map.me.addresses.clone(),
             port,
@@ -128,17 +141,37 @@ impl Overlay {
         self.link.carry_out(&mut self.node);
         let routed: BTreeSet<IpAddr> = map.peers.values().flat_map(|peer| peer.addresses.iter().copied()).collect();
         self.host.set_routes(routed, now);
+        self.conflicts = host::warnings(map, &self.surroundings);
     }
 
-    /// Reads the host's addresses again; true when they changed.
-    pub(crate) fn refresh_endpoints(&mut self, clocks: Clocks) -> bool {
+    /// Reads the host's interfaces again after these changes; returns true if this node's endpoints are others now.
+    pub(crate) fn refresh_endpoints(&mut self, map: &NetworkMap, changes: Changes, clocks: Clocks) -> bool {
+        let soon = self.routes_read + TUNNEL_ROUTES_APART;
+        let skip = !changes.links && !changes.addresses && clocks.now < soon;
+        self.reread = Some(soon).filter(|_| skip);
         // On an error the last known ones stay: an error is not an empty answer (law 6).
-        let Ok(endpoints) = self.host.endpoints(self.port, &self.prefixes) else { return false };
+        let known = skip.then_some(&self.surroundings);
+        let Ok(surroundings) = self.host.surroundings(known) else { return false };
+        if !skip {
+            self.routes_read = clocks.now;
+        }
+        if surroundings.overlays() != self.surroundings.overlays() {
+            self.node.set_avoided(surroundings.overlays());
+            self.node.set_map(map);
+        }
+        self.surroundings = surroundings;
+        self.conflicts = host::warnings(map, &self.surroundings);
+        let endpoints = self.surroundings.endpoints(self.port, &self.prefixes);
         let changed = endpoints != self.endpoints;
         self.endpoints = endpoints;
         self.node.set_interfaces(&self.endpoints, clocks);
         self.link.carry_out(&mut self.node);
         changed
+    }
+
+    /// When the interfaces are to be read again although nothing changes.
+    pub(crate) fn poll_reread(&mut self) -> Option<Time> {
+        self.reread.take()
     }
 
     /// What the kernel's news has to be watched for.
@@ -158,7 +191,7 @@ impl Overlay {
 
     /// What a user should know though packets flow.
     pub(crate) fn warnings(&self) -> Vec<Failure> {
-        self.host.warnings()
+        self.host.warnings().into_iter().chain(self.conflicts.iter().cloned()).collect()
     }
 
     /// The TUN device, as users see it.
@@ -169,12 +202,8 @@ impl Overlay {
     /// The host's routes, addresses or links changed, or it slept: lanes choose their addresses anew, and every path is proven anew.
     pub(crate) fn look_around(&mut self, clocks: Clocks) {
         self.link.check_ways(self.host.netlink(), 0);
-        let v4 = self.endpoints.iter().any(SocketAddr::is_ipv4);
-        let v6 = self.endpoints.iter().any(SocketAddr::is_ipv6);
-        // A host without any global address may still have a route; what cannot be sent is only lost.
         self.bridges.look();
-        let families = if v4 || v6 { Families { v4, v6 } } else { Families::default() };
-        self.node.handle_look_around(families, clocks);
+        self.node.handle_look_around(self.surroundings.families(), clocks);
         self.link.carry_out(&mut self.node);
     }
 

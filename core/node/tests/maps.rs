@@ -1,4 +1,4 @@
-//! What a map says of the inner addresses that a node takes packets for (fault G15).
+//! What a node makes of a map: the inner addresses that it takes packets for (fault G15), and the endpoints that it leaves out (fault D17).
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use common::{Dice, dice, key, map};
+use taut_base::Prefix;
 use taut_node::uapi::PeerChange;
 use taut_node::{Node, Routes, ToLane};
 use taut_noise::public_key;
@@ -38,4 +39,24 @@ fn fault_g15_a_node_of_a_network_takes_packets_for_its_own_addresses_and_a_nativ
     let mut native = Node::new(key(0), Limits::WIREGUARD, dice(2));
     native.configure(false, vec![PeerChange::new(public_key(&key(1)))]).unwrap();
     assert_eq!(taken(&told(&mut native)), [true; 4]);
+}
+
+#[test]
+fn fault_d17_endpoints_inside_other_overlays_of_the_host_are_left_out() {
+    let mut node = Node::new(key(0), Limits::WIREGUARD, dice(3));
+    let map = map(0, 0..3);
+    // Each peer has two: one in 192.0.2.0/24, one in 198.51.100.0/24.
+    let inside = |node: &Node<Dice>| {
+        let all = node.peers().flat_map(|peer| peer.candidates.to_vec()).collect::<Vec<_>>();
+        let prefix: Prefix = "198.51.100.0/24".parse().unwrap();
+        (all.len(), all.iter().filter(|endpoint| prefix.contains(endpoint.ip())).count())
+    };
+    node.set_map(&map);
+    assert_eq!(inside(&node), (4, 2));
+    node.set_avoided(vec!["198.51.100.0/24".parse().unwrap()]);
+    node.set_map(&map);
+    assert_eq!(inside(&node), (2, 0));
+    node.set_avoided(Vec::new());
+    node.set_map(&map);
+    assert_eq!(inside(&node), (4, 2), "the tunnel is gone");
 }

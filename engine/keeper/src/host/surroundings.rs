@@ -1,0 +1,297 @@
+//! The host's other interfaces: where this node may be reached, and which addresses belong to other overlays (fault D17).
+//!
+//! An address inside another tunnel is no endpoint: a packet to it would be carried by that tunnel, whose own packets may need us, and which leaves less
+//! room in each. So such addresses are neither offered to peers nor probed when a peer names one.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use taut_base::Prefix;
+use taut_netlink::{Address, Link, Netlink, NetlinkError, Route, Scope};
+use taut_path::{Families, acceptable};
+
+/// Tunnels whose routes are read, and prefixes that are kept of them: a program on the host with more of them has the rest of its prefixes probed when a peer
+/// names an address there. Each candidate of a peer is compared with each prefix.
+const MOST_TUNNELS: usize = 16;
+const MOST_PREFIXES: usize = 256;
+
+/// Routes shorter than these lead a large part of the Internet into a tunnel, which is an uplink then and no overlay: `0.0.0.0/1` beside `128.0.0.0/1`, or
+/// all but the local network.
+const SHORTEST: (u8, u8) = (8, 16);
+
+/// Any address of the Internet would do: these are for documentation (RFC 5737, RFC 3849), and nothing is sent there.
+const FAR: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
+
+/// What the host has beside our device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Surroundings {
+    pub(super) own: Vec<Own>,
+    /// Where routers in front of this host are, and behind which interface.
+    pub(super) routers: Vec<(IpAddr, String)>,
+    /// Routes into other overlays.
+    pub(super) routes: Vec<TunnelRoute>,
+}
+
+/// An address of this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Own {
+    pub(super) ip: IpAddr,
+    /// The network that it is in; the address alone on most tunnels.
+    pub(super) network: Prefix,
+    pub(super) interface: String,
+    pub(super) kind: Kind,
+    /// Whether peers may be told of it.
+    usable: bool,
+}
+
+/// A route into another overlay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TunnelRoute {
+    pub(super) prefix: Prefix,
+    pub(super) interface: String,
+    /// It is a route of Taut's: the address is that of a member of another network.
+    pub(super) is_member: bool,
+}
+
+/// What an interface is to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A network, or the line of a provider (`ppp`, `wwan`).
+    Network,
+    /// A tunnel without encryption. It may be a provider's line as well (6in4, DS-Lite, a GRE tunnel with public addresses): its public addresses count.
+    PlainTunnel,
+    /// An overlay: a VPN, another network of Taut.
+    Overlay,
+}
+
+impl Kind {
+    fn of(link: &Link) -> Self {
+        match link.kind.as_deref() {
+            // TAP devices are of the kind `tun`, too.
+            Some("tun" | "wireguard" | "amneziawg" | "ovpn" | "ovpn-dco" | "xfrm" | "vti" | "vti6") => Self::Overlay,
+            Some(
+                "ipip" | "sit" | "ip6tnl" | "gre" | "gretap" | "ip6gre" | "ip6gretap" | "erspan" | "ip6erspan"
+                | "vxlan" | "geneve" | "bareudp" | "gtp",
+            ) => Self::PlainTunnel,
+            _ => Self::Network,
+        }
+    }
+}
+
+impl Surroundings {
+    /// Reads everything but what belongs to our own device, which is interface `ours`, if there is one yet. Routes into tunnels are read if there are any
+    /// tunnels, and taken from `known` otherwise where that is given.
+    pub(crate) fn read(netlink: &mut Netlink, ours: Option<u32>, known: Option<&Self>) -> Result<Self, NetlinkError> {
+        let links: BTreeMap<u32, Link> = netlink.links()?.into_iter().map(|link| (link.index, link)).collect();
+        let is_other = |index: u32| Some(index) != ours && links.get(&index).is_some_and(|link| !link.loopback);
+        let addresses = netlink.addresses()?;
+        let own = addresses.iter().filter(|address| is_other(address.index));
+        let own = own.filter_map(|address| Own::new(address, links.get(&address.index)?)).collect();
+        let mut routers = Vec::new();
+        for far in FAR {
+            // A kernel without IPv6 cannot answer for it.
+            let hop = netlink.first_hop(far, 0).ok().flatten().filter(|hop| is_other(hop.interface));
+            routers.extend(hop.and_then(|hop| Some((hop.gateway, links.get(&hop.interface)?.name.clone()))));
+        }
+        let routes = match known {
+            Some(known) => known.routes.clone(),
+            None => {
+                let overlays = links.values().filter(|link| is_other(link.index) && Kind::of(link) == Kind::Overlay);
+                let mut routes = Vec::new();
+                for link in overlays.take(MOST_TUNNELS) {
+                    routes.extend(
+                        netlink.routes_by(link.index)?.iter().filter_map(|route| TunnelRoute::new(route, link)),
+                    );
+                }
+                routes
+            }
+        };
+        Ok(Self { own, routers, routes })
+    }
+
+    /// Where this host may be reached: its addresses with `port`, best first, those of overlays left out.
+    pub(crate) fn endpoints(&self, port: u16, avoided: &[Prefix]) -> Vec<SocketAddr> {
+        let offered = self.own.iter().filter(|own| own.usable && own.is_offered());
+        let endpoints = offered.map(|own| SocketAddr::new(own.ip, port));
+        let mut endpoints: Vec<SocketAddr> = endpoints.filter(|endpoint| acceptable(*endpoint, avoided)).collect();
+        // IPv4 first: where both work, its header is 20 bytes shorter.
+        endpoints.sort_by_key(SocketAddr::is_ipv6);
+        endpoints.dedup();
+        endpoints
+    }
+
+    /// The families that packets may leave by: those of which the host has an address, whether peers are told of it or not. A tunnel may be its only
+    /// uplink, and a carrier's address may lie within the overlay's prefix (fault D12).
+    pub(crate) fn families(&self) -> Families {
+        let usable = |own: &&Own| own.usable && acceptable(SocketAddr::new(own.ip, 1), &[]);
+        let v4 = self.own.iter().filter(usable).any(|own| own.ip.is_ipv4());
+        let v6 = self.own.iter().filter(usable).any(|own| own.ip.is_ipv6());
+        // A host without any global address may still have a route; what cannot be sent is only lost.
+        if v4 || v6 { Families { v4, v6 } } else { Families::default() }
+    }
+
+    /// Prefixes of other overlays, where no endpoint of a peer is looked for: networks of tunnels, and what is routed into them. Only private addresses: a
+    /// tunnel that public ones are routed into is an uplink. One that holds a network of the host is left out, because neighbours are there.
+    pub(crate) fn overlays(&self) -> Vec<Prefix> {
+        let networks = self.own.iter().filter(|own| own.kind == Kind::Overlay).map(|own| own.network);
+        let routed = self.routes.iter().map(|route| route.prefix);
+        let near: Vec<Prefix> =
+            self.own.iter().filter(|own| own.kind != Kind::Overlay).map(|own| own.network).collect();
+        let is_overlay = |prefix: &Prefix| {
+            let shortest = if prefix.address().is_ipv4() { SHORTEST.0 } else { SHORTEST.1 };
+            let holds = |near: &Prefix| prefix.contains(near.address()) && prefix.length() <= near.length();
+            prefix.length() >= shortest && is_private(prefix.address()) && !near.iter().any(holds)
+        };
+        let mut prefixes: Vec<Prefix> = networks.chain(routed).filter(is_overlay).collect();
+        // The widest first: what they hold need not be named.
+        prefixes.sort_by_key(|prefix| (prefix.length(), *prefix));
+        let mut kept: Vec<Prefix> = Vec::new();
+        for prefix in prefixes {
+            if kept.len() < MOST_PREFIXES && !kept.iter().any(|wider| wider.contains(prefix.address())) {
+                kept.push(prefix);
+            }
+        }
+        kept
+    }
+}
+
+impl Own {
+    fn new(address: &Address, link: &Link) -> Option<Self> {
+        let usable = address.scope == Scope::Global
+            && !(address.deprecated || address.tentative || address.duplicate || address.temporary);
+        Some(Self {
+            ip: address.ip,
+            network: Prefix::new(address.ip, address.prefix_len).ok()?,
+            interface: link.name.clone(),
+            kind: Kind::of(link),
+            usable,
+        })
+    }
+
+    /// Returns true if peers may be told of it as a place to reach this host at.
+    fn is_offered(&self) -> bool {
+        match self.kind {
+            Kind::Network => true,
+            Kind::PlainTunnel => !is_private(self.ip),
+            Kind::Overlay => false,
+        }
+    }
+}
+
+impl TunnelRoute {
+    fn new(route: &Route, link: &Link) -> Option<Self> {
+        let prefix = Prefix::new(route.destination, route.prefix_len).ok()?;
+        Some(Self { prefix, interface: link.name.clone(), is_member: route.is_ours() })
+    }
+}
+
+/// Returns true for addresses that are nobody's on the Internet: private ones (RFC 1918), those that carriers share out (RFC 6598), unique local ones
+/// (RFC 4193).
+fn is_private(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.is_private() || is_shared(v4),
+        IpAddr::V6(v6) => v6.is_unique_local(),
+    }
+}
+
+/// Returns true for addresses between a carrier's NAT and its customers (RFC 6598): 100.64.0.0/10.
+pub(super) fn is_shared(v4: Ipv4Addr) -> bool {
+    let [first, second, ..] = v4.octets();
+    first == 100 && second & 0xc0 == 0x40
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// An address on an interface of this kind, as `ip` would show it.
+    pub(in super::super) fn own(interface: &str, kind: Kind, address: &str) -> Own {
+        let (ip, length) = address.split_once('/').unwrap();
+        let ip: IpAddr = ip.parse().unwrap();
+        let network = Prefix::new(ip, length.parse().unwrap()).unwrap();
+        Own { ip, network, interface: String::from(interface), kind, usable: true }
+    }
+
+    fn into(prefix: &str) -> TunnelRoute {
+        TunnelRoute { prefix: prefix.parse().unwrap(), interface: String::from("wg0"), is_member: false }
+    }
+
+    fn link(kind: Option<&str>) -> Link {
+        let kind = kind.map(String::from);
+        let name = String::from("x");
+        Link { index: 7, name, mtu: 1_500, tx_queue_len: 1_000, up: true, running: true, loopback: false, kind }
+    }
+
+    #[test]
+    fn fault_d17_addresses_of_overlays_are_not_offered_and_those_of_providers_are() {
+        for (kind, address, offered) in [
+            (None, "192.168.1.7", true),
+            (Some("veth"), "10.0.0.7", true),
+            (Some("bridge"), "10.0.1.7", true),
+            (Some("ppp"), "100.70.0.7", true),
+            (Some("wwan"), "10.200.0.7", true),
+            (Some("tun"), "100.64.0.7", false),
+            (Some("tun"), "203.0.113.7", false),
+            (Some("wireguard"), "10.9.0.7", false),
+            (Some("xfrm"), "10.9.1.7", false),
+            (Some("sit"), "2001:470::7", true),
+            (Some("sit"), "fd00::7", false),
+            (Some("gre"), "203.0.113.8", true),
+            (Some("vxlan"), "10.244.0.7", false),
+        ] {
+            let ip: IpAddr = address.parse().unwrap();
+            let read = Address {
+                index: 7,
+                ip,
+                prefix_len: Prefix::host(ip).length(),
+                scope: Scope::Global,
+                deprecated: false,
+                tentative: false,
+                duplicate: false,
+                temporary: false,
+            };
+            let own = vec![Own::new(&read, &link(kind)).unwrap()];
+            let endpoints = Surroundings { own, ..Surroundings::default() }.endpoints(1, &[]);
+            assert_eq!(!endpoints.is_empty(), offered, "{kind:?} {address}");
+        }
+    }
+
+    #[test]
+    fn fault_d17_private_prefixes_behind_tunnels_are_overlays_and_uplinks_are_not() {
+        let own = vec![
+            own("eth0", Kind::Network, "192.168.1.7/24"),
+            own("wg0", Kind::Overlay, "10.9.0.7/24"),
+            own("wg0", Kind::Overlay, "203.0.113.7/32"),
+            own("taut1", Kind::Overlay, "100.64.0.7/32"),
+        ];
+        let routes = "0.0.0.0/0 0.0.0.0/1 64.0.0.0/2 10.20.0.0/16 10.20.3.0/24 192.168.0.0/16 192.168.1.0/24 192.168.7.0/24 \
+            198.51.100.0/24 100.64.0.9/32 fd00:5::/48 2001:db8::/32 ::/0";
+        let routes = routes.split_whitespace().map(into).collect();
+        let surroundings = Surroundings { own, routes, ..Surroundings::default() };
+        let found: Vec<String> = surroundings.overlays().iter().map(ToString::to_string).collect();
+        let expected =
+            ["10.20.0.0/16", "10.9.0.0/24", "192.168.7.0/24", "100.64.0.7/32", "100.64.0.9/32", "fd00:5::/48"];
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        assert!(expected.iter().all(|prefix| found.contains(&String::from(*prefix))), "{found:?}");
+    }
+
+    #[test]
+    fn the_prefixes_of_overlays_have_a_bound() {
+        let routes = (0..2_000_u32).map(|number| TunnelRoute {
+            prefix: Prefix::host(IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + number))),
+            interface: String::from("wg0"),
+            is_member: true,
+        });
+        let surroundings = Surroundings { routes: routes.collect(), ..Surroundings::default() };
+        assert_eq!(surroundings.overlays().len(), MOST_PREFIXES);
+    }
+
+    #[test]
+    fn a_tunnel_counts_for_the_families_that_the_host_has() {
+        let only = |kind, address| Surroundings { own: vec![own("x", kind, address)], ..Surroundings::default() };
+        let families = only(Kind::Overlay, "10.9.0.7/24").families();
+        assert!(families.v4 && !families.v6);
+        assert_eq!(only(Kind::Network, "fe80::1/64").families(), Families::default());
+    }
+}
