@@ -10,13 +10,12 @@ DEVICE = "taut0"
 SLOW_S = 240
 
 
-def configured(node):
-    """What is set on the device: its state, addresses and routes."""
+def configured(node, device=DEVICE):
+    """What is set on the device: whether it is up, its addresses and routes."""
     lines = []
-    for view in (f"link show dev {DEVICE} up", f"address show dev {DEVICE}", f"-4 route show dev {DEVICE}", f"-6 route show dev {DEVICE} proto 116"):
-        shown = node.host.run("ip", "-o", *view.split(), check=False).stdout.splitlines()
-        # Whether the link is up, not its other properties.
-        lines += [view] * bool(shown) if view.startswith("link") else sorted(shown)
+    for view in ("link show up dev", "address show dev", "-4 route show dev", "-6 route show proto 116 dev"):
+        shown = node.host.run("ip", "-o", *view.split(), device, check=False).stdout.replace(device, DEVICE).splitlines()
+        lines += ["up"] * bool(shown) if view.startswith("link") else sorted(shown)
     return lines
 
 
@@ -55,23 +54,15 @@ def test_fault_j11_what_was_taken_away_is_put_back(two_nodes, change):
     words = {"device": DEVICE, "own4": one.ipv4, "own6": one.ipv6, "peer4": two.ipv4, "peer6": two.ipv6}
     for command in CHANGES[change]:
         one.host.run("ip", *command.format(**words).split())
-    if change == "renamed and down":
-        shown = lambda: [line.replace("other0", DEVICE) for line in _renamed(one)]
-    else:
-        shown = lambda: configured(one)
-    wait_until(lambda: shown() == before, "everything to be as before", story=lambda: f"{before}\n{shown()}\n{one.process.tail()}")
+    device = "other0" if change == "renamed and down" else DEVICE
+    wait_until(
+        lambda: configured(one, device) == before,
+        "everything to be as before",
+        story=lambda: f"{before}\n{configured(one, device)}\n{one.process.tail()}",
+    )
     assert_meets(one, two)
     assert_meets(two, one)
     assert one.status()["problem"] is None
-
-
-def _renamed(node):
-    global DEVICE
-    former, DEVICE = DEVICE, "other0"
-    try:
-        return configured(node)
-    finally:
-        DEVICE = former
 
 
 def test_fault_j11_what_others_add_and_the_mtu_are_left_alone(two_nodes):
