@@ -1,11 +1,13 @@
 //! What we change on the host, and what we read of it: the TUN's addresses and routes, the host's own addresses.
 //!
 //! - this file: the device's configuration, and what is put back of it when another program takes it away (fault J11);
+//! - `device`: what of the device is looked at;
 //! - `schedule`: when that is looked at, and how often it is put back;
 //! - `surroundings`: the host's other interfaces, which of their addresses are offered to peers, and what other overlays there are;
 //! - `conflicts`: overlay addresses that this host uses for something else.
 
 mod conflicts;
+mod device;
 mod schedule;
 mod surroundings;
 
@@ -13,7 +15,6 @@ pub(crate) use conflicts::{first_join, warnings};
 pub(crate) use surroundings::Surroundings;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -22,12 +23,11 @@ use taut_netlink::{MAIN_TABLE, Netlink, NetlinkError, Route};
 
 use crate::api::Failure;
 use crate::error::failure;
+use device::{Ipv6, Missing, no_link_local, some_of};
 use schedule::{IDLE, Schedule, Step};
 
 /// Time between two looks while IPv6 is switched off on the device, 10 s: the kernel need not tell when it is switched on.
 const IDLE_WITHOUT_IPV6: Duration = Duration::from_secs(10);
-/// Addresses that a message names before it counts the rest.
-const NAMED: usize = 3;
 
 /// The host's network configuration, as far as the overlay is concerned.
 pub(crate) struct Host {
@@ -298,93 +298,5 @@ impl Host {
 
     fn route(&self, address: IpAddr) -> Route {
         Route::new(address, Prefix::host(address).length(), self.index)
-    }
-}
-
-/// What the device lacks of what it should have.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Missing {
-    /// It is switched off.
-    down: bool,
-    /// Overlay addresses of ours.
-    addresses: Vec<IpAddr>,
-    /// Overlay addresses of peers that no route leads to.
-    routes: Vec<IpAddr>,
-}
-
-impl Missing {
-    fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-impl fmt::Display for Missing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut parts = Vec::new();
-        if self.down {
-            parts.push(String::from("it is set down"));
-        }
-        for (what, addresses) in [("addresses", &self.addresses), ("routes", &self.routes)] {
-            if !addresses.is_empty() {
-                parts.push(format!("the {what} {} are removed", some_of(addresses)));
-            }
-        }
-        f.write_str(&parts.join(", "))
-    }
-}
-
-/// The first few of them, and how many more there are.
-fn some_of(addresses: &[IpAddr]) -> String {
-    let named: Vec<String> = addresses.iter().take(NAMED).map(ToString::to_string).collect();
-    let named = named.join(", ");
-    match addresses.len().saturating_sub(NAMED) {
-        0 => named,
-        more => format!("{named} and {more} more"),
-    }
-}
-
-/// Keeps the kernel from giving the TUN a link-local address and asking it for routers. A kernel without IPv6 has no such file, and where it cannot be
-/// written the packets are dropped by name (out-no-route).
-fn no_link_local(device: &str) {
-    let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{device}/addr_gen_mode"), "1");
-}
-
-/// Whether the device takes IPv6 addresses (fault J12).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ipv6 {
-    On,
-    /// Switched off by a setting, for this device or the whole host.
-    Off,
-    /// The kernel has none, or the device's MTU is below the 1,280 bytes that IPv6 needs (RFC 8200, section 5).
-    Absent,
-}
-
-impl Ipv6 {
-    fn of(device: &str) -> Self {
-        match std::fs::read_to_string(format!("/proc/sys/net/ipv6/conf/{device}/disable_ipv6")) {
-            Ok(setting) if setting.trim() == "0" => Self::On,
-            Ok(_) => Self::Off,
-            Err(_) => Self::Absent,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_missing_is_named() {
-        let addresses = |count: u8| (1..=count).map(|number| IpAddr::from([100, 64, 0, number])).collect::<Vec<_>>();
-        let mut missing = Missing::default();
-        assert!(missing.is_empty());
-        missing.routes = addresses(5);
-        assert_eq!(missing.to_string(), "the routes 100.64.0.1, 100.64.0.2, 100.64.0.3 and 2 more are removed");
-        (missing.down, missing.addresses) = (true, addresses(1));
-        missing.routes.truncate(1);
-        assert_eq!(
-            missing.to_string(),
-            "it is set down, the addresses 100.64.0.1 are removed, the routes 100.64.0.1 are removed"
-        );
     }
 }

@@ -1,0 +1,95 @@
+//! The overlay's device as the host has it: what it lacks, and whether it takes IPv6.
+
+use std::fmt;
+use std::net::IpAddr;
+
+/// Addresses that a message names before it counts the rest.
+const NAMED: usize = 3;
+
+/// What the device lacks of what it should have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Missing {
+    /// It is switched off.
+    pub(super) down: bool,
+    /// Overlay addresses of ours.
+    pub(super) addresses: Vec<IpAddr>,
+    /// Overlay addresses of peers that no route leads to.
+    pub(super) routes: Vec<IpAddr>,
+}
+
+impl Missing {
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        if self.down {
+            parts.push(String::from("it is set down"));
+        }
+        for (what, addresses) in [("addresses", &self.addresses), ("routes", &self.routes)] {
+            if !addresses.is_empty() {
+                parts.push(format!("the {what} {} are removed", some_of(addresses)));
+            }
+        }
+        f.write_str(&parts.join(", "))
+    }
+}
+
+/// The first few of them, and how many more there are.
+pub(super) fn some_of(addresses: &[IpAddr]) -> String {
+    let named: Vec<String> = addresses.iter().take(NAMED).map(ToString::to_string).collect();
+    let named = named.join(", ");
+    match addresses.len().saturating_sub(NAMED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}
+
+/// Keeps the kernel from giving the TUN a link-local address and asking it for routers. A kernel without IPv6 has no such file, and where it cannot be
+/// written the packets are dropped by name (out-no-route).
+pub(super) fn no_link_local(device: &str) {
+    let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{device}/addr_gen_mode"), "1");
+}
+
+/// Whether the device takes IPv6 addresses (fault J12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ipv6 {
+    On,
+    /// Switched off by a setting, for this device or the whole host.
+    Off,
+    /// The kernel has none, or the device's MTU is below the 1,280 bytes that IPv6 needs (RFC 8200, section 5).
+    Absent,
+}
+
+impl Ipv6 {
+    pub(super) fn of(device: &str) -> Self {
+        match std::fs::read_to_string(format!("/proc/sys/net/ipv6/conf/{device}/disable_ipv6")) {
+            Ok(setting) if setting.trim() == "0" => Self::On,
+            Ok(_) => Self::Off,
+            Err(_) => Self::Absent,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let addresses = |count: u8| (1..=count).map(|number| IpAddr::from([100, 64, 0, number])).collect::<Vec<_>>();
+        let mut missing = Missing::default();
+        assert!(missing.is_empty());
+        missing.routes = addresses(5);
+        assert_eq!(missing.to_string(), "the routes 100.64.0.1, 100.64.0.2, 100.64.0.3 and 2 more are removed");
+        (missing.down, missing.addresses) = (true, addresses(1));
+        missing.routes.truncate(1);
+        assert_eq!(
+            missing.to_string(),
+            "it is set down, the addresses 100.64.0.1 are removed, the routes 100.64.0.1 are removed"
+        );
+    }
+}
