@@ -51,8 +51,8 @@ pub(crate) fn first_join(map: &NetworkMap, surroundings: &Surroundings) -> Resul
         more => format!(" (and {more} more)"),
     };
     let text = format!("the network was not joined: {}{more}", first.describe(map));
-    let hint = "use a network with another prefix (`taut-coordinator networks create NAME --ipv4-prefix PREFIX`), or free the address on this host; \
-                taut tries again by itself";
+    let hint = "use a network with another prefix (`taut-coordinator networks create NAME --ipv4-prefix PREFIX`), or free the address on this \
+                host and run `taut up` again";
     Err(failure(text, hint))
 }
 

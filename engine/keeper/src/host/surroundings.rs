@@ -294,4 +294,14 @@ pub(super) mod tests {
         assert!(families.v4 && !families.v6);
         assert_eq!(only(Kind::Network, "fe80::1/64").families(), Families::default());
     }
+
+    #[test]
+    fn fault_d12_a_carriers_address_within_the_overlays_prefix_is_an_uplink() {
+        let own = vec![own("ppp0", Kind::Network, "100.70.1.2/32"), own("ppp0", Kind::Network, "2001:db8::7/64")];
+        let surroundings = Surroundings { own, ..Surroundings::default() };
+        assert_eq!(surroundings.families(), Families { v4: true, v6: true });
+        // It is not offered: a peer could not tell it from a member's address.
+        let overlay = ["100.64.0.0/10".parse().unwrap()];
+        assert_eq!(surroundings.endpoints(1, &overlay).len(), 1);
+    }
 }
