@@ -83,24 +83,24 @@ def test_transfers_are_whole_with_and_without_offloads(layout, options):
 def test_the_kernel_completes_what_it_forwards(layout, offload):
     net = layout(nodes=2)
     one, two = _start(net, (), ())
-    # The overlay address of node2 moves to a host behind it: what comes for it is forwarded.
+    # A host behind node2 has its overlay address, too: what comes for it through the overlay is forwarded there.
     back = net.lab.switch("back")
     behind = net.lab.host("behind", back)
     two.host.connect(back)
     gate = [str(address) for address in two.host.addresses if any(address in subnet for subnet in back.subnets)]
+    # What the host behind sends has a source address that node2 has itself.
+    two.host.run("sysctl", "-qw", "net.ipv4.conf.all.accept_local=1")
     for family, address, key in ((4, two.ipv4, "ipv4.ip_forward"), (6, two.ipv6, "ipv6.conf.all.forwarding")):
         length = 32 if family == 4 else 128
-        tun = _device(two.host, address)
         via = next(gateway for gateway in gate if (":" in gateway) == (family == 6))
         host = behind.ipv4 if family == 4 else behind.ipv6
-        other, peer = ("192.0.2.1", one.ipv4) if family == 4 else ("2001:db8::1", one.ipv6)
-        two.host.ip(
-            # Another address keeps the family on the device; routes go with the address that they have as their source.
-            f"address add {other}/{length} dev {tun}",
-            f"address del {address}/{length} dev {tun}",
-            f"route replace {peer}/{length} dev {tun}",
-            f"route add {address}/{length} via {host}",
-        )
+        for words in (
+            f"route add {address}/{length} via {host} table 7",
+            "rule add pref 100 lookup local",
+            f"rule add pref 50 iif {_device(two.host, address)} to {address}/{length} lookup 7",
+            "rule delete pref 0",
+        ):
+            two.host.run("ip", f"-{family}", *words.split())
         two.host.run("sysctl", "-qw", f"net.{key}=1")
         behind.ip(f"address add {address}/{length} dev lo", f"route add default via {via}")
     if not offload:
