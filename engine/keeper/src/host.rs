@@ -14,7 +14,7 @@ mod surroundings;
 pub(crate) use conflicts::{first_join, warnings};
 pub(crate) use surroundings::Surroundings;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub(crate) struct Host {
     /// Those that have one, as far as we know.
     routed: BTreeSet<IpAddr>,
     /// Those that another program has a route for, with the interface that it leads to, where it has one.
-    taken: BTreeMap<IpAddr, Option<u32>>,
+    taken: Vec<(IpAddr, Option<u32>)>,
     ipv6: Ipv6,
     schedule: Schedule,
     /// What was missing when the device was last looked at.
@@ -71,7 +71,7 @@ impl Host {
             addresses: addresses.to_vec(),
             wanted: BTreeSet::new(),
             routed: BTreeSet::new(),
-            taken: BTreeMap::new(),
+            taken: Vec::new(),
             ipv6: Ipv6::of(name),
             schedule: Schedule::new(now),
             missing: Missing::default(),
@@ -91,7 +91,7 @@ impl Host {
     /// Routes exactly `wanted` into the overlay, one host route each: an address that nobody has stays unreachable, as it should be. What fails
     /// now is looked at as what is missing, and tried again.
     pub(crate) fn set_routes(&mut self, wanted: BTreeSet<IpAddr>, now: Time) {
-        self.taken.retain(|address, _| wanted.contains(address));
+        self.taken.retain(|(address, _)| wanted.contains(address));
         self.wanted = wanted;
         if self.remove_unwanted().is_err() || self.add_routes().is_err() {
             self.schedule.changed(now);
@@ -173,7 +173,7 @@ impl Host {
             )],
         };
         if !self.taken.is_empty() {
-            let taken: Vec<IpAddr> = self.taken.keys().copied().collect();
+            let taken: Vec<IpAddr> = self.taken.iter().map(|(address, _)| *address).collect();
             warnings.push(failure(
                 format!(
                     "another program has routes to members of the network: packets to {} do not go through the overlay",
@@ -238,7 +238,7 @@ impl Host {
     fn look_at_taken(&mut self) -> Result<(), NetlinkError> {
         for (address, by) in std::mem::take(&mut self.taken) {
             if !self.routed.contains(&address) && self.netlink.interface_to(address)? == by {
-                self.taken.insert(address, by);
+                self.taken.push((address, by));
             }
         }
         Ok(())
@@ -247,7 +247,8 @@ impl Host {
     /// Overlay addresses of peers that should have a route to the device, and have none.
     fn unrouted(&self) -> Vec<IpAddr> {
         let lacks = |address: &&IpAddr| {
-            self.carries(**address) && !self.routed.contains(*address) && !self.taken.contains_key(*address)
+            let is_taken = || self.taken.iter().any(|(taken, _)| taken == *address);
+            self.carries(**address) && !self.routed.contains(*address) && !is_taken()
         };
         self.wanted.iter().filter(lacks).copied().collect()
     }
@@ -283,7 +284,7 @@ impl Host {
                 }
                 Ok(false) => {
                     let by = self.netlink.interface_to(address).ok().flatten();
-                    self.taken.insert(address, by);
+                    self.taken.push((address, by));
                 }
                 Err(error) => result = result.and(Err(error)),
             }

@@ -1,6 +1,6 @@
 //! The running lanes, seen from the keeper: its ends of the queues, and the node's commands on their way through them.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -149,7 +149,7 @@ impl Link {
     pub(crate) fn check_ways(&mut self, netlink: &mut Netlink, mark: u32) {
         // Without an answer nothing is known to be gone (law 6).
         let own = netlink.addresses().ok();
-        let own: Option<HashSet<IpAddr>> = own.map(|all| all.into_iter().map(|address| address.ip).collect());
+        let own: Option<BTreeSet<IpAddr>> = own.map(|all| all.into_iter().map(|address| address.ip).collect());
         for running in &mut self.lanes {
             for place in running.ways.look(netlink, mark, own.as_ref(), running.lane.shared().locals.all()) {
                 // One that finds no room is left to the second try of the peer's next handshake.

@@ -3,7 +3,7 @@
 //! A lane answers from that address (its `locals.rs`). When a host changes from one network to another and keeps its old address for a while, or
 //! loses the route behind it, packets with the old address lead nowhere: then the routes have to choose again.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 
 use taut_netlink::{Netlink, NetlinkError};
@@ -22,7 +22,7 @@ impl Ways {
         &mut self,
         netlink: &mut Netlink,
         mark: u32,
-        own: Option<&HashSet<IpAddr>>,
+        own: Option<&BTreeSet<IpAddr>>,
         locals: Vec<(SocketAddr, Local)>,
     ) -> Vec<SocketAddr> {
         self.compare(own, locals, |from, to| netlink.way(from, to, mark))
@@ -30,7 +30,7 @@ impl Ways {
 
     fn compare(
         &mut self,
-        own: Option<&HashSet<IpAddr>>,
+        own: Option<&BTreeSet<IpAddr>>,
         locals: Vec<(SocketAddr, Local)>,
         mut way: impl FnMut(IpAddr, IpAddr) -> Result<Option<u32>, NetlinkError>,
     ) -> Vec<SocketAddr> {
@@ -119,12 +119,12 @@ mod tests {
 
     #[test]
     fn fault_d19_an_address_that_the_host_lost_is_left_though_a_route_leads_there() {
-        let (mut ways, here) = (Ways::default(), HashSet::from([local(3).address]));
+        let (mut ways, here) = (Ways::default(), BTreeSet::from([local(3).address]));
         let link_local: SocketAddr = "[fe80::1%7]:1".parse().unwrap();
         let locals = [(place(1), local(3)), (link_local, local(3))];
-        let mut look = |own: Option<&HashSet<IpAddr>>| ways.compare(own, locals.to_vec(), |_, _| Ok(Some(3)));
+        let mut look = |own: Option<&BTreeSet<IpAddr>>| ways.compare(own, locals.to_vec(), |_, _| Ok(Some(3)));
         assert_eq!(look(Some(&here)), []);
-        assert_eq!(look(Some(&HashSet::new())), [place(1), link_local]);
+        assert_eq!(look(Some(&BTreeSet::new())), [place(1), link_local]);
         assert_eq!(look(None), [], "not known is not gone");
     }
 }

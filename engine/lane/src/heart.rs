@@ -177,7 +177,7 @@ impl Heart {
             }
             ToLane::SetEndpoint { peer, endpoint } => {
                 // The user may have set it because the source address does not work (fault D19).
-                self.forget_locals(|place, _| place == endpoint);
+                self.forget_locals(&mut |place, _| place == endpoint);
                 if let Some(known) = self.peers.get_mut(&peer) {
                     known.first.way = Some(endpoint.into());
                     self.send_staged(peer, out, now);
@@ -191,7 +191,7 @@ impl Heart {
                 }
             }
             ToLane::ForgetLocal { place } => self.leave_local(place, now),
-            ToLane::ForgetLocals => self.forget_locals(|_, _| true),
+            ToLane::ForgetLocals => self.forget_locals(&mut |_, _| true),
             ToLane::SetMtu(mtu) => self.mtu = usize::from(mtu),
             ToLane::RemovePeer(peer) => self.remove_peer(peer),
             ToLane::AddSession { peer, id, keys, born, proven } => {

@@ -125,7 +125,7 @@ impl Locals {
     }
 
     /// Keeps what `is_true` of.
-    fn retain(&mut self, mut is_true: impl FnMut(SocketAddr, Local) -> bool) {
+    fn retain(&mut self, is_true: &mut dyn FnMut(SocketAddr, Local) -> bool) {
         self.known.retain(|place, known| is_true(*place, known.local));
         for slot in &mut self.asked {
             slot.take_if(|(place, local)| !is_true(*place, *local));
@@ -172,7 +172,7 @@ impl Heart {
 
     /// Nothing can be sent from there.
     pub fn local_refused(&mut self, refused: Local) {
-        self.forget_locals(|_, local| local == refused);
+        self.forget_locals(&mut |_, local| local == refused);
     }
 
     /// A message that is answered came this way.
@@ -199,7 +199,7 @@ impl Heart {
         }
         if self.locals.known.len() >= 2 * self.peers.len() + SPARE {
             let there: HashSet<SocketAddr> = self.peers.values().flat_map(LanePeer::places).collect();
-            self.locals.retain(|place, _| there.contains(&place));
+            self.locals.retain(&mut |place, _| there.contains(&place));
         }
         self.locals.know(place, local);
     }
@@ -218,18 +218,18 @@ impl Heart {
     pub(crate) fn leave_local(&mut self, place: SocketAddr, now: Time) {
         let known = self.locals.known.get(&place).map(|known| (known.local, now));
         let left = known.or_else(|| self.locals.left.get(&place).copied());
-        self.forget_locals(|known, _| known == place);
+        self.forget_locals(&mut |known, _| known == place);
         self.locals.left.extend(left.map(|left| (place, left)));
     }
 
     /// The routes choose again for these.
-    pub(crate) fn forget_locals(&mut self, mut which: impl FnMut(SocketAddr, Local) -> bool) {
+    pub(crate) fn forget_locals(&mut self, which: &mut dyn FnMut(SocketAddr, Local) -> bool) {
         for peer in self.peers.values_mut() {
             for side in peer.sides() {
                 side.local.take_if(|(place, local)| which(*place, *local));
             }
         }
-        self.locals.retain(|place, local| !which(place, local));
+        self.locals.retain(&mut |place, local| !which(place, local));
     }
 }
 

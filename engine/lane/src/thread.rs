@@ -491,7 +491,7 @@ impl Worker {
             self.poller.remove(self.udp.as_fd());
             self.udp = socket;
             // Another port is another flow to every NAT and firewall on the way: what was learned of the former one does not hold (fault D19).
-            self.heart.forget_locals(|_, _| true);
+            self.heart.forget_locals(&mut |_, _| true);
             self.blocked = false;
             self.interests.0 = Interest::READ;
             Ok(())

@@ -9,7 +9,7 @@
 //! the default prefix, 100.64.0.0/10, is also the range that carriers give to their customers (RFC 6598), and there a conflict needs that very address. Name servers
 //! do not count: many people run theirs on a member of the overlay. Later nothing is refused, because what runs stays up (law 5).
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use taut_base::Prefix;
@@ -37,8 +37,6 @@ enum Use<'a> {
 #[derive(Debug, PartialEq, Eq)]
 struct Conflict<'a> {
     address: IpAddr,
-    /// The member that has it in the overlay; `None` for this node.
-    member: Option<&'a str>,
     here: Use<'a>,
 }
 
@@ -86,24 +84,25 @@ fn overlap(map: &NetworkMap, own: &Own) -> Option<Prefix> {
     [map.network.ipv4, map.network.ipv6].into_iter().find(|prefix| !shared && prefix.overlaps(own.network))
 }
 
-/// All addresses of the overlay that this host uses for something else, ours first.
+/// All addresses of the overlay that this host uses for something else: its own first, those of other networks' members last.
 fn conflicts<'a>(map: &'a NetworkMap, surroundings: &'a Surroundings) -> Vec<Conflict<'a>> {
     let members = surroundings.routes.iter().filter(|route| route.is_member);
     let members = members.map(|route| (route.prefix.address(), Use::Member(&route.interface)));
     let routers = surroundings.routers.iter().map(|(ip, interface)| (*ip, Use::Router(interface)));
     let own = surroundings.own.iter().map(|own| (own.ip, Use::Own(&own.interface)));
-    // Of several uses the last one counts.
-    let used: HashMap<IpAddr, Use<'_>> = members.chain(routers).chain(own).collect();
-    let ours = map.me.addresses.iter().map(|address| (None, *address));
-    let theirs = map.peers.values().flat_map(|peer| peer.addresses.iter().map(|address| (Some(&*peer.name), *address)));
-    let conflict = |(member, address)| used.get(&address).map(|here| Conflict { address, member, here: *here });
-    ours.chain(theirs).filter_map(conflict).collect()
+    let theirs = map.peers.values().flat_map(|peer| &peer.addresses);
+    // Of several uses of an address the first one counts.
+    let mut overlay: BTreeSet<IpAddr> = map.me.addresses.iter().chain(theirs).copied().collect();
+    let used = own.chain(routers).chain(members).filter(|(address, _)| overlay.remove(address));
+    used.map(|(address, here)| Conflict { address, here }).collect()
 }
 
 impl Conflict<'_> {
     fn describe(&self, map: &NetworkMap) -> String {
         let (address, network) = (self.address, &map.network.name);
-        let whose = self.member.map_or_else(|| String::from("this node's"), |name| format!("that of member {name}"));
+        let member = map.peers.values().find(|peer| peer.addresses.contains(&address));
+        let whose =
+            member.map_or_else(|| String::from("this node's"), |member| format!("that of member {}", member.name));
         let here = match self.here {
             Use::Own(interface) => format!("this host has it on {interface}"),
             Use::Router(interface) => format!("the router behind {interface} has it"),

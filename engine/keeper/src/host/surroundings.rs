@@ -3,7 +3,6 @@
 //! An address inside another tunnel is no endpoint: a packet to it would be carried by that tunnel, whose own packets may need us, and which leaves less
 //! room in each. So such addresses are neither offered to peers nor probed when a peer names one.
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use taut_base::Prefix;
@@ -83,21 +82,21 @@ impl Surroundings {
     /// Reads everything but what belongs to our own device, which is interface `ours`, if there is one yet. Routes into tunnels are read if there are any
     /// tunnels, and taken from `known` otherwise where that is given.
     pub(crate) fn read(netlink: &mut Netlink, ours: Option<u32>, known: Option<&Self>) -> Result<Self, NetlinkError> {
-        let links: BTreeMap<u32, Link> = netlink.links()?.into_iter().map(|link| (link.index, link)).collect();
-        let is_other = |index: u32| Some(index) != ours && links.get(&index).is_some_and(|link| !link.loopback);
+        let mut links = netlink.links()?;
+        links.retain(|link| Some(link.index) != ours && !link.loopback);
+        let find = |index: u32| links.iter().find(|link| link.index == index);
         let addresses = netlink.addresses()?;
-        let own = addresses.iter().filter(|address| is_other(address.index));
-        let own = own.filter_map(|address| Own::new(address, links.get(&address.index)?)).collect();
+        let own = addresses.iter().filter_map(|address| Own::new(address, find(address.index)?)).collect();
         let mut routers = Vec::new();
         for far in FAR {
             // A kernel without IPv6 cannot answer for it.
-            let hop = netlink.first_hop(far, 0).ok().flatten().filter(|hop| is_other(hop.interface));
-            routers.extend(hop.and_then(|hop| Some((hop.gateway, links.get(&hop.interface)?.name.clone()))));
+            let hop = netlink.first_hop(far, 0).ok().flatten();
+            routers.extend(hop.and_then(|hop| Some((hop.gateway, find(hop.interface)?.name.clone()))));
         }
         let routes = match known {
             Some(known) => known.routes.clone(),
             None => {
-                let overlays = links.values().filter(|link| is_other(link.index) && Kind::of(link) == Kind::Overlay);
+                let overlays = links.iter().filter(|link| Kind::of(link) == Kind::Overlay);
                 let mut routes = Vec::new();
                 for link in overlays.take(MOST_TUNNELS) {
                     routes.extend(
@@ -143,12 +142,15 @@ impl Surroundings {
             let holds = |near: &Prefix| prefix.contains(near.address()) && prefix.length() <= near.length();
             prefix.length() >= shortest && is_private(prefix.address()) && !near.iter().any(holds)
         };
-        let mut prefixes: Vec<Prefix> = networks.chain(routed).filter(is_overlay).collect();
-        // The widest first: what they hold need not be named.
-        prefixes.sort_by_key(|prefix| (prefix.length(), *prefix));
         let mut kept: Vec<Prefix> = Vec::new();
-        for prefix in prefixes {
-            if kept.len() < MOST_PREFIXES && !kept.iter().any(|wider| wider.contains(prefix.address())) {
+        for prefix in networks.chain(routed).filter(is_overlay) {
+            let is_within = |wider: &Prefix| wider.length() <= prefix.length() && wider.contains(prefix.address());
+            if kept.iter().any(is_within) {
+                continue;
+            }
+            // What a wider one holds need not be named.
+            kept.retain(|narrower| !prefix.contains(narrower.address()));
+            if kept.len() < MOST_PREFIXES {
                 kept.push(prefix);
             }
         }

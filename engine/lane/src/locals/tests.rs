@@ -65,7 +65,7 @@ fn what_is_forgotten_is_forgotten_everywhere() {
     }
     let shared = std::sync::Arc::clone(&locals.shared);
     assert_eq!(shared.all().len(), 4);
-    locals.retain(|_, local| local != self::local(1));
+    locals.retain(&mut |_, local| local != self::local(1));
     assert_eq!(leave(&locals, place(2)), [None; 4]);
     assert_eq!(leave(&locals, place(1)), [Some(local(2)), None, Some(local(2)), Some(local(2))]);
     let mut left = shared.all();

@@ -152,7 +152,7 @@ fn a_peer_that_moves_very_often_leaves_little_behind() {
     }
     let table = std::sync::Arc::default();
     there.heart.share_locals(std::sync::Arc::clone(&table));
-    there.heart.forget_locals(|_, _| false);
+    there.heart.forget_locals(&mut |_, _| false);
     let known = (1..=250).filter(|place| data(&there, *place).is_some()).count();
     assert!((1..30).contains(&known), "{known}");
 }
