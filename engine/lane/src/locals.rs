@@ -222,7 +222,9 @@ impl Heart {
         self.locals.left.extend(left.map(|left| (place, left)));
     }
 
-    /// The routes choose again for these.
+    /// The routes choose again for these. Rare, and in one place: its callers are in the middle of what is frequent.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn forget_locals(&mut self, which: &mut dyn FnMut(SocketAddr, Local) -> bool) {
         for peer in self.peers.values_mut() {
             for side in peer.sides() {
