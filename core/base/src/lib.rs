@@ -24,7 +24,7 @@ pub use entropy::Entropy;
 pub use ids::{LaneId, NodeId, PeerId, ReceiverIndex, RelayId, SessionId};
 pub use keys::{BadKey, PresharedKey, PrivateKey, PublicKey};
 pub use limits::{DEFAULT_MTU, DEFAULT_PORT, MAX_CANDIDATES, MAX_DATAGRAM, MAX_LANES, MAX_MTU, MAX_PEERS, MIN_MTU};
-pub use meter::{KeyedHash, Meter, network};
+pub use meter::{KeyedHash, Meter, network, site};
 pub use prefix::{BadPrefix, Prefix};
 pub use rate::{Bucket, Rate};
 pub use time::Time;

@@ -90,14 +90,27 @@ impl fmt::Debug for KeyedHash {
     }
 }
 
-/// What one host or one NAT has: an IPv4 address, or 64 bits of IPv6.
+/// The prefix that one host or one NAT has: an IPv4 address, or an IPv6 /64.
 pub fn network(address: IpAddr) -> [u8; 8] {
-    let mut network = [0; 8];
+    prefix(address, 4, 8)
+}
+
+/// The prefix that one customer of a provider may have as a whole, with an address for each of many senders: an IPv4 /24, or an IPv6 /48.
+pub fn site(address: IpAddr) -> [u8; 8] {
+    prefix(address, 3, 6)
+}
+
+/// The first bytes of an address. IPv4 is written behind `0000:0004::/32`, which IANA assigns to nobody: no IPv6 prefix is counted as an IPv4 one.
+fn prefix(address: IpAddr, v4_bytes: usize, v6_bytes: usize) -> [u8; 8] {
+    let mut prefix = [0; 8];
     match address.to_canonical() {
-        IpAddr::V4(v4) => network[..4].copy_from_slice(&v4.octets()),
-        IpAddr::V6(v6) => network.copy_from_slice(&v6.octets()[..8]),
+        IpAddr::V4(v4) => {
+            prefix[3] = 4;
+            prefix[4..4 + v4_bytes].copy_from_slice(&v4.octets()[..v4_bytes]);
+        }
+        IpAddr::V6(v6) => prefix[..v6_bytes].copy_from_slice(&v6.octets()[..v6_bytes]),
     }
-    network
+    prefix
 }
 
 /// In which page a source has its group, and which of that page's groups it is.
@@ -144,5 +157,21 @@ mod tests {
             meter.take(0x1234_5678_0000 + source, at(0));
         }
         assert!(!meter.has(7, at(0)));
+    }
+
+    #[test]
+    fn addresses_of_one_host_and_of_one_customer_count_as_one() {
+        let of = |text: &str| text.parse::<IpAddr>().unwrap();
+        let (same, other) = (of("192.0.2.1"), of("192.0.2.2"));
+        assert_ne!(network(same), network(other));
+        assert_eq!((network(same), site(same)), (network(of("::ffff:192.0.2.1")), site(other)));
+        assert_ne!(site(same), site(of("192.0.3.1")));
+        let (near, far) = (of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+        assert_eq!(network(near), network(of("2001:db8:1:2::9")));
+        assert_ne!(network(near), network(far));
+        assert_eq!(site(near), site(far));
+        assert_ne!(site(near), site(of("2001:db8:2::1")));
+        // An owner of 2001:db8::/64 does not share the limits of 32.1.13.184.
+        assert_ne!(network(of("32.1.13.184")), network(of("2001:db8::1")));
     }
 }

@@ -38,8 +38,13 @@ const AWAIT_CONFIRMATION: Duration = Duration::from_millis(500);
 /// A session this young is what the lane wished for before it had it.
 const JUST_MADE: Duration = Duration::from_millis(500);
 
-/// Initiations that are computed for at all: with four Diffie-Hellman each, some 30 % of a slow core. The lanes see to who they are from.
-const WORK: Rate = Rate::new(2_000, 200);
+/// Initiations per second that are computed for at the first lane: with four Diffie-Hellman each, some 30 % of a slow core. The lane shares it among classes
+/// and prefixes: its limits (`CLASSES` in engine/lane/src/ingress.rs) add up to this.
+const WORK: Rate = Rate::new(1_800, 200);
+
+/// The same at all other lanes together. A peer is told the port of the first lane, so an honest initiation comes to another one only by a stale endpoint;
+/// each lane has limits of its own, and fifteen of them would leave the first lane nothing.
+const WORK_FURTHER: Rate = Rate::new(200, 50);
 
 /// Initiations accepted from one peer, evenly spread: each makes a session (paper, section 5.1: initiations are limited; the number is the kernel's
 /// `INITIATIONS_PER_SECOND`, fault B7).
@@ -65,8 +70,8 @@ pub struct Node<E> {
     next_session: u64,
     /// Each for one of our lanes. They are carried out in this order, whichever lanes they are for.
     commands: VecDeque<(LaneId, ToLane)>,
-    /// Initiations that may still be computed for.
-    work: Bucket,
+    /// Initiations that may still be computed for: at the first lane, and at the others.
+    work: [Bucket; 2],
     counts: HandshakeCounts,
     stamps: Stamps,
     /// What we are ready to receive data with.
@@ -111,7 +116,7 @@ impl<E: Entropy> Node<E> {
             next_peer: 0,
             next_session: 0,
             commands: VecDeque::new(),
-            work: Bucket::default(),
+            work: [Bucket::default(); 2],
             counts: HandshakeCounts::default(),
             stamps: Stamps::default(),
             suites: Suites::STOCK,
@@ -439,7 +444,9 @@ impl<E: Entropy> Node<E> {
 
     /// The answer leaves from the lane that heard it: that is where its sender looks for us.
     fn handle_initiation(&mut self, lane: LaneId, source: Way, message: &wireguard::Initiation<'_>, clocks: Clocks) {
-        if !self.work.take(&WORK, clocks.now) {
+        let [first, further] = &mut self.work;
+        let (work, rate) = if lane == LaneId::FIRST { (first, &WORK) } else { (further, &WORK_FURTHER) };
+        if !work.take(rate, clocks.now) {
             self.counts.over_limit += 1;
             return;
         }

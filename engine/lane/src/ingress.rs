@@ -2,22 +2,24 @@
 //!
 //! A handshake costs the keeper Diffie-Hellman work, and anybody can ask for one. So each message is judged here, by its sender:
 //!
-//! | class | who | what it may |
+//! | class | sender | limits |
 //! |---|---|---|
-//! | known | sends from where a peer of ours is, or answers an initiation of ours | 20 per second, burst 5, each |
-//! | proven | showed a cookie: really is where it says | the same |
-//! | new | everybody else | the same, 50 per second for one address, 500 per second for all together |
+//! | known | is where a peer of ours is, or answers an initiation of ours | 20 per second, burst 5, for each address and port; 500 per second for the class |
+//! | proven | showed a cookie: it receives what is sent to its address | the same for each address and port; 50 per second for one address, 100 for its /24 or /48; 800 for the class |
+//! | new | any other | the same for each address and port; 50 per second for one address; 500 for the class |
 //!
-//! Who sends by a relay is told apart by the relay's number for it, which only that relay's clients have (protocol.md 2.3): those of one relay share no limit
-//! but their class's.
+//! Senders behind a relay are told apart by the relay's number for them (protocol.md 2.3). An honest relay gives one number to each of its clients. A hostile one
+//! may invent numbers, so all proven senders of one relay share 200 per second.
 //!
-//! Who is beyond its limit is not refused but asked for a cookie, which costs an honest sender one more round trip, and one that spoofs its address
-//! everything. Nobody's flood puts another class on cookies: the one limit that new senders share only asks new senders. Then one queue per class
-//! leads to the keeper, so that no class fills another's place. All of it has a fixed size.
+//! A sender beyond its limit is not refused but asked for a cookie. That costs an honest sender one more round trip, and a sender with a forged address
+//! everything. A flood cannot make senders of another class show cookies: only new senders share the limit of new senders. A sender with a cookie competes with
+//! its own prefix only, so that one address with thousands of ports cannot use up the share of all others (fault B12); a peer that sends from where it is
+//! known to be does not compete with its prefix either. One queue per class leads to the keeper, so that no class takes another's places. All of it has a
+//! fixed size.
 
 use std::collections::{HashMap, VecDeque};
 
-use taut_base::{KeyedHash, Meter, PeerId, Time, network};
+use taut_base::{KeyedHash, Meter, PeerId, Time, network, site};
 use taut_node::{FromLane, HandshakeMessage, source_of};
 use taut_path::Way;
 use taut_tunnel::cookie::Checker;
@@ -28,14 +30,26 @@ use crate::drops::Drop;
 
 /// Of one address and port, or one client of a relay: what the kernel's `ratelimiter.c` gives one address.
 const SOURCE: Rate = Rate::new(20, 5);
-/// Of one IPv4 address or IPv6 /64, which one host or one NAT has: several of its clients at once, and still too little to matter.
+/// Of one IPv4 address or IPv6 /64, which one host or one NAT has: several of its clients at once, and still too little to matter. New and proven senders
+/// count apart, so an address gets in twice as often once it shows cookies. Peers behind a carrier's NAT renew sessions as known senders, which no
+/// prefix limits; these rates bound only how fast they connect for the first time.
 const NETWORK: Rate = Rate::new(50, 20);
-/// Of all members of a class together: three times this is what the keeper can compute for (`Node` holds a limit of its own, too).
-const CLASS: Rate = Rate::new(500, 48);
+/// Proven senders of one IPv4 /24 or IPv6 /48, which one customer of a provider can have: an eighth of their class. A carrier's pool of addresses is in one
+/// such prefix, and 100 per second let 6,000 hosts behind it connect within a minute.
+const SITE: Rate = Rate::new(100, 24);
+/// Proven senders behind one relay: a quarter of their class, because most peers meet at a relay first. The burst is half of the class's, as in [`SITE`]: one
+/// prefix or relay alone does not empty the class.
+const RELAY: Rate = Rate::new(200, 24);
+/// Each class, in the order of [`Class`]. Their sum is what the keeper computes for (`WORK` in core/node), so no class takes another's share there. Proven
+/// senders get the most: during a flood of forged addresses all honest new senders are among them.
+const CLASSES: [Rate; 3] = [Rate::new(500, 48), Rate::new(800, 48), Rate::new(500, 48)];
 /// Handshakes of one class that wait for the keeper.
 const WAITING: usize = 64;
 /// Initiations of ours that are remembered, to know their answers by.
 const ASKED: usize = 4096;
+/// Answers to one try of an initiation that pass as known, however many come: it leaves by 8 endpoints and 4 relays at most, and each of these paths
+/// brings one answer, a response or a cookie. Without this a peer could answer from thousands of ports and use up the class.
+const ANSWERS: u8 = 16;
 
 /// Who sent a handshake message, in the order in which the keeper hears them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,16 +75,30 @@ pub(crate) struct Ingress {
     checker: Checker,
     /// The hashes that stand for sources.
     hash: KeyedHash,
+    /// Senders without a cookie, by address and port, and by address.
     sources: Meter,
     networks: Meter,
-    /// Of those who showed a cookie: what is spoofed in their name does not count against them.
+    /// Senders with a cookie, by address and port, address, prefix, and relay: what is forged in their name does not count against them.
     proven: Meter,
+    proven_networks: Meter,
+    proven_sites: Meter,
+    proven_relays: Meter,
     classes: [Bucket; 3],
     waiting: [VecDeque<FromLane>; 3],
     /// Where peers are.
     places: HashMap<Way, PeerId>,
-    /// Indices of initiations that left here; one that is overwritten only costs its answer the better class.
-    asked: Vec<u32>,
+    /// Indices of initiations that left here, and how many answers may still pass; one that is overwritten only costs its answer the better class.
+    asked: Vec<(u32, u8)>,
+}
+
+/// A sender, as far as the limits tell senders apart.
+#[derive(Clone, Copy)]
+struct Sender {
+    way: Way,
+    /// It is where a peer is, or answers us.
+    known: bool,
+    /// It showed a cookie.
+    proven: bool,
 }
 
 impl Ingress {
@@ -81,10 +109,13 @@ impl Ingress {
             sources: Meter::new(SOURCE),
             networks: Meter::new(NETWORK),
             proven: Meter::new(SOURCE),
+            proven_networks: Meter::new(NETWORK),
+            proven_sites: Meter::new(SITE),
+            proven_relays: Meter::new(RELAY),
             classes: [Bucket::default(); 3],
             waiting: Default::default(),
             places: HashMap::new(),
-            asked: vec![0; ASKED],
+            asked: vec![(0, 0); ASKED],
         }
     }
 
@@ -112,7 +143,7 @@ impl Ingress {
         if let Some(sender) = sender
             && let Some(place) = self.asked.get_mut(place_of(sender))
         {
-            *place = sender;
+            *place = (sender, ANSWERS);
         }
     }
 
@@ -128,12 +159,19 @@ impl Ingress {
         let class = match message {
             Message::Initiation(_) => self.class_of(source, bytes, None, now),
             Message::Response(response) => self.class_of(source, bytes, Some(response.receiver), now),
-            // No mac1 protects it, but it names what it answers.
-            Message::CookieReply(reply) if self.was_asked(reply.receiver) || has_session(reply.receiver) => {
-                let allowed = self.take(source, Class::New, now);
-                if allowed { Ok(Class::New) } else { Err(Verdict::Dropped(Drop::HandshakeRate)) }
+            // No mac1 protects it, but it names what it answers. A flood of new senders must not keep the cookie from us that lets us through another one.
+            Message::CookieReply(reply) => {
+                let known = self.is_answer(reply.receiver);
+                let class = if known { Class::Known } else { Class::New };
+                if !known && !has_session(reply.receiver) {
+                    Err(Verdict::Dropped(Drop::UnknownIndex))
+                } else if self.take(Sender { way: source, known, proven: false }, class, now) {
+                    Ok(class)
+                } else {
+                    Err(Verdict::Dropped(Drop::HandshakeRate))
+                }
             }
-            Message::CookieReply(_) | Message::Data(_) => Err(Verdict::Dropped(Drop::UnknownIndex)),
+            Message::Data(_) => Err(Verdict::Dropped(Drop::UnknownIndex)),
         };
         match class {
             Ok(class) => self.enqueue(class, source, bytes),
@@ -146,14 +184,22 @@ impl Ingress {
         if !self.checker.is_for_us(bytes) {
             return Err(Verdict::Dropped(Drop::BadMac1));
         }
-        if self.checker.proves_address(bytes, source_of(source), now) {
-            let allowed = self.take(source, Class::Proven, now);
-            return if allowed { Ok(Class::Proven) } else { Err(Verdict::Dropped(Drop::HandshakeRate)) };
+        let asked = answers.is_some_and(|index| self.is_answer(index));
+        let known = asked || self.places.contains_key(&source);
+        let proven = self.checker.proves_address(bytes, source_of(source), now);
+        let classes = match (known, proven) {
+            // Forged messages in the name of peers may have used up the class of known senders.
+            (true, true) => &[Class::Known, Class::Proven][..],
+            (true, false) => &[Class::Known],
+            (false, true) => &[Class::Proven],
+            (false, false) => &[Class::New],
+        };
+        let sender = Sender { way: source, known, proven };
+        if let Some(class) = classes.iter().find(|class| self.take(sender, **class, now)) {
+            return Ok(*class);
         }
-        let asked = answers.is_some_and(|index| self.was_asked(index));
-        let class = if asked || self.places.contains_key(&source) { Class::Known } else { Class::New };
-        if self.take(source, class, now) {
-            return Ok(class);
+        if proven {
+            return Err(Verdict::Dropped(Drop::HandshakeRate));
         }
         // An answer to nothing is worth no answer.
         if answers.is_some() && !asked {
@@ -165,19 +211,27 @@ impl Ingress {
             .map_or(Verdict::Dropped(Drop::HandshakeRate), Verdict::Cookie))
     }
 
-    /// Takes from all buckets that count for `source`, or from none.
-    fn take(&mut self, source: Way, class: Class, now: Time) -> bool {
-        let (place, network) = (self.hash.of(&source), self.hash.of(&network(source.first_hop().ip())));
-        let Some(together) = self.classes.get_mut(class as usize) else { return false };
-        let meter = if class == Class::Proven { &mut self.proven } else { &mut self.sources };
-        let counts_network = class == Class::New && !source.is_relayed();
-        let has =
-            meter.has(place, now) && together.has(&CLASS, now) && (!counts_network || self.networks.has(network, now));
+    /// Takes from all limits that count for the sender, or from none. Returns false if one of them is used up.
+    fn take(&mut self, sender: Sender, class: Class, now: Time) -> bool {
+        let Sender { way, known, proven } = sender;
+        let (place, hop) = (self.hash.of(&way), way.first_hop());
+        let own = if proven { &mut self.proven } else { &mut self.sources };
+        let (network, site) = (self.hash.of(&network(hop.ip())), self.hash.of(&site(hop.ip())));
+        let (wider, widest) = match (known, way.is_relayed(), proven) {
+            (true, ..) | (false, true, false) => (None, None),
+            (false, true, true) => (Some((&mut self.proven_relays, self.hash.of(&hop))), None),
+            (false, false, true) => (Some((&mut self.proven_networks, network)), Some((&mut self.proven_sites, site))),
+            (false, false, false) => (Some((&mut self.networks, network)), None),
+        };
+        let mut meters = [Some((own, place)), wider, widest];
+        let (Some(together), Some(rate)) = (self.classes.get_mut(class as usize), CLASSES.get(class as usize)) else {
+            return false;
+        };
+        let has = together.has(rate, now) && meters.iter().flatten().all(|(meter, source)| meter.has(*source, now));
         if has {
-            meter.take(place, now);
-            together.take(&CLASS, now);
-            if counts_network {
-                self.networks.take(network, now);
+            together.take(rate, now);
+            for (meter, source) in meters.iter_mut().flatten() {
+                meter.take(*source, now);
             }
         }
         has
@@ -199,8 +253,12 @@ impl Ingress {
         self.waiting.iter_mut().find_map(VecDeque::pop_front)
     }
 
-    fn was_asked(&self, index: u32) -> bool {
-        self.asked.get(place_of(index)).is_some_and(|asked| *asked == index)
+    /// Returns true if a message that names this index may pass as the answer to an initiation of ours; counts it.
+    fn is_answer(&mut self, index: u32) -> bool {
+        let Some((asked, left)) = self.asked.get_mut(place_of(index)) else { return false };
+        let passes = *asked == index && *left > 0;
+        *left -= u8::from(passes);
+        passes
     }
 }
 

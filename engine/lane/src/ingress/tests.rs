@@ -45,11 +45,11 @@ fn initiation_of(from: &Identity, to: &Remote, index: u32) -> [u8; 148] {
 }
 
 impl Door {
-    fn judge(&mut self, source: SocketAddr, bytes: &[u8], now: Time) -> Verdict {
+    fn judge(&mut self, source: impl Into<Way>, bytes: &[u8], now: Time) -> Verdict {
         self.ingress.judge(source.into(), &classify(bytes).unwrap(), bytes, |_| false, now)
     }
 
-    fn ask(&mut self, source: SocketAddr, now: Time) -> Verdict {
+    fn ask(&mut self, source: impl Into<Way>, now: Time) -> Verdict {
         let message = self.message;
         self.judge(source, &message, now)
     }
@@ -160,4 +160,137 @@ fn fault_b8_a_cookie_reply_that_answers_nothing_of_ours_is_dropped() {
     door.ingress.sent(&ours);
     let taken = (0..1_000).filter(|_| door.judge(place(1, 1), &reply, at(0)) == Verdict::Taken).count();
     assert_eq!(taken, 5);
+}
+
+/// Senders that each proved where they are, and their initiations.
+type Proven = Vec<(Way, [u8; 148])>;
+
+impl Door {
+    /// The initiation of a sender there, with the cookie that it was asked for. What new senders may is used up, so that each is asked.
+    fn proven(&mut self, source: impl Into<Way>, now: Time) -> (Way, [u8; 148]) {
+        let source = source.into();
+        loop {
+            if let Verdict::Cookie(reply) = self.ask(source, now) {
+                return (source, self.with_cookie(&reply, now));
+            }
+            self.flood(now);
+        }
+    }
+
+    /// Ten seconds in which these senders and forged new ones send without end, and each tenth of a second a sender from a place of its own, where nobody was
+    /// heard, proves its address. Returns how many of those hundred get in, and how many of the attackers' messages.
+    fn attacked_by(&mut self, attackers: &Proven) -> (usize, usize) {
+        let (mut honest, mut taken, mut next) = (0, 0, 0);
+        for moment in 0..1_000 {
+            let now = at(10 * moment);
+            for _ in 0..100 {
+                let (source, message) = &attackers[next % attackers.len()];
+                taken += usize::from(self.judge(*source, message, now) == Verdict::Taken);
+                next += 1;
+            }
+            if moment % 10 == 0 {
+                let (source, message) =
+                    self.proven(anywhere(0xc000_0000 + 0x0001_0000 * u32::try_from(moment).unwrap()), now);
+                honest += usize::from(self.judge(source, &message, now) == Verdict::Taken);
+            }
+            while self.ingress.poll().is_some() {}
+        }
+        (honest, taken)
+    }
+}
+
+#[test]
+fn fault_b12_thousands_of_ports_of_one_address_use_up_their_own_share() {
+    let mut door = door();
+    let attackers = (1..2_000).map(|port| door.proven(place(9, port), at(0))).collect();
+    let (honest, taken) = door.attacked_by(&attackers);
+    assert_eq!(honest, 100);
+    assert!((480..=520).contains(&taken), "{taken} of one address in 10 s, and it may send 50 a second");
+}
+
+#[test]
+fn fault_b12_all_addresses_of_one_customer_share_their_prefix() {
+    let v6 = |number: u16| SocketAddr::from(([0x2001, 0xdb8, 7, number, 0, 0, 0, 1], 1));
+    let v4 = |number: u16| place(u8::try_from(number % 256).unwrap(), number / 256 + 1);
+    for source in [v4 as fn(u16) -> SocketAddr, v6] {
+        let mut door = door();
+        let attackers = (0..2_000).map(|number| door.proven(source(number), at(0))).collect();
+        let (honest, taken) = door.attacked_by(&attackers);
+        assert_eq!(honest, 100);
+        assert!((1_000..=1_030).contains(&taken), "{taken} of one prefix in 10 s, and it may send 100 a second");
+    }
+}
+
+#[test]
+fn fault_b12_a_relay_that_invents_clients_uses_up_its_own_share() {
+    let mut door = door();
+    let client = |id| Way::Relayed { relay: place(9, 3478), id };
+    let attackers = (1..2_000).map(|id| door.proven(client(id), at(0))).collect();
+    let (honest, taken) = door.attacked_by(&attackers);
+    assert_eq!(honest, 100);
+    assert!((2_000..=2_030).contains(&taken), "{taken} by one relay in 10 s, and it may bring 200 a second");
+}
+
+#[test]
+fn fault_b12_a_peer_that_we_talk_to_does_not_compete_with_its_prefix() {
+    let mut door = door();
+    let peer = door.proven(place(9, 8288), at(0));
+    door.ingress.peer_moved(PeerId(1), None, Some(peer.0));
+    let attackers: Proven = (1..2_000).map(|port| door.proven(place(9, port), at(0))).collect();
+    for (source, message) in &attackers {
+        door.judge(*source, message, at(0));
+    }
+    while door.ingress.poll().is_some() {}
+    assert_eq!(door.judge(attackers[0].0, &attackers[0].1, at(1)), Verdict::Dropped(Drop::HandshakeRate));
+    assert_eq!(door.judge(peer.0, &peer.1, at(1)), Verdict::Taken, "with a cookie");
+    assert_eq!(door.ask(peer.0, at(1)), Verdict::Taken, "and without");
+    // Forged messages in the names of a hundred peers use up what known senders may: a peer is asked for a cookie, and gets in with it.
+    let mut door = self::door();
+    let peer = door.proven(place(9, 8288), at(0));
+    let peers: Vec<Way> = (0..100).map(|number| anywhere(0x0b00_0000 + number).into()).collect();
+    for (number, way) in (2..).zip(&peers) {
+        door.ingress.peer_moved(PeerId(number), None, Some(*way));
+    }
+    door.ingress.peer_moved(PeerId(1), None, Some(peer.0));
+    let forged = peers.iter().cycle().take(1_000).filter(|way| door.ask(**way, at(1)) == Verdict::Taken).count();
+    assert_eq!(forged, 48);
+    assert!(matches!(door.ask(peer.0, at(1)), Verdict::Cookie(_)));
+    assert_eq!(door.judge(peer.0, &peer.1, at(1)), Verdict::Taken);
+}
+
+#[test]
+fn fault_b12_hosts_behind_one_carrier_nat_get_in() {
+    let mut door = door();
+    let mut waiting: Vec<Way> = (1..=200).map(|port| place(9, port).into()).collect();
+    // They try again each 250 ms, with the cookie that they were asked for.
+    for quarter in 0..12 {
+        let now = at(250 * quarter);
+        waiting.retain(|source| match door.ask(*source, now) {
+            Verdict::Cookie(reply) => {
+                let message = door.with_cookie(&reply, now);
+                door.judge(*source, &message, now) != Verdict::Taken
+            }
+            verdict => verdict != Verdict::Taken,
+        });
+        while door.ingress.poll().is_some() {}
+    }
+    assert_eq!(waiting, [], "two hundred in three seconds");
+}
+
+#[test]
+fn fault_b12_a_flood_of_new_senders_does_not_keep_answers_from_us() {
+    let mut door = door();
+    let mut reply = [0; cookie_reply::LEN];
+    reply[0] = 3;
+    reply[4..8].copy_from_slice(&0x4560_u32.to_le_bytes());
+    let ours = initiation_of(&identity(1), &door.remote, 0x4560);
+    door.ingress.sent(&ours);
+    door.flood(at(0));
+    assert_eq!(door.judge(place(1, 1), &reply, at(0)), Verdict::Taken);
+    // The peer that was asked answers from thousands of ports, and uses up nothing of others'.
+    let taken = (1..5_000).filter(|port| door.judge(place(9, *port), &reply, at(0)) == Verdict::Taken).count();
+    assert_eq!(taken, 15);
+    // The index of no initiation answers nothing.
+    reply[4..8].copy_from_slice(&0_u32.to_le_bytes());
+    assert_eq!(door.judge(place(1, 1), &reply, at(0)), Verdict::Dropped(Drop::UnknownIndex));
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use taut_base::{PresharedKey, PrivateKey, ReceiverIndex};
+use taut_base::{LaneId, PresharedKey, PrivateKey, ReceiverIndex};
 use taut_lane::Drop;
 use taut_netmap::NetworkMap;
 use taut_node::{Clocks, FromLane, HandshakeCounts, HandshakeMessage, Node, ToLane};
@@ -184,6 +184,29 @@ fn fault_b7_a_peer_gets_fifty_sessions_a_second_at_most() {
     assert_eq!(answers, 50);
     let counts = HandshakeCounts { computed: 1_000, answered: 50, repeated: 0, over_limit: 950 };
     assert_eq!(node.handshake_counts(), counts);
+}
+
+#[test]
+fn fault_b12_initiations_to_other_lanes_leave_the_first_lane_its_share() {
+    let [a, b] = parties();
+    let mut node = keeper(&b, &map_for(&b, &[&a]));
+    answered(&mut node);
+    let stranger = HandshakeMessage::new(&stranger_to_b()).unwrap();
+    let mut answers = 0;
+    for number in 0..1_000 {
+        let clocks = Clocks { now: taut_base::Time(0) + secs(100) + ms(number), wall: secs(1_000_000 + number) };
+        for lane in 1..16 {
+            node.handle(LaneId(lane), FromLane::Handshake { source: one_place(0).into(), message: stranger }, clocks);
+        }
+        if number % 100 == 0 {
+            let message = HandshakeMessage::new(&initiation(&a.key, &b, 1_000_000 + number)).unwrap();
+            node.handle_lane(FromLane::Handshake { source: a.endpoint.into(), message }, clocks);
+            answers += answered(&mut node);
+        }
+    }
+    assert_eq!(answers, 10, "each initiation to the first lane is answered");
+    let counts = node.handshake_counts();
+    assert!((240..=260).contains(&counts.computed), "{counts:?}: 200 a second, a burst of 50, and ten");
 }
 
 #[test]
