@@ -28,7 +28,7 @@ SCHEMA = 2
 # Bytes of an initiation.
 INITIATION = 148
 # kind, fault, datagrams a second that are aimed at: R3 and R4 say how many.
-FLOODS = (("bad-mac1", "B1", 200_000), ("spoofed", "B2", 20_000), ("spoofed", "B2", 50_000), ("one-source", "B4", 20_000), ("replay", "B6", 20_000))
+FLOODS = (("bad-mac1", "B1", 200_000), ("spoofed", "B2", 20_000), ("spoofed", "B2", 50_000), ("one-source", "B4", 20_000), ("replay", "B6", 20_000), ("ports", "B12", 20_000))
 MODES = {field.name: field for field in (Network, Plain)}
 # Stock WireGuard shows a cookie with its next try only, 5 s later: more of them would say the same for minutes.
 MOST_TRIES = {"network": None, "wg": 12}

@@ -136,6 +136,7 @@ its time runs from its first packet to the answer. Bytes are those of UDP payloa
 - `spoofed`: initiations of a stranger who knows the victim's key, each from another invented address and port (B2).
 - `one-source`: the same from one address and port (B4).
 - `replay`: one good initiation of a peer, again and again (B6).
+- `ports`: half of it `spoofed`, half from 500 ports of one address, each of which shows a cookie (B12).
 
 {body}
 Targets: R2, bytes to whom the node does not know per byte from them: at most 1, and none to whom does not know its key (stretch: 0.5). R3, at

@@ -93,6 +93,21 @@ def test_fault_b4_only_who_floods_is_asked_for_a_cookie(lab):
     assert after["answered"] - before["answered"] == NEWCOMERS, after
 
 
+def test_fault_b12_a_flood_from_thousands_of_ports_that_show_cookies_lets_other_addresses_in(lab):
+    field = Network(lab)
+    program, before = field.program("ports", 20_000), field.handshakes()
+    program.write(f"{1000 * 3600}\n")
+    # Forged senders use up what new ones may, so that each newcomer has to show a cookie, too.
+    times = field.connect(NEWCOMERS)
+    assert program.alive
+    program.kill()
+    assert None not in times, f"a new peer did not get in: {times}"
+    assert field.stays()
+    after = field.handshakes()
+    assert after["cookies"] - before["cookies"] > 20_000, after
+    assert after["answered"] - before["answered"] == NEWCOMERS, after
+
+
 def test_fault_b6_a_replayed_initiation_is_answered_a_few_times_and_then_never(lab):
     field = Plain(lab)
     # Answers travel one by one, so that the kernel counts each.

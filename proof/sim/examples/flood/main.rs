@@ -8,23 +8,28 @@
 //! | `one-source` | from a stranger's key, mac1 right (fault B4) | one socket |
 //! | `spoofed` | the same (fault B2) | a random address of 172.16.0.0/12 or of a random /64 in fd66::/16, and a random port, each |
 //! | `replay` | one, made with the private key given, again and again (fault B6) | one socket |
+//! | `ports` | those of `spoofed`, and as many that show a cookie (fault B12) | as `spoofed`; and 500 ports of one address, in turn |
 //!
 //! It reads milliseconds from standard input, one number per line, floods for so long, and answers with one JSON line: `sent`, `refused` (by our
-//! own kernel) and `seconds`. For `spoofed` its host has to own the addresses: `ip route add local 172.16.0.0/12 dev lo`; the answers to them come
+//! own kernel) and `seconds`. For `spoofed` and `ports` its host has to own the addresses: `ip route add local 172.16.0.0/12 dev lo`; the answers to them come
 //! back to it, and its kernel counts them. `lab/flood.py` drives it.
 
 use std::io::{BufRead, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use taut_base::{Entropy, PresharedKey, PrivateKey, PublicKey, ReceiverIndex};
+use taut_base::{Entropy, PresharedKey, PrivateKey, PublicKey, ReceiverIndex, Time};
 use taut_sim::Seeded;
+use taut_tunnel::cookie::{Cookies, mac1};
 use taut_tunnel::handshake::{Identity, Initiation, Remote, Timestamp};
 use taut_udp::{Config, Transmit, UdpSocket};
-use taut_wire::wireguard::initiation;
+use taut_wire::wireguard::{Message, classify, initiation};
 
 /// Datagrams of one run: what fits a GSO run of initiations with room to spare.
 const RUN: u64 = 60;
+
+/// Ports of `ports`: at 20 handshakes a second each, ten times what all senders with a cookie may together.
+const PORTS: usize = 500;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -37,14 +42,15 @@ fn main() -> Outcome<()> {
         Some(private) => PrivateKey::from_bytes(private.parse::<PublicKey>()?.0),
         None => PrivateKey::from_bytes([0x77; 32]),
     };
-    let mut message = initiation_to(key.parse()?, private)?;
+    let (remote, mut message) = initiation_to(key.parse()?, private)?;
     if kind == "bad-mac1" {
         message[initiation::MAC1.start] ^= 1;
     }
     let way = match kind.as_str() {
         "bad-mac1" | "one-source" | "replay" => Way::OneSocket(socket()?),
         "spoofed" => Way::Anywhere(Seeded::new(1)),
-        _ => return Err("KIND is one of bad-mac1, one-source, spoofed, replay".into()),
+        "ports" => Way::Ports(Seeded::new(1), Ports::open(target.parse()?, remote, message)?),
+        _ => return Err("KIND is one of bad-mac1, one-source, spoofed, replay, ports".into()),
     };
     let mut flood = Flood { way, target: target.parse()?, rate: rate.parse()?, message };
     for line in std::io::stdin().lock().lines() {
@@ -67,20 +73,58 @@ fn socket() -> Outcome<UdpSocket> {
     })?)
 }
 
-/// An initiation as the owner of this key makes it now.
-fn initiation_to(node: PublicKey, from: PrivateKey) -> Outcome<[u8; initiation::LEN]> {
+/// An initiation as the owner of this key makes it now, and the node as it sees it.
+fn initiation_to(node: PublicKey, from: PrivateKey) -> Outcome<(Remote, [u8; initiation::LEN])> {
     let identity = Identity::new(from);
     let remote = Remote::new(&identity, node, PresharedKey::NONE).map_err(|_| "that key makes no handshake")?;
     let stamp = Timestamp::from_wall_clock(std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?);
     let mut ephemeral = [0; 32];
     Seeded::new(u64::from(std::process::id())).fill(&mut ephemeral);
     let ephemeral = PrivateKey::from_bytes(ephemeral);
-    Ok(Initiation::start(&identity, &remote, ReceiverIndex(0x1230), stamp, ephemeral).map_err(|_| "no handshake")?.1)
+    let started = Initiation::start(&identity, &remote, ReceiverIndex(0x1230), stamp, ephemeral);
+    let message = started.map_err(|_| "no handshake")?.1;
+    Ok((remote, message))
 }
 
 enum Way {
     OneSocket(UdpSocket),
     Anywhere(Seeded),
+    Ports(Seeded, Ports),
+}
+
+/// Sockets of one address, each with the initiation that it sends: with mac2, once it was asked for a cookie.
+struct Ports {
+    remote: Remote,
+    all: Vec<(std::net::UdpSocket, [u8; initiation::LEN])>,
+    next: usize,
+}
+
+impl Ports {
+    fn open(target: SocketAddr, remote: Remote, message: [u8; initiation::LEN]) -> Outcome<Self> {
+        let any: SocketAddr = if target.is_ipv4() { "0.0.0.0:0".parse()? } else { "[::]:0".parse()? };
+        let open = || {
+            let socket = std::net::UdpSocket::bind(any)?;
+            socket.set_nonblocking(true)?;
+            socket.connect(target).map(|()| (socket, message))
+        };
+        let all = (0..PORTS).map(|_| open()).collect::<std::io::Result<_>>()?;
+        Ok(Self { remote, all, next: 0 })
+    }
+
+    /// Sends from the next port; reads first what came there, because a cookie is good for two minutes at most.
+    fn send(&mut self, target: SocketAddr) -> std::io::Result<usize> {
+        let (socket, message) = &mut self.all[self.next];
+        self.next = (self.next + 1) % PORTS;
+        let mut bytes = [0; 128];
+        while let Ok(length) = socket.recv(&mut bytes) {
+            let Ok(Message::CookieReply(reply)) = classify(&bytes[..length]) else { continue };
+            let mut cookies = Cookies::default();
+            if mac1(message).is_some_and(|mac1| cookies.take(&self.remote, mac1, target, &reply, Time::ZERO)) {
+                cookies.write_mac2(target, message, Time::ZERO);
+            }
+        }
+        socket.send(message)
+    }
 }
 
 struct Flood {
@@ -124,6 +168,13 @@ impl Flood {
             }
             Way::Anywhere(random) => {
                 (0..count).filter(|_| send_from_anywhere(random, self.target, &self.message).is_ok()).count() as u64
+            }
+            Way::Ports(random, ports) => {
+                let mut send = |number: &u64| match number % 2 {
+                    0 => send_from_anywhere(random, self.target, &self.message),
+                    _ => ports.send(self.target),
+                };
+                (0..count).filter(|number| send(number).is_ok()).count() as u64
             }
         }
     }
