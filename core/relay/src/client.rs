@@ -42,6 +42,9 @@ const QUICK_TRIES: u32 = 3;
 const QUICK: Duration = Duration::from_millis(133);
 /// And at most this.
 const QUICK_MAX: Duration = Duration::from_secs(1);
+/// Between two bindings, where the relay says that it forgot the first: each costs both a key exchange, and the node a frame for every peer that it wants.
+/// A relay that was started again is bound at once, because the binding before is older.
+const BIND_APART: Duration = Duration::from_secs(1);
 /// How often what was replaced by another program under the same key tries to come back: so two of them do not push each other out without end.
 const AFTER_REPLACED: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(60));
 
@@ -167,6 +170,8 @@ pub struct Client {
     binding: Option<Binding>,
     /// When to bind, while neither bound nor binding.
     next_bind: Time,
+    /// When the relay bound us last.
+    last_bound: Option<Time>,
     /// Attempts to bind that came to nothing, in a row.
     failures: u32,
     peers: Peers,
@@ -184,6 +189,7 @@ impl Client {
             bound: None,
             binding: None,
             next_bind: now,
+            last_bound: None,
             failures: 0,
             peers: Peers::default(),
             out: std::collections::VecDeque::new(),
@@ -252,6 +258,12 @@ impl Client {
         if self.peers.close(peer) && self.bound.is_some() {
             self.out.push_back(Outgoing::Control(Message::Close { node: *peer }));
         }
+    }
+
+    /// Forgets a peer: it is no member of the network, or not any more. What a relay says of keys that nobody knows takes no memory so (fault F18).
+    pub fn forget(&mut self, peer: &PublicKey) {
+        self.close(peer);
+        self.peers.forget(peer);
     }
 
     /// The number of a peer there, if frames with it may be sent: asked for or told, and not known to lead nowhere.
@@ -400,8 +412,10 @@ impl Client {
         let Opened { message, counter, .. } = bound.link.open(control)?;
         match message? {
             Message::Pong { nonce, seen } => {
-                self.seen = Some(seen);
-                self.handle_pong(nonce, now, entropy);
+                // What it says unasked would have the node ask its other relays whether they see it elsewhere, too.
+                if self.handle_pong(nonce, now, entropy) {
+                    self.seen = Some(seen);
+                }
                 None
             }
             Message::Opened { id, node } => {
@@ -432,12 +446,13 @@ impl Client {
         Event::Lost(cause)
     }
 
-    fn handle_pong(&mut self, nonce: u64, now: Time, entropy: &mut impl Entropy) {
-        let Some(bound) = &mut self.bound else { return };
-        let Some(asked) = &bound.asked else { return };
+    /// Returns true if it answers a ping of ours.
+    fn handle_pong(&mut self, nonce: u64, now: Time, entropy: &mut impl Entropy) -> bool {
+        let Some(bound) = &mut self.bound else { return false };
+        let Some(asked) = &bound.asked else { return false };
         let number = nonce.wrapping_sub(asked.nonce);
         if number >= u64::from(asked.tries) {
-            return;
+            return false;
         }
         // Only the last try's answer tells the round trip.
         let sample = (number + 1 == u64::from(asked.tries)).then(|| now.since(asked.sent));
@@ -446,6 +461,7 @@ impl Client {
         if let Some(sample) = sample {
             self.note_round_trip(sample);
         }
+        true
     }
 
     fn note_round_trip(&mut self, sample: Duration) {
@@ -498,7 +514,7 @@ impl Client {
     fn bind_anew(&mut self, now: Time) {
         self.drop_binding();
         self.failures = 0;
-        self.next_bind = now;
+        self.next_bind = self.last_bound.map_or(now, |last| now.max(last + BIND_APART));
     }
 }
 

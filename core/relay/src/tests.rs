@@ -763,3 +763,39 @@ fn whatever_happens_the_tables_agree() {
         assert_eq!((net.server.tally().clients, net.server.tally().channels), (0, 0), "seed {seed}");
     }
 }
+
+#[test]
+fn fault_f18_a_relay_that_forgets_without_end_is_bound_to_once_a_second() {
+    let mut net = Net::with(&[1]);
+    let mut bound = 0;
+    for _ in 0..300 {
+        net.restart();
+        // Its answer to whatever the client says is that it does not know it.
+        let now = net.now;
+        net.clients[0].1.handle_suspicion(now, &mut net.dice);
+        net.run(Duration::from_millis(10));
+        bound += net.server.tally().bound;
+    }
+    assert!((2..=4).contains(&bound), "{bound} in three seconds");
+}
+
+#[test]
+fn fault_f18_where_a_relay_sees_us_is_heard_from_the_answer_to_our_last_ping_only() {
+    let mut net = Net::with(&[1]);
+    net.held = Some(Vec::new());
+    let now = net.now;
+    net.clients[0].1.handle_move(now, &mut net.dice);
+    net.settle();
+    let late = net.held.take().unwrap();
+    // It moves before the answer comes.
+    net.clients[0].0 = place(2000);
+    net.clients[0].1.handle_move(now, &mut net.dice);
+    net.settle();
+    let seen = Some(SocketAddr::from(([192, 0, 2, 1], 2000)));
+    assert_eq!(net.clients[0].1.seen(), seen);
+    assert!(!late.is_empty());
+    for (_, frame) in late {
+        net.clients[0].1.handle_datagram(&frame, now, &mut net.dice);
+    }
+    assert_eq!(net.clients[0].1.seen(), seen, "what it said before counts no more");
+}

@@ -17,6 +17,10 @@ const ABSENT: Duration = Duration::from_secs(30);
 /// Up to this.
 const ABSENT_MAX: Duration = Duration::from_secs(300);
 
+/// Peers at one relay beyond which no more are taken in because only the relay named them: 1 MiB of them. A client forgets those that are not in its map
+/// ([`Client::forget`](super::Client::forget)), so an honest relay fills this only with more members than that, and those are learned when their packets come.
+const NAMED_BY_RELAY: usize = 4_096;
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Asked for, unanswered.
@@ -108,9 +112,14 @@ impl Peers {
         self.by_key.get(key).is_some_and(|peer| word < peer.word)
     }
 
+    /// Returns true if there is room for what the relay says of a peer: a relay that invents keys fills no memory (fault F18).
+    fn has_room(&self, key: &PublicKey) -> bool {
+        self.by_key.len() < NAMED_BY_RELAY || self.by_key.contains_key(key)
+    }
+
     /// The relay answers: the peer is here, under this number. False when it has said something else since.
     pub(super) fn opened(&mut self, key: PublicKey, id: u32, word: u64) -> bool {
-        let news = !self.is_late(&key, word);
+        let news = !self.is_late(&key, word) && self.has_room(&key);
         if news {
             self.here(key, id, word);
         }
@@ -120,7 +129,7 @@ impl Peers {
     /// The relay says that a peer is here; says the number that it has with us, unless it has said something else since. While we ask for it ourselves,
     /// under a number of ours, that one will count: both `open`s met on their way.
     pub(super) fn arrived(&mut self, key: PublicKey, id: u32, word: u64) -> Option<u32> {
-        if self.is_late(&key, word) {
+        if self.is_late(&key, word) || !self.has_room(&key) {
             return None;
         }
         match self.by_key.get_mut(&key) {
@@ -221,7 +230,7 @@ impl Peers {
         }
     }
 
-    fn forget(&mut self, key: &PublicKey) {
+    pub(super) fn forget(&mut self, key: &PublicKey) {
         self.schedule(key, None);
         if let Some(peer) = self.by_key.remove(key) {
             self.by_id.remove(&peer.id);
@@ -235,5 +244,29 @@ impl Peers {
                 return id;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fault_f18_a_relay_that_names_invented_peers_fills_no_memory() {
+        let mut peers = Peers::default();
+        let key = |number: u32| PublicKey([[0; 28].as_slice(), &number.to_be_bytes()].concat().try_into().unwrap());
+        let mut drawn = |bytes: &mut [u8]| bytes.fill(7);
+        let wanted = peers.ask(key(0), Time::ZERO, &mut drawn);
+        for number in 1..100_000 {
+            peers.arrived(key(2 * number), 10 + number, number.into());
+            peers.opened(key(2 * number + 1), 200_000 + number, number.into());
+        }
+        assert_eq!((peers.by_key.len(), peers.by_id.len(), peers.due.len()), (NAMED_BY_RELAY, NAMED_BY_RELAY, 1));
+        assert!(peers.opened(key(0), wanted, 100_000), "a peer that we asked for is heard of");
+        assert_eq!(peers.id_of(&key(0)), Some(wanted));
+        // A new one that we want has room, and one that is forgotten makes room.
+        assert_eq!(peers.ask(key(1), Time::ZERO, &mut |bytes: &mut [u8]| bytes.fill(9)), 0x0909_0909 & ID_BITS);
+        (2..100_000).for_each(|number| peers.forget(&key(number)));
+        assert_eq!((peers.by_key.len(), peers.by_id.len()), (2, 2));
     }
 }
