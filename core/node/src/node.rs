@@ -275,7 +275,7 @@ impl<E: Entropy> Node<E> {
     fn remove_peer(&mut self, id: PeerId) {
         if let Some(peer) = self.peers.remove(&id) {
             self.by_key.remove(&peer.key);
-            self.relays.release(&peer.key);
+            self.relays.forget_peer(&peer.key);
             self.indices.release_all(id);
             self.spread.remove(&id);
             if peer.paths.is_some_and(|paths| paths.has_dug()) {

@@ -186,6 +186,12 @@ impl Relays {
         self.changed.insert(*peer);
     }
 
+    /// The peer is no member of the network any more.
+    pub(crate) fn forget_peer(&mut self, peer: &PublicKey) {
+        self.release(peer);
+        self.served.values_mut().for_each(|served| served.forget(peer));
+    }
+
     /// The peer authenticated itself behind this number.
     pub(crate) fn learn(&mut self, peer: PublicKey, way: Way, now: Time) {
         let Way::Relayed { relay, id } = way else { return };
@@ -214,21 +220,23 @@ impl Relays {
         self.changed.pop_first()
     }
 
-    /// A frame came from a relay's address. Says whether the relay sees us elsewhere than before.
+    /// A frame came from a relay's address. `is_member`: whether a key is in the map. Says whether the relay sees us elsewhere than before.
     pub(crate) fn handle_datagram(
         &mut self,
         source: SocketAddr,
         bytes: &[u8],
+        is_member: impl Fn(&PublicKey) -> bool,
         entropy: &mut impl Entropy,
         now: Time,
     ) -> bool {
         let known = self.served.iter_mut().find(|(_, served)| served.is_at(source));
         let Some((id, served)) = known else { return false };
         let (id, before) = (*id, served.seen());
-        let event = served.handle_datagram(source, bytes, entropy, now);
+        let event = served.handle_datagram(source, bytes, is_member, entropy, now);
         let moved = before.is_some() && before != served.seen();
+        let tell = moved && served.take_move(now);
         self.happened(id, event, entropy, now);
-        if moved {
+        if tell {
             // A NAT has another address, or began anew: the other relays send to where we were until they hear from us.
             self.tell_clients(|other, client| {
                 if other != id {
@@ -405,3 +413,6 @@ impl Relays {
         self.served.values().map(|served| served.view(self.homes.iter().position(|home| *home == served.relay.id)))
     }
 }
+
+#[cfg(test)]
+mod tests;

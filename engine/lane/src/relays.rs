@@ -21,35 +21,44 @@ use crate::heart::Heart;
 /// Frames and answers of one place that go up: a node that begins with a thousand peers is told a thousand numbers, and that in some seconds.
 const FRAMES: Rate = Rate::new(200, 200);
 
-/// Places that are heard at most: relays in use and warm, each with the ports that STUN is asked at, in both families.
-const MAX_PLACES: usize = 64;
+/// Places that are heard at most: 32 relays of a map with 8 endpoints each, as many STUN ports, and a bridge for each relay.
+const MAX_PLACES: usize = 32 * (8 + 8 + 1);
 
 /// Where a STUN message's magic cookie stands, and what it is (RFC 8489, section 5).
 const STUN_COOKIE: (usize, [u8; 4]) = (4, [0x21, 0x12, 0xa4, 0x42]);
 /// Bytes of a STUN message's header.
 const STUN_HEADER: usize = 20;
 
-/// The places that are heard.
+/// The places that are heard, in ascending order: each run of datagrams is looked up here.
 #[derive(Default)]
 pub(crate) struct Relays(Vec<(SocketAddr, Bucket)>);
 
 impl Relays {
     /// Hears these and no others. Who was heard before keeps its rate.
     pub(crate) fn set(&mut self, places: &[SocketAddr]) {
-        let former = |place| self.0.iter().find(|(known, _)| known == place).map_or(Bucket::default(), |known| known.1);
-        self.0 = places.iter().take(MAX_PLACES).map(|place| (*place, former(place))).collect();
+        let former = |place: &SocketAddr| {
+            self.find(*place).and_then(|at| self.0.get(at)).map_or(Bucket::default(), |known| known.1)
+        };
+        let mut heard: Vec<_> = places.iter().take(MAX_PLACES).map(|place| (*place, former(place))).collect();
+        heard.sort_by_key(|(place, _)| *place);
+        heard.dedup_by_key(|(place, _)| *place);
+        self.0 = heard;
+    }
+
+    fn find(&self, place: SocketAddr) -> Option<usize> {
+        self.0.binary_search_by_key(&place, |(known, _)| *known).ok()
     }
 
     /// Whether this is one of them.
     pub(crate) fn has(&self, place: SocketAddr) -> bool {
-        self.0.iter().any(|(known, _)| *known == place)
+        self.find(place).is_some()
     }
 }
 
 impl Heart {
     /// No WireGuard message came: perhaps a relay or a STUN server speaks.
     pub(crate) fn foreign(&mut self, source: SocketAddr, bytes: &[u8], now: Time) {
-        let known = self.relays.0.iter_mut().find(|(place, _)| *place == source);
+        let known = self.relays.find(source).and_then(|at| self.relays.0.get_mut(at));
         let Some((_, bucket)) = known.filter(|_| bytes.len() <= Datagram::MAX && is_answer(bytes)) else {
             return self.drops.add(Drop::NotWireGuard, 1);
         };

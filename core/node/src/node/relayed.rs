@@ -9,7 +9,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use taut_base::{Entropy, LaneId, PeerId, RelayId};
+use taut_base::{Entropy, LaneId, PeerId, PublicKey, RelayId};
 use taut_path::Way;
 use taut_relay::Credentials;
 use taut_wire::stun::is_stun;
@@ -63,9 +63,11 @@ impl<E: Entropy> Node<E> {
 
     /// Something came from a relay's place, unread so far.
     pub(super) fn handle_datagram(&mut self, source: SocketAddr, datagram: &Datagram) {
-        if is_stun(datagram.as_bytes()) {
-            self.handle_answer(source, datagram.as_bytes());
-        } else if self.relays.handle_datagram(source, datagram.as_bytes(), &mut self.entropy, self.now) {
+        let (bytes, members) = (datagram.as_bytes(), &self.by_key);
+        let is_member = |key: &PublicKey| members.contains_key(key);
+        if is_stun(bytes) {
+            self.handle_answer(source, bytes);
+        } else if self.relays.handle_datagram(source, bytes, is_member, &mut self.entropy, self.now) {
             self.outlook.handle_doubt(self.now);
             self.outlook_turn();
         }

@@ -11,6 +11,9 @@ use taut_relay::{Client, Credentials, Datagram, Event, LostCause, Standing};
 
 use super::web::Web;
 
+/// Between two times that one relay has us ask the others whether we are elsewhere: a NAT starts again once, and a hostile relay says so with each answer.
+const MOVED_APART: Duration = Duration::from_secs(2);
+
 /// One relay.
 pub(super) struct Served {
     pub(super) relay: Relay,
@@ -23,8 +26,10 @@ pub(super) struct Served {
     pub(super) web: Web,
     /// When somebody last needed it.
     pub(super) needed: Time,
-    /// Peers that have, or had, a number there.
+    /// Members of the network that have, or had, a number there.
     pub(super) known: BTreeSet<PublicKey>,
+    /// When the other relays were last asked because this one saw us elsewhere.
+    moved: Option<Time>,
 }
 
 impl Served {
@@ -37,6 +42,7 @@ impl Served {
             web: Web::default(),
             needed: now,
             known: BTreeSet::new(),
+            moved: None,
         }
     }
 
@@ -106,6 +112,7 @@ impl Served {
         &mut self,
         source: SocketAddr,
         bytes: &[u8],
+        is_member: impl Fn(&PublicKey) -> bool,
         entropy: &mut impl Entropy,
         now: Time,
     ) -> Option<Event> {
@@ -116,9 +123,29 @@ impl Served {
             self.web.answered();
         }
         if let Some(Event::Opened { peer, .. } | Event::Arrived { peer, .. }) = event {
+            // The map says who there is, not the relay (fault F18). A member that our map does not have yet is asked for when it has.
+            if !is_member(&peer) {
+                client.forget(&peer);
+                return None;
+            }
             self.known.insert(peer);
         }
         event
+    }
+
+    /// A peer is no member of the network any more.
+    pub(super) fn forget(&mut self, peer: &PublicKey) {
+        self.client.as_mut().into_iter().for_each(|client| client.forget(peer));
+        self.known.remove(peer);
+    }
+
+    /// Returns true if the other relays are to be asked whether they see us elsewhere, too, because this one does.
+    pub(super) fn take_move(&mut self, now: Time) -> bool {
+        let may = self.moved.is_none_or(|last| now.since(last) >= MOVED_APART);
+        if may {
+            self.moved = Some(now);
+        }
+        may
     }
 
     /// Where the relay last saw us.

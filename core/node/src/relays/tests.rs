@@ -1,0 +1,173 @@
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use taut_base::{Entropy, PrivateKey, PublicKey, RelayId, Time};
+use taut_noise::public_key;
+use taut_relay::{Client, Clocks, Credentials, Limits, NetworkTag, Place, Server, SigningKey, Terms, Ticket};
+
+use super::*;
+
+const WALL: u64 = 1_800_000_000;
+/// The node under test, a peer in its map, and the first of those that the relay invents.
+const US: u16 = 1;
+const PEER: u16 = 2;
+const INVENTED: u16 = 100;
+
+/// Randomness that is the same in every run.
+struct Dice(u64);
+
+impl Entropy for Dice {
+    fn fill(&mut self, bytes: &mut [u8]) {
+        for byte in bytes {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            *byte = self.0.to_be_bytes()[0];
+        }
+    }
+}
+
+fn key(number: u16) -> PrivateKey {
+    let mut bytes = [1; 32];
+    // The first byte loses three bits.
+    bytes[1..3].copy_from_slice(&number.to_be_bytes());
+    PrivateKey::from_bytes(bytes)
+}
+
+fn node(number: u16) -> PublicKey {
+    public_key(&key(number))
+}
+
+fn credentials(number: u16) -> Credentials {
+    let bind = key(number + 10_000);
+    let terms = Terms {
+        network: NetworkTag([1; 16]),
+        node: node(number),
+        bind: public_key(&bind),
+        not_before: WALL,
+        expires: WALL + 100_000,
+    };
+    Credentials { ticket: Ticket::sign(&terms, &SigningKey::from_seed([1; 32]).unwrap()), bind }
+}
+
+fn place(number: u16) -> Place {
+    Place::Udp(SocketAddr::from(([192, 0, 2, 1], number)))
+}
+
+fn relay_place() -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, 9], 3478))
+}
+
+/// The relays of one node, one relay, and others that it serves: it invents them, as who holds the signing key can.
+struct Scene {
+    relays: Relays,
+    server: Server,
+    others: Vec<(u16, Client)>,
+    now: Time,
+    dice: Dice,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let now = Time::ZERO + Duration::from_secs(1_000);
+        let signing = SigningKey::from_seed([1; 32]).unwrap();
+        let server = Server::new(key(9), vec![signing.verifying()], Limits::DEFAULT, [3; 32]);
+        let mut relays = Relays::default();
+        relays.set_map(
+            &[taut_netmap::Relay {
+                id: RelayId(1),
+                name: String::from("r1"),
+                key: node(9),
+                endpoints: vec![relay_place()],
+                stun_port: 0,
+                web: None,
+            }],
+            now,
+        );
+        relays.set_credentials(credentials(US), now);
+        let mut scene = Self { relays, server, others: Vec::new(), now, dice: Dice(7) };
+        scene.run(Duration::from_millis(500));
+        scene
+    }
+
+    /// Somebody binds and opens us.
+    fn opens_us(&mut self, number: u16) {
+        let mut client = Client::new(node(9), credentials(number), self.now);
+        client.open(node(US), self.now, &mut self.dice);
+        self.others.push((number, client));
+        while !self.others.last().is_some_and(|(_, client)| client.is_ready()) {
+            self.run(Duration::from_millis(20));
+        }
+        self.run(Duration::from_millis(20));
+    }
+
+    fn run(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        while self.now < end {
+            self.relays.handle_timeout(&mut self.dice, self.now);
+            for (_, client) in &mut self.others {
+                client.handle_timeout(self.now, &mut self.dice);
+            }
+            (0..4).for_each(|_| self.exchange());
+            self.now = self.now + Duration::from_millis(10);
+        }
+    }
+
+    fn exchange(&mut self) {
+        let clocks = Clocks { now: self.now, wall: Duration::from_secs(WALL + 10) };
+        while let Some((_, frame)) = self.relays.poll_transmit() {
+            let _ = self.server.handle_frame(place(US), frame.as_bytes(), clocks, &mut self.dice);
+        }
+        for (number, client) in &mut self.others {
+            while let Some(frame) = client.poll_transmit() {
+                let _ = self.server.handle_frame(place(*number), frame.as_bytes(), clocks, &mut self.dice);
+            }
+        }
+        while self.server.poll_change().is_some() {}
+        while let Some(reply) = self.server.poll_reply() {
+            if reply.place == place(US) {
+                let is_member = |key: &PublicKey| *key == node(PEER);
+                self.relays.handle_datagram(relay_place(), reply.as_bytes(), is_member, &mut self.dice, self.now);
+            }
+            let other = self.others.iter_mut().find(|(number, _)| place(*number) == reply.place);
+            other.into_iter().for_each(|(_, client)| {
+                client.handle_datagram(reply.as_bytes(), self.now, &mut self.dice);
+            });
+        }
+    }
+
+    fn served(&self) -> &Served {
+        &self.relays.served[&RelayId(1)]
+    }
+}
+
+#[test]
+fn fault_f18_a_relay_that_announces_invented_keys_is_not_believed_and_real_peers_stay_reachable() {
+    let mut scene = Scene::new();
+    assert!(scene.served().client.as_ref().is_some_and(Client::is_ready));
+    for number in INVENTED..INVENTED + 200 {
+        scene.opens_us(number);
+    }
+    scene.opens_us(PEER);
+    assert_eq!(scene.served().known, BTreeSet::from([node(PEER)]));
+    assert!(scene.relays.changed.iter().all(|key| *key == node(PEER)), "nobody else's ways are looked at");
+    let client = scene.served().client.as_ref().unwrap();
+    assert!((INVENTED..INVENTED + 200).all(|number| client.id_of(&node(number)).is_none()));
+    assert!(client.id_of(&node(PEER)).is_some() && scene.relays.ways(&node(PEER)).len() == 1);
+    // Who leaves the network is forgotten, also where we never wanted it.
+    scene.relays.forget_peer(&node(PEER));
+    assert!(scene.served().known.is_empty() && scene.relays.ways(&node(PEER)).is_empty());
+}
+
+#[test]
+fn fault_f18_one_relay_has_the_others_asked_once_in_two_seconds() {
+    let relay = taut_netmap::Relay {
+        id: RelayId(1),
+        name: String::from("r1"),
+        key: node(9),
+        endpoints: vec![relay_place()],
+        stun_port: 0,
+        web: None,
+    };
+    let mut served = Served::new(&relay, Time::ZERO);
+    let told = (0..10_000).filter(|now| served.take_move(Time::ZERO + Duration::from_millis(*now))).count();
+    assert_eq!(told, 5);
+}
