@@ -87,6 +87,11 @@ class NatRouter(Host):
         self.kind = dataclasses.replace(self.kind, udp=allowed)
         self._load()
 
+    def masquerade(self, random=False):
+        """From now on it is a Linux router with nothing but a rule to masquerade, whatever its kind; with `random` each flow gets another port."""
+        self._nft(rules.masquerade(random))
+        self._flush()
+
     def _join(self, switch, interface):
         own = self.connect(switch)
         switch.gateway = [a.ip for a in own]

@@ -126,6 +126,20 @@ table ip nat {{
 """
 
 
+
+def masquerade(random):
+    """A Linux router that masquerades and filters nothing else, as many a guide sets it up: what comes to it unasked is a flow of its own."""
+    how = "masquerade fully-random" if random else "masquerade"
+    return f"""flush ruleset
+table ip nat {{
+    chain translate {{
+        type nat hook postrouting priority srcnat; policy accept;
+        oifname "eth1" {how}
+    }}
+}}
+"""
+
+
 # Nothing is forwarded, and no table remembers anything: before all others.
 CLOSED = """
 table ip closed {

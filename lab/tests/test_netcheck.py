@@ -58,6 +58,28 @@ def test_each_kind_of_nat_is_named(world, kind):
     assert told["said"]
 
 
+@pytest.mark.parametrize("random, kind", [(False, "port-restricted-cone"), (True, "symmetric")])
+def test_fault_d18_a_router_that_masquerades_is_named(world, random, kind):
+    internet, servers = world
+    host = internet.behind("port-restricted")
+    host.nat.masquerade(random)
+    assert netcheck(host, *servers)["ipv4"]["nat"]["kind"] == kind
+    assert netcheck(host, servers[0])["ipv4"]["nat"]["kind"] == kind
+
+
+@pytest.mark.parametrize("relays", [1, 2])
+@pytest.mark.parametrize("random, kind", [(False, "port-restricted-cone"), (True, "symmetric")])
+def test_fault_d18_a_node_behind_a_router_that_masquerades_names_it(behind, random, kind, relays):
+    world = behind(["port-restricted"], relays)
+    (node,) = world.nodes
+    node.stop()
+    node.host.nat.masquerade(random)
+    # A port that the router has not seen.
+    node.start("--port", 9000)
+    known = node.wait_for(lambda status: (status["nat"] or {}).get("filtering", "unknown") != "unknown", "to know the NAT")
+    assert known["nat"]["kind"] == kind, known["nat"]
+
+
 @pytest.mark.parametrize("kind, hairpin", [("port-restricted", False), ("hairpin", True), ("open", None)])
 def test_hairpin_is_tried_where_there_is_a_nat(world, kind, hairpin):
     internet, servers = world

@@ -24,7 +24,7 @@ use taut_wire::control::{Lanes, Suites};
 use taut_wire::wireguard::{self, Message, classify};
 
 use crate::answer::Answer;
-use crate::contract::{Clocks, FromLane, HandshakeMessage, ToLane};
+use crate::contract::{Clocks, Datagram, FromLane, HandshakeMessage, ToLane};
 use crate::counts::HandshakeCounts;
 use crate::indices::Indices;
 use crate::peer::{HELD, Made, Peer, PeerView};
@@ -90,6 +90,8 @@ pub struct Node<E> {
     home: Home,
     /// What relays say of where we are.
     outlook: Outlook,
+    /// What is to be asked from a socket apart, the newest first.
+    apart: VecDeque<(SocketAddr, Datagram)>,
     /// Where gateways and relays say that we are, and what of it the coordinator was told.
     mapped: Vec<SocketAddr>,
     reflexive: Vec<SocketAddr>,
@@ -128,6 +130,7 @@ impl<E: Entropy> Node<E> {
             relays: Relays::default(),
             home: Home::default(),
             outlook: Outlook::default(),
+            apart: VecDeque::new(),
             mapped: Vec::new(),
             reflexive: Vec::new(),
             told: Vec::new(),

@@ -4,12 +4,15 @@
 //! ```text
 //! round   at the start, when our addresses, routes or links change, when the mapping is found to be another one, and every 10 minutes
 //!   0 ms   to each relay, for each family: where am I?        again after 200 ms and 400 ms: the shortest round trip counts
-//!   0 ms   to the nearest: answer from your other port        (nothing was sent to that port yet: who answers passed the filter)
+//! 200 ms   from a socket apart, to the nearest: answer, and answer from your other port       again after 200 ms: does the second answer pass the filter?
 //! 700 ms   to the nearest, at its other port: where am I?     another mapping for another port?
 //!   1.5 s  verdict
 //! between rounds   every 25 s while peers talk, else every 5 minutes, when a direct path is in doubt, and when a relay sees us elsewhere:
 //!        to the nearest: where am I?     without an answer after 0.5, 1, 2, 4… s again, to each in turn: it may be our NAT that starts again
 //! ```
+//! The filter is tested from another socket than the lane's. A Linux router that masquerades, and does not drop what nobody asked for, keeps the datagram
+//! from the other port as a flow of its own; our next datagram to that port then gets another outer port, and a cone looks symmetric (fault D18).
+//!
 //! 25 s keep a mapping that a NAT forgets after 30 s. An answer is a hint, and no proof: whoever is on the way may lie, so that it only makes candidates.
 
 mod nature;
@@ -34,7 +37,7 @@ const SERVERS: usize = 16;
 /// When each relay is asked in a round.
 const ASKED: [Duration; 3] = [Duration::ZERO, Duration::from_millis(200), Duration::from_millis(400)];
 
-/// When its other port is asked: after any answer to the test of the filter that is not from the other side of the moon.
+/// When its other port is asked: by then the nearest relay is known, also in the first round.
 const OTHER_PORT: Duration = Duration::from_millis(700);
 
 /// When the round ends.
@@ -79,8 +82,16 @@ pub(crate) enum Test {
     Where,
     /// The same, seen from the other port.
     OtherPort,
-    /// Does an answer pass that comes from where we never sent to?
+    /// Does the socket apart get answers at all?
+    Apart,
+    /// Does an answer pass there that comes from where it never sent to?
     Filter,
+}
+
+impl Test {
+    const fn is_apart(self) -> bool {
+        matches!(self, Self::Apart | Self::Filter)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -111,7 +122,9 @@ pub struct Outlook {
     waiting: Vec<Waiting>,
     round: Option<Round>,
     seen: Vec<Seen>,
-    filter: Option<bool>,
+    /// The socket apart was answered; the answer from the other port came.
+    reached_apart: bool,
+    passed_filter: bool,
     /// Shortest round trips of the present or last round.
     distances: Vec<(RelayId, Duration)>,
     /// Rounds in a row that nobody answered.
@@ -136,13 +149,15 @@ struct Round {
     other: bool,
 }
 
-/// A request to be sent from the first lane's socket.
+/// A request to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// Where to.
     pub to: SocketAddr,
     /// What.
     pub request: Request,
+    /// From a socket that is used for nothing else, instead of the first lane's.
+    pub apart: bool,
 }
 
 /// How far away a relay is.
@@ -210,7 +225,7 @@ impl Outlook {
 
     fn begin(&mut self, now: Time) {
         self.round = Some(Round { began: now, asked: 0, other: false });
-        (self.seen, self.filter) = (Vec::new(), None);
+        (self.seen, self.reached_apart, self.passed_filter) = (Vec::new(), false, false);
         (self.next_round, self.next_keep) = (None, None);
         self.unheard = 0;
     }
@@ -250,9 +265,12 @@ impl Outlook {
             }
             let age = now.since(round.began);
             while ASKED.get(round.asked).is_some_and(|due| age >= *due) {
-                let first = round.asked == 0;
+                self.ask_all(entropy, &mut asks, now);
+                if round.asked > 0 {
+                    self.ask_near(0, Test::Apart, entropy, &mut asks, now);
+                    self.ask_near(0, Test::Filter, entropy, &mut asks, now);
+                }
                 round.asked += 1;
-                self.ask_all(first, entropy, &mut asks, now);
             }
             if !round.other && age >= OTHER_PORT {
                 round.other = true;
@@ -271,19 +289,15 @@ impl Outlook {
         asks
     }
 
-    fn ask_all(&mut self, first: bool, entropy: &mut impl Entropy, asks: &mut Vec<Ask>, now: Time) {
+    fn ask_all(&mut self, entropy: &mut impl Entropy, asks: &mut Vec<Ask>, now: Time) {
         for server in self.servers.clone() {
             for place in self.places(&server) {
                 self.ask(server.relay, place, Test::Where, entropy, asks, now);
             }
         }
-        // The nearest is not known in the first round: the first of the list then.
-        if first {
-            self.ask_near(0, Test::Filter, entropy, asks, now);
-        }
     }
 
-    /// Asks one of the relays that ever answered: the nearest is 0, and after the farthest it comes again.
+    /// Asks one of the relays that ever answered: the nearest is 0, and after the farthest it comes again. The first of the list where none has answered.
     fn ask_near(&mut self, number: usize, test: Test, entropy: &mut impl Entropy, asks: &mut Vec<Ask>, now: Time) {
         let near = number.checked_rem(self.distances.len()).map(|number| self.distances[number].0);
         let known = near.and_then(|id| self.servers.iter().find(|server| server.relay == id));
@@ -291,9 +305,9 @@ impl Outlook {
         for place in self.places(&server) {
             let to = match test {
                 Test::OtherPort => SocketAddr::new(place.ip(), server.other_port),
-                Test::Where | Test::Filter => place,
+                Test::Where | Test::Apart | Test::Filter => place,
             };
-            if to.port() != 0 && (test != Test::Filter || server.other_port != 0) {
+            if to.port() != 0 && (!test.is_apart() || server.other_port != 0) {
                 self.ask(server.relay, to, test, entropy, asks, now);
             }
         }
@@ -311,7 +325,8 @@ impl Outlook {
         let mut transaction = [0; 12];
         entropy.fill(&mut transaction);
         self.waiting.push(Waiting { transaction, server, to, test, sent: now });
-        asks.push(Ask { to, request: Request { transaction, change_port: test == Test::Filter } });
+        let request = Request { transaction, change_port: test == Test::Filter };
+        asks.push(Ask { to, request, apart: test.is_apart() });
     }
 
     /// One place of each family that we have.
@@ -327,7 +342,7 @@ impl Outlook {
         let place = self.waiting.iter().position(|waiting| waiting.transaction == answer.transaction)?;
         let Waiting { server, to, test, sent, .. } = self.waiting[place];
         let from_there = match test {
-            Test::Where | Test::OtherPort => canonical(source) == canonical(to),
+            Test::Where | Test::OtherPort | Test::Apart => canonical(source) == canonical(to),
             Test::Filter => source.ip().to_canonical() == to.ip().to_canonical() && source.port() != to.port(),
         };
         if !from_there {
@@ -335,8 +350,9 @@ impl Outlook {
         }
         self.waiting.remove(place);
         self.unanswered = 0;
-        if test == Test::Filter {
-            self.filter = Some(true);
+        if test.is_apart() {
+            self.reached_apart |= test == Test::Apart;
+            self.passed_filter |= test == Test::Filter;
             return None;
         }
         let mapped = canonical(answer.mapped);
@@ -374,9 +390,6 @@ impl Outlook {
 
     fn end(&mut self, began: Time, now: Time) {
         self.round = None;
-        if self.filter.is_none() && !self.seen.is_empty() {
-            self.filter = Some(false);
-        }
         let silent = self.seen.is_empty();
         self.unanswered = if silent { self.unanswered.saturating_add(1) } else { 0 };
         let again = ROUND_AGAIN * (1 << self.unanswered.saturating_sub(1).min(8));

@@ -14,6 +14,7 @@
 //! - A network that is up is an `Overlay`: TUN device, socket, lane, and the node's rules. It is built from a map, survives every change of
 //!   the map, and leaves nothing behind: closing the TUN takes its addresses and routes along (law 13).
 
+mod apart;
 pub mod api;
 mod bridges;
 mod config;

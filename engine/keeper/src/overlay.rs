@@ -15,6 +15,7 @@ use taut_tunnel::Limits;
 use taut_udp::{BindError, Config as UdpConfig, UdpSocket};
 use taut_wire::control::{Lanes, Suite, Suites};
 
+use crate::apart::Apart;
 use crate::api::{Failure, TunStatus, UdpStatus};
 use crate::bridges::Bridges;
 use crate::config::Config;
@@ -63,6 +64,8 @@ pub(crate) struct Overlay {
     sockets: Vec<UdpSocket>,
     /// To relays that UDP does not reach.
     bridges: Bridges,
+    /// For the test of the NAT's filter.
+    apart: Apart,
 }
 
 impl Overlay {
@@ -124,6 +127,7 @@ impl Overlay {
             udp: udp_status,
             sockets,
             bridges: Bridges::new(port, waker.clone()),
+            apart: Apart::default(),
         };
         overlay.set_map(map, clocks.now);
         Ok(overlay)
@@ -242,7 +246,9 @@ impl Overlay {
     /// Takes what the lane said, does what is due, hands the resulting commands to the lane.
     pub(crate) fn turn(&mut self, clocks: Clocks) {
         self.host.handle_timeout(clocks.now);
+        self.apart.read(&mut self.node, clocks);
         self.link.turn(&mut self.node, clocks);
+        self.apart.send(&mut self.node, clocks);
         self.bridges.turn(&mut self.node, &self.prefixes, clocks);
         self.link.carry_out(&mut self.node);
     }
@@ -265,8 +271,8 @@ impl Overlay {
 
     /// When [`Self::turn`] has something to do.
     pub(crate) fn poll_timeout(&self, now: Time) -> Option<Time> {
-        let due = [self.node.poll_timeout(), self.link.poll_timeout(now), Some(self.host.poll_timeout())];
-        due.into_iter().flatten().min()
+        let own = [self.node.poll_timeout(), self.link.poll_timeout(now), self.apart.poll_timeout()];
+        own.into_iter().flatten().chain([self.host.poll_timeout()]).min()
     }
 
     /// Whether the lane ended by itself, or the device is gone from here.

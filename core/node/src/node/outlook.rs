@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! map, look around, time ──▶ Outlook ──▶ STUN requests: ToLane::Datagram         FromLane::Datagram ──▶ answers
+//!                              ├─▶ those from a socket apart: poll_apart         handle_apart       ──▶ answers
 //!                              ├─▶ how far a relay is ──▶ Home ──▶ Relays: which two we are bound to
 //!                              └─▶ where we are seen  ──▶ Ours: what peers are told ──▶ poll_endpoints: what the coordinator is told
 //! ```
@@ -13,7 +14,10 @@ use taut_path::{OutlookView, Server};
 use taut_wire::stun::{Answer, REQUEST_LEN};
 
 use super::Node;
-use crate::contract::{Datagram, ToLane};
+use crate::contract::{Clocks, Datagram, ToLane};
+
+/// Requests that wait to be sent from the socket apart, in both families: the newest, where nobody fetches them.
+const APART: usize = 4;
 
 impl<E: Entropy> Node<E> {
     /// What relays say of the NAT in front of us.
@@ -44,6 +48,18 @@ impl<E: Entropy> Node<E> {
         self.home.set_listed(&ids, self.now);
     }
 
+    /// The next STUN request that is to be sent from a socket used for nothing else: what the NAT lets in there is what a test is about. That socket has to
+    /// last for two seconds.
+    pub fn poll_apart(&mut self) -> Option<(SocketAddr, Datagram)> {
+        self.apart.pop_back()
+    }
+
+    /// Something came to that socket.
+    pub fn handle_apart(&mut self, source: SocketAddr, bytes: &[u8], clocks: Clocks) {
+        self.now = clocks.now;
+        self.handle_answer(source, bytes);
+    }
+
     /// A STUN answer came from a relay's place; one that nobody waits for changes nothing.
     pub(super) fn handle_answer(&mut self, source: SocketAddr, bytes: &[u8]) {
         let Ok(answer) = Answer::parse(bytes) else { return };
@@ -59,7 +75,11 @@ impl<E: Entropy> Node<E> {
         for ask in self.outlook.handle_timeout(&mut self.entropy, self.now) {
             let mut request = [0; REQUEST_LEN];
             ask.request.write(&mut request);
-            if let Some(bytes) = Datagram::new(&request) {
+            let Some(bytes) = Datagram::new(&request) else { continue };
+            if ask.apart {
+                self.apart.truncate(APART - 1);
+                self.apart.push_front((ask.to, bytes));
+            } else {
                 self.tell(LaneId::FIRST, ToLane::Datagram { destination: ask.to, bytes });
             }
         }

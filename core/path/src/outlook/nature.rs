@@ -146,10 +146,11 @@ impl Outlook {
     }
 
     pub(super) fn filtering(&self) -> Filtering {
-        match self.filter {
-            None => Filtering::Unknown,
-            Some(true) => Filtering::AtMostAddressDependent,
-            Some(false) => Filtering::AddressAndPortDependent,
+        match (self.passed_filter, self.reached_apart) {
+            (true, _) => Filtering::AtMostAddressDependent,
+            // While the round lasts an answer may still come.
+            (false, true) if self.round.is_none() => Filtering::AddressAndPortDependent,
+            (false, _) => Filtering::Unknown,
         }
     }
 }

@@ -34,7 +34,8 @@ fn outlook() -> Outlook {
     outlook
 }
 
-/// Runs for some time against a NAT: where a place sees us, whether the answer comes from the other port, if it comes. Returns how much was asked.
+/// Runs for some time against a NAT: where a place sees us, if its answer comes, and whether the NAT lets answers from other ports in. Returns how much was
+/// asked from the lane's socket.
 fn run(
     outlook: &mut Outlook,
     from: u64,
@@ -48,7 +49,7 @@ fn run(
     while let Some(due) = outlook.poll_timeout().filter(|due| *due < at(until)) {
         now = now.max(u64::try_from(due.since(Time::ZERO).as_millis()).unwrap());
         let asks = outlook.handle_timeout(&mut entropy, at(now));
-        asked += asks.len();
+        asked += asks.iter().filter(|ask| !ask.apart).count();
         for ask in asks {
             let Some(mapped) = nat(ask.to) else { continue };
             let Request { transaction, change_port } = ask.request;
@@ -82,6 +83,67 @@ fn kinds_of_nat_are_told_apart() {
     let in_a_row = |to: SocketAddr| Some(outer(1_000 + 3 * (2 - last(to)) + 6 * (to.port() - 3478)));
     assert_eq!(kind(&in_a_row, false).0, Nat::Sequential);
     assert_eq!(kind(&|_| None, false), (Nat::Unknown, Mapping::Unknown, Filtering::Unknown));
+}
+
+/// The outer port of the socket apart.
+const APART: u16 = 9;
+
+/// A Linux router that masquerades: it keeps the outer port for all destinations, but what came in from a place before anything went there has taken that
+/// port for this place, and then another one is drawn.
+#[derive(Default)]
+struct Masquerade {
+    taken: Vec<(SocketAddr, u16)>,
+    sent_to: Vec<(SocketAddr, u16)>,
+    drawn: Vec<(SocketAddr, u16)>,
+}
+
+impl Masquerade {
+    /// The outer port of a datagram from a socket that has `port` outside.
+    fn out(&mut self, to: SocketAddr, port: u16) -> u16 {
+        if self.taken.contains(&(to, port)) && !self.sent_to.contains(&(to, port)) {
+            self.drawn.push((to, port));
+        }
+        self.sent_to.push((to, port));
+        if self.drawn.contains(&(to, port)) { 50_000 + port } else { port }
+    }
+
+    /// Whether a datagram from there gets in.
+    fn comes_in(&mut self, from: SocketAddr, port: u16) -> bool {
+        let passes = self.sent_to.contains(&(from, port));
+        if !passes {
+            self.taken.push((from, port));
+        }
+        passes
+    }
+}
+
+#[test]
+fn fault_d18_a_router_that_masquerades_is_a_port_restricted_cone() {
+    for relays in [1, 2] {
+        let server =
+            |number: u8| Server { relay: RelayId(number.into()), places: vec![place(number, 3478)], other_port: 3479 };
+        let mut outlook = Outlook::default();
+        outlook.set_hosts(&[own()]);
+        outlook.set_servers(&(1..=relays).map(server).collect::<Vec<_>>(), at(0));
+        let (mut entropy, mut router) = (Counter(0), Masquerade::default());
+        while let Some(due) = outlook.poll_timeout().filter(|due| *due < at(3_000)) {
+            for ask in outlook.handle_timeout(&mut entropy, due) {
+                let Request { transaction, change_port } = ask.request;
+                let mapped = outer(router.out(ask.to, if ask.apart { APART } else { 7 }));
+                let source = if change_port { SocketAddr::new(ask.to.ip(), 3479) } else { ask.to };
+                if router.comes_in(source, if ask.apart { APART } else { 7 }) {
+                    outlook.handle_answer(source, &Answer { transaction, mapped, other: None }, due + millis(20));
+                }
+            }
+        }
+        let view = outlook.view();
+        let told = (view.nat, view.filtering, view.seen);
+        assert_eq!(told, (Nat::Cone, Filtering::AddressAndPortDependent, vec![outer(7)]), "{relays} relays");
+    }
+}
+
+fn millis(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
 }
 
 #[test]
