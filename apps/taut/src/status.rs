@@ -122,9 +122,10 @@ fn surroundings(status: &Status) -> String {
 /// What is in front of this node, in words.
 pub(crate) fn nat(nat: &NatStatus) -> String {
     let seen: Vec<String> = nat.seen_as.iter().map(ToString::to_string).collect();
-    match seen.is_empty() {
-        true => nat.kind.to_string(),
-        false => format!("{}, seen as {}", nat.kind, seen.join(" ")),
+    match (&nat.problem, seen.is_empty()) {
+        (Some(problem), _) => format!("{}: {problem}", nat.kind),
+        (None, true) => nat.kind.to_string(),
+        (None, false) => format!("{}, seen as {}", nat.kind, seen.join(" ")),
     }
 }
 

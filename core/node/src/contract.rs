@@ -202,6 +202,19 @@ pub enum ToLane {
         /// What.
         message: Control,
     },
+    /// Send a probe on the control pair of the first lane of a session that is as long as a packet of `size` bytes: does such a packet pass? Its answer is short.
+    SizedProbe {
+        /// Whose.
+        peer: PeerId,
+        /// Which session.
+        session: SessionId,
+        /// Where to.
+        way: Way,
+        /// The probe's id.
+        id: u64,
+        /// Bytes of the packet; what is shorter than a probe is one.
+        size: u16,
+    },
     /// Open many sockets, each with a probe to where the peer is, on the control pair of the first lane of a session; the one where an authentic packet of
     /// the peer comes from there first stays and carries all that goes there, and the others are closed (protocol.md 5.7). What was dug for the peer
     /// before is filled.

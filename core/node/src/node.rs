@@ -86,6 +86,8 @@ pub struct Node<E> {
     budget: Budget,
     families: Families,
     relays: Relays,
+    /// The networks that this host is in, for reports.
+    networks: Vec<Prefix>,
     /// Which relays are ours.
     home: Home,
     /// What relays say of where we are.
@@ -128,6 +130,7 @@ impl<E: Entropy> Node<E> {
             budget: Budget::new(),
             families: Families::default(),
             relays: Relays::default(),
+            networks: Vec::new(),
             home: Home::default(),
             outlook: Outlook::default(),
             apart: VecDeque::new(),
@@ -298,7 +301,12 @@ impl<E: Entropy> Node<E> {
         self.now = clocks.now;
         match said {
             FromLane::Handshake { source, message } => self.handle_handshake(lane, source, &message, clocks),
-            FromLane::WantsHandshake(peer) => self.want_handshake(peer, clocks),
+            FromLane::WantsHandshake(peer) => {
+                if let Some(peer) = self.peers.get_mut(&peer) {
+                    peer.wanted = Some(clocks.now);
+                }
+                self.want_handshake(peer, clocks);
+            }
             FromLane::Confirmed { peer, id } => self.confirm(peer, id, clocks),
             FromLane::Moved { peer, way } => {
                 if let Some(peer) = self.peers.get_mut(&peer) {

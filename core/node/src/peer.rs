@@ -34,6 +34,8 @@ pub(crate) struct Peer {
     pub(crate) remote: Remote,
     pub(crate) candidates: Candidates,
     pub(crate) attempt: Option<Attempt>,
+    /// When a packet for it last waited for a session, or flowed.
+    pub(crate) wanted: Option<Time>,
     waiting: VecDeque<(Time, Initiation)>,
     /// The bytes of the newest waiting initiation.
     message: Option<HandshakeMessage>,
@@ -104,6 +106,7 @@ impl Peer {
             remote,
             candidates: Candidates::default(),
             attempt: None,
+            wanted: None,
             waiting: VecDeque::new(),
             message: None,
             accepted: Bucket::default(),
@@ -330,6 +333,7 @@ impl Peer {
             session: self.since(),
             established: self.established,
             trying: self.attempt.is_some(),
+            wanted: self.wanted,
             round_trip: self.round_trip,
             suite: self.suite(),
             lanes: (self.further.in_use(), self.further.count()),
@@ -363,6 +367,8 @@ pub struct PeerView<'a> {
     pub established: u64,
     /// Whether a handshake is being tried.
     pub trying: bool,
+    /// When a packet for it last waited for a session, or flowed.
+    pub wanted: Option<Time>,
     /// How long a packet takes to it and back; never known of a native peer.
     pub round_trip: Option<Duration>,
     /// What data to it is sealed with in the session in use.

@@ -390,6 +390,12 @@ impl Relays {
         self.lost.pop()
     }
 
+    /// Returns true if a relay serves us by UDP, as far as is known: one that went away is noticed within half a minute.
+    pub(crate) fn is_any_by_udp(&self) -> bool {
+        let is_ready = |served: &Served| served.client.as_ref().is_some_and(Client::is_ready);
+        self.served.values().any(|served| served.is_by_udp() && is_ready(served))
+    }
+
     /// All places of relays, if the lanes do not know them: they hear frames and STUN answers from there only.
     pub(crate) fn poll_places(&mut self) -> Option<Vec<SocketAddr>> {
         std::mem::take(&mut self.moved).then(|| self.served.values().flat_map(Served::places).collect())

@@ -20,7 +20,7 @@
 use core::net::{IpAddr, Ipv6Addr};
 use std::collections::BTreeMap;
 
-use taut_base::{Bucket, Rate, Time};
+use taut_base::{Bucket, DEFAULT_MTU, Rate, Time};
 
 const PER_ADDRESS: Rate = Rate::new(5, 24);
 const PER_TRUSTED_ADDRESS: Rate = Rate::new(40, 192);
@@ -44,6 +44,8 @@ pub struct Budget {
     /// Sockets that one search may open, and until when one has them.
     sockets: u16,
     searched: Option<Time>,
+    /// Bytes of the longest inner packet: the TUN's MTU.
+    longest: u16,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -67,7 +69,17 @@ pub(crate) enum Grant {
 impl Budget {
     /// Limits that nothing was taken from yet.
     pub fn new() -> Self {
-        Self::default()
+        Self { longest: DEFAULT_MTU, ..Self::default() }
+    }
+
+    /// The TUN's MTU: probes that ask how long a packet may be are no longer.
+    pub fn set_longest(&mut self, mtu: u16) {
+        self.longest = mtu;
+    }
+
+    /// Bytes of the longest inner packet.
+    pub const fn longest(&self) -> u16 {
+        self.longest
     }
 
     /// Whether one more probe may go to this address, where nobody has proven to be; takes it if so. `trusted`: authentic packets come from there.

@@ -45,6 +45,9 @@ const VERDICT: Duration = Duration::from_millis(1_500);
 
 /// Rounds without an answer after which UDP counts as blocked, and how soon the next round follows meanwhile.
 const BLOCKED: u32 = 2;
+/// UDP does not count as blocked for so long after a datagram of a peer or a relay came by it: several signs of life of either. Then it is the relays that do
+/// not answer.
+const HEARD: Duration = Duration::from_secs(90);
 const ROUND_AGAIN: Duration = Duration::from_secs(3);
 const ROUND_AGAIN_LONGEST: Duration = Duration::from_secs(60);
 
@@ -113,6 +116,15 @@ pub(crate) struct Seen {
     order: Time,
 }
 
+/// What relays told in one round, and since.
+#[derive(Clone, Debug, Default)]
+struct Findings {
+    seen: Vec<Seen>,
+    /// The socket apart was answered; the answer from the other port came.
+    reached_apart: bool,
+    passed_filter: bool,
+}
+
 /// What the outside looks like, as far as relays say.
 #[derive(Clone, Debug, Default)]
 pub struct Outlook {
@@ -121,14 +133,17 @@ pub struct Outlook {
     hosts: Vec<SocketAddr>,
     waiting: Vec<Waiting>,
     round: Option<Round>,
-    seen: Vec<Seen>,
-    /// The socket apart was answered; the answer from the other port came.
-    reached_apart: bool,
-    passed_filter: bool,
+    found: Findings,
+    /// Of the round before; they hold until the present one has an answer.
+    former: Findings,
+    /// When a datagram of a peer or a relay last came by UDP.
+    heard: Option<Time>,
     /// Shortest round trips of the present or last round.
     distances: Vec<(RelayId, Duration)>,
     /// Rounds in a row that nobody answered.
     unanswered: u32,
+    /// So many were not, and nothing else came by UDP.
+    blocked: bool,
     next_round: Option<Time>,
     next_keep: Option<Time>,
     /// Questions between rounds since the last answer.
@@ -174,6 +189,8 @@ pub struct Distance {
 pub struct OutlookView {
     /// Whether UDP passes; `None` while that is not known.
     pub udp: Option<bool>,
+    /// No relay answered the last questions, and nothing that they told before holds.
+    pub unanswered: bool,
     /// In front of us.
     pub nat: Nat,
     /// How it maps.
@@ -202,10 +219,24 @@ impl Outlook {
         self.hosts = hosts.iter().map(|host| canonical(*host)).collect();
     }
 
+    /// The addresses of our interfaces.
+    pub fn hosts(&self) -> &[SocketAddr] {
+        &self.hosts
+    }
+
     /// Our addresses, routes or links changed, or the host slept: all may be otherwise.
     pub fn handle_look_around(&mut self, families: Families, now: Time) {
         self.families = families;
         self.begin(now);
+        self.former = Findings::default();
+    }
+
+    /// A datagram of a peer, or of a relay, came by UDP: it is not blocked, whether or not relays answer questions.
+    pub fn handle_heard(&mut self, now: Time) {
+        self.heard = Some(now);
+        if self.nat == Nat::Blocked {
+            (self.nat, self.changed) = (Nat::Unknown, true);
+        }
     }
 
     /// Whether peers talk: mappings are kept then.
@@ -225,7 +256,10 @@ impl Outlook {
 
     fn begin(&mut self, now: Time) {
         self.round = Some(Round { began: now, asked: 0, other: false });
-        (self.seen, self.reached_apart, self.passed_filter) = (Vec::new(), false, false);
+        let found = std::mem::take(&mut self.found);
+        if !found.seen.is_empty() {
+            self.former = found;
+        }
         (self.next_round, self.next_keep) = (None, None);
         self.unheard = 0;
     }
@@ -351,8 +385,8 @@ impl Outlook {
         self.waiting.remove(place);
         self.unanswered = 0;
         if test.is_apart() {
-            self.reached_apart |= test == Test::Apart;
-            self.passed_filter |= test == Test::Filter;
+            self.found.reached_apart |= test == Test::Apart;
+            self.found.passed_filter |= test == Test::Filter;
             return None;
         }
         let mapped = canonical(answer.mapped);
@@ -365,14 +399,19 @@ impl Outlook {
                 self.begin(now);
             }
         }
-        self.seen.retain(|seen| (seen.by, seen.test) != (to, test));
-        self.seen.push(Seen { by: to, mapped, test, order: sent });
+        self.found.seen.retain(|seen| (seen.by, seen.test) != (to, test));
+        self.found.seen.push(Seen { by: to, mapped, test, order: sent });
         let round_trip = now.since(sent);
         (test == Test::Where).then(|| self.measure(server, round_trip))
     }
 
+    /// What is known now: of this round, as soon as there is something.
+    fn known(&self) -> &Findings {
+        if self.round.is_some() && self.found.seen.is_empty() { &self.former } else { &self.found }
+    }
+
     fn is_known(&self, by: SocketAddr, mapped: SocketAddr) -> bool {
-        self.seen.iter().any(|seen| seen.by == by && seen.mapped == mapped)
+        self.found.seen.iter().any(|seen| seen.by == by && seen.mapped == mapped)
     }
 
     fn measure(&mut self, relay: RelayId, round_trip: Duration) -> Distance {
@@ -390,13 +429,21 @@ impl Outlook {
 
     fn end(&mut self, began: Time, now: Time) {
         self.round = None;
-        let silent = self.seen.is_empty();
+        let silent = self.found.seen.is_empty();
         self.unanswered = if silent { self.unanswered.saturating_add(1) } else { 0 };
         let again = ROUND_AGAIN * (1 << self.unanswered.saturating_sub(1).min(8));
         self.next_round = Some(now + if silent { again.min(ROUND_AGAIN_LONGEST) } else { ROUND });
         // The round's answers may be older than a doubt that came up meanwhile.
         let doubt = self.doubted.filter(|due| *due >= began);
         self.next_keep = (!silent).then(|| doubt.unwrap_or(now + self.keep()));
+        // An error is not an empty answer (law 6): while peers are heard by UDP, it is the relays that are away, and our NAT is what it was.
+        let is_heard = self.heard.is_some_and(|heard| now.since(heard) < HEARD);
+        if silent && is_heard {
+            self.found = self.former.clone();
+        } else if silent {
+            self.former = Findings::default();
+        }
+        self.blocked = self.unanswered >= BLOCKED && !is_heard;
         let (reflexive, nat) = (self.reflexive(), self.judge());
         self.changed |= (&reflexive, nat) != (&self.reflexive, self.nat);
         (self.reflexive, self.nat) = (reflexive, nat);
@@ -420,9 +467,10 @@ impl Outlook {
     pub fn view(&self) -> OutlookView {
         let relays =
             self.distances.iter().map(|(relay, round_trip)| Distance { relay: *relay, round_trip: *round_trip });
-        let udp = if self.unanswered >= BLOCKED { Some(false) } else { (!self.seen.is_empty()).then_some(true) };
+        let udp = if self.nat == Nat::Blocked { Some(false) } else { (!self.known().seen.is_empty()).then_some(true) };
         OutlookView {
             udp,
+            unanswered: self.unanswered > 0 && self.known().seen.is_empty(),
             nat: self.nat,
             mapping: self.mapping(),
             filtering: self.filtering(),

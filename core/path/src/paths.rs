@@ -106,6 +106,8 @@ pub struct Probe {
     pub way: Way,
     /// Its id.
     pub id: u64,
+    /// Bytes that it is padded to, where that is what is asked; 0 for an ordinary one.
+    pub size: u16,
 }
 
 /// Everything about reaching one Taut peer.
@@ -213,6 +215,9 @@ impl Paths {
 
     /// The next probe to send, if one is due and within the budget.
     pub fn poll_probe(&mut self, budget: &mut Budget, entropy: &mut impl Entropy, now: Time) -> Option<Probe> {
+        if let Some(probe) = self.next_sized(budget, entropy, now) {
+            return Some(probe);
+        }
         while let Some(place) = self.next_due(now) {
             let granted = self.grant(place, budget, now);
             let track = &mut self.tracks[place];
@@ -225,11 +230,36 @@ impl Paths {
             let id = draw(entropy);
             track.stretch = entropy.below(1_024);
             track.send(id, now);
-            return Some(Probe { way: track.way, id });
+            return Some(Probe { way: track.way, id, size: 0 });
         }
         // Nobody waits for the answer of a guess: where it comes from is looked at as any place is that packets come from.
         let place = self.next_guess(budget, entropy, now)?;
-        Some(Probe { way: Way::Direct(place), id: draw(entropy) })
+        Some(Probe { way: Way::Direct(place), id: draw(entropy), size: 0 })
+    }
+
+    /// The next probe of a way of which it is asked how long a packet may be. It goes only where somebody has just answered, and counts in what the peer may be
+    /// probed with.
+    fn next_sized(&mut self, budget: &Budget, entropy: &mut impl Entropy, now: Time) -> Option<Probe> {
+        if !self.session || self.let_go {
+            return None;
+        }
+        for track in self.tracks.iter_mut().filter(|track| track.sizes.due().is_some_and(|due| now >= due)) {
+            let consents = track.probes.last_answer.is_some_and(|last| now.since(last) < pace::CONSENT);
+            if !consents {
+                track.sizes.stop();
+                continue;
+            }
+            if !self.allowance.has(&PER_PEER, now) {
+                track.sizes.postpone(now + REFUSED);
+                continue;
+            }
+            let id = draw(entropy);
+            if let Some(size) = track.sizes.poll(budget.longest(), id, now) {
+                self.allowance.take(&PER_PEER, now);
+                return Some(Probe { way: track.way, id, size });
+            }
+        }
+        None
     }
 
     /// The way whose probe is due first, if that is now.
@@ -292,7 +322,14 @@ impl Paths {
         let probes = self.tracks.iter().filter_map(|track| self.due(track, now));
         let verdicts = self.tracks.iter().filter_map(Track::poll_timeout);
         let lapse = self.active.map(|active| active + pace::IDLE);
-        probes.chain(verdicts).chain(self.tell.poll_timeout()).chain(lapse).chain(self.search_due(now)).min()
+        let sizes = self.tracks.iter().filter_map(|track| track.sizes.due());
+        probes
+            .chain(verdicts)
+            .chain(sizes)
+            .chain(self.tell.poll_timeout())
+            .chain(lapse)
+            .chain(self.search_due(now))
+            .min()
     }
 
     /// Judges what is due.

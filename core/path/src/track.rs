@@ -16,6 +16,7 @@ use core::time::Duration;
 use taut_base::Time;
 
 use crate::probes::Probes;
+use crate::sizes::Sizes;
 use crate::way::Way;
 
 /// Probes that judge a suspected way. Of three, all are lost by chance once in a thousand times where a tenth is lost.
@@ -148,6 +149,8 @@ pub(crate) struct Track {
     pub(crate) origins: Origins,
     pub(crate) state: State,
     pub(crate) probes: Probes,
+    /// How long a packet may be, once data is lost where probes pass.
+    pub(crate) sizes: Sizes,
     /// When it was last worth trying anew.
     pub(crate) news: Time,
     /// Known since.
@@ -181,6 +184,7 @@ impl Track {
             origins,
             state: State::Unproven,
             probes: Probes::default(),
+            sizes: Sizes::default(),
             news: now,
             known: now,
             burst: 0,
@@ -282,6 +286,9 @@ impl Track {
         self.state = State::Down { since: now, cause, needs: cause.needs(self.deaths) };
         self.probes.answers_in_row = 0;
         self.news = now;
+        if cause == Cause::NoData {
+            self.sizes.begin(now);
+        }
     }
 
     /// Nothing is known of it any more but where it was heard of.

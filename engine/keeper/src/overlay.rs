@@ -98,6 +98,7 @@ impl Overlay {
         let limits = config.rekey_after.map_or(Limits::WIREGUARD, Limits::with_rekey_after);
         let mut node = Node::new(node_key.clone(), limits, OsEntropy::new());
         node.set_suites(suites(config.aes));
+        node.set_mtu(config.mtu);
         node.set_search_sockets(search_sockets(config.search_sockets, open_files()));
         let ports: Vec<u16> = further.iter().map(UdpSocket::port).collect();
         node.set_lanes(Lanes::with_ports(&ports));
@@ -168,6 +169,9 @@ impl Overlay {
         let endpoints = self.surroundings.endpoints(self.port, &self.prefixes);
         let changed = endpoints != self.endpoints;
         self.endpoints = endpoints;
+        if let Ok(networks) = self.host.networks() {
+            self.node.set_networks(networks);
+        }
         self.node.set_interfaces(&self.endpoints, clocks);
         self.link.carry_out(&mut self.node);
         changed

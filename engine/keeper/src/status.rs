@@ -162,9 +162,12 @@ fn websocket(overlay: &Overlay, relay: RelayId) -> Option<WebSocketStatus> {
 }
 
 /// What relays say of the NAT in front of this node. Where an answer of a relay's other port came in, the filter is no stricter than by address.
-pub(crate) fn nat(view: &OutlookView) -> NatStatus {
-    if view.nat == Nat::Blocked {
-        return NatStatus::blocked();
+/// `connected`: the coordinator is; without any connection that UDP is not answered says nothing of UDP.
+pub(crate) fn nat(view: &OutlookView, connected: bool) -> NatStatus {
+    match view.nat {
+        Nat::Blocked if connected => return NatStatus::blocked(),
+        _ if view.unanswered => return NatStatus::unanswered(),
+        _ => {}
     }
     let mapping = match view.mapping {
         taut_path::Mapping::Unknown => Mapping::Unknown,

@@ -1,20 +1,27 @@
 //! Why a path is as it is: what the node counted and judged ([`Report`]), with what only the daemon knows beside it, in sentences (law 14).
 //!
-//! The node knows ways and probes; the daemon knows who is online and which relays serve it. Where the node says that nobody is reached at all, one of
-//! these may be the reason, and is told instead.
+//! The node knows ways and probes; the daemon knows who is online and which relays serve it. Where nothing comes back from the peer by any way, one of
+//! these may be the reason, and is told instead: what a NAT does explains nothing then.
+
+use std::time::Duration;
 
 use taut_path::{Nat, Origins, Report, Verdict, Way, WayReport};
 
 use crate::api::{NatKind, NatStatus, PathKind, PeerStatus, RelayState, RelayStatus, RelayVia, SCHEMA, WayStatus, Why};
 use crate::status::{seconds, share};
 
+/// A packet that was for the peer so long ago was for it lately: as long as a peer without traffic is kept (protocol.md 5.5).
+pub(crate) const LATELY: Duration = Duration::from_secs(300);
+
 /// What is known of a peer and of what is between.
 pub(crate) struct Evidence<'a> {
     pub(crate) peer: &'a PeerStatus,
     /// What the node has counted; `None` of stock WireGuard, and while the network is down.
     pub(crate) report: Option<Report>,
-    /// Whether a handshake is being tried, unanswered so far.
-    pub(crate) trying: bool,
+    /// Whether a handshake is being tried, unanswered so far, or packets for it flowed or waited within the last [`LATELY`].
+    pub(crate) wanted: bool,
+    /// Whether the coordinator is connected.
+    pub(crate) connected: bool,
     pub(crate) ours: Option<NatStatus>,
     pub(crate) relays: &'a [RelayStatus],
 }
@@ -66,59 +73,63 @@ impl Explanation {
     fn of(evidence: &Evidence<'_>) -> Self {
         let verdict = evidence.report.as_ref().map(|report| report.verdict);
         match (evidence.peer.path.kind, verdict) {
-            (PathKind::Direct, _) => Self::default(),
-            (PathKind::None, None) => Self::without_path(evidence, None),
-            (PathKind::None, Some(verdict)) => Self::without_path(evidence, Some(verdict)),
-            (PathKind::Relayed, Some(verdict)) => Self::judged(verdict),
-            (PathKind::Relayed, None) => Self::default(),
+            (PathKind::None, _) | (_, Some(Verdict::Unreachable)) => Self::unreached(evidence, verdict),
+            (_, Some(Verdict::Direct) | None) => Self::default(),
+            // While the choice is being made there is nothing to explain.
+            (PathKind::Direct, Some(Verdict::Looking)) => Self::default(),
+            (_, Some(verdict)) => Self::judged(verdict),
         }
     }
 
     /// As the node judged.
     fn judged(verdict: Verdict) -> Self {
-        let text = verdict.to_string();
-        let reason = text.strip_prefix("relayed: ").unwrap_or(&text);
-        Self { cause: Some(verdict.name()), reason: Some(String::from(reason)), mend: verdict.mend() }
+        Self { cause: Some(verdict.name()), reason: Some(verdict.to_string()), mend: verdict.mend() }
     }
 
-    /// Nobody is reached: because nobody wants to, or because something is not there.
-    fn without_path(evidence: &Evidence<'_>, verdict: Option<Verdict>) -> Self {
-        let name = &evidence.peer.name;
-        let wanted = evidence.trying || verdict == Some(Verdict::Unreachable);
-        let bound = evidence.relays.iter().any(|relay| relay.state == RelayState::Bound);
-        if evidence.peer.online == Some(false) {
-            let reason = format!("the coordinator does not hear from {name}: it is off, asleep, or has no network");
+    /// Nothing comes from the peer: because nothing goes there, or because something is not there.
+    fn unreached(evidence: &Evidence<'_>, verdict: Option<Verdict>) -> Self {
+        let Evidence { peer, relays, connected, .. } = evidence;
+        let name = &peer.name;
+        let bound = relays.iter().any(|relay| relay.state == RelayState::Bound);
+        if peer.online == Some(false) {
+            let reason = format!(
+                "the coordinator does not hear from {name}: it is off, its daemon is stopped, or it has no network"
+            );
             return Self::new("offline", reason, format!("switch {name} on, or look at `taut status` there"));
         }
-        if !wanted {
+        if !evidence.wanted && verdict != Some(Verdict::Unreachable) {
             let reason =
                 String::from("nothing was sent to it lately; a path is looked for when there is a packet for it");
             return Self::new("asleep", reason, format!("nothing has to be: `taut ping {name}` makes a path"));
         }
-        let Some(verdict) = verdict else {
-            let reason = format!("handshakes are sent to {name}, and nothing comes back");
+        let nothing = format!("nothing comes back from {name} by any way");
+        if verdict.is_none() {
             return Self::new(
                 "unreachable",
-                reason,
+                nothing,
                 format!("look at {name}: does it run, and does it know this host?"),
             );
-        };
-        if evidence.relays.is_empty() {
+        }
+        if !connected && !bound {
+            let reason = format!("{nothing}, and neither the coordinator nor a relay answers");
+            let mend = "look at this host's network first: its links, `ip route`, its firewall";
+            return Self::new("no-network", reason, String::from(mend));
+        }
+        if relays.is_empty() {
             let reason = format!("none of {name}'s endpoints answers, and the network has no relay to fall back on");
             let mend = "run a relay that both can reach: the coordinator's own, or `taut-relay`; or let UDP in to one of the two";
             return Self::new("no-relay", reason, String::from(mend));
         }
         if !bound {
-            let problem =
-                evidence.relays.iter().find_map(|relay| relay.problem.as_deref()).unwrap_or("none has answered");
+            let problem = relays.iter().find_map(|relay| relay.problem.as_deref()).unwrap_or("none has answered");
             let reason = format!("none of {name}'s endpoints answers, and no relay serves this node: {problem}");
-            let mend = "let UDP out to the relays' port 3478; `taut netcheck` shows which of them answer";
+            let mend =
+                "see that a relay runs, and let UDP out to its port 3478; `taut netcheck` shows which of them answer";
             return Self::new("relay-unreachable", reason, String::from(mend));
         }
-        match verdict {
-            Verdict::Unreachable => Self::judged(verdict),
-            _ => Self::judged(Verdict::Unreachable),
-        }
+        let heard = if peer.online == Some(true) { "; the coordinator still counts it as connected" } else { "" };
+        let mend = format!("look at `taut status` on {name}: it has to run, and to be bound to a relay");
+        Self::new("unreachable", format!("{nothing}: it may be gone, or have lost its network{heard}"), mend)
     }
 }
 
@@ -171,6 +182,7 @@ fn way_status(way: &WayReport, relays: &[RelayStatus]) -> WayStatus {
         seen_as: way.seen_as,
         round_trip_ms: way.round_trip.map(seconds).map(|time| time * 1e3),
         loss: way.loss.map(share),
+        fits: way.fits,
         meaning: meaning.to_string(),
     }
 }

@@ -133,6 +133,22 @@ impl Heart {
         peer.traffic.add_copied(copied);
     }
 
+    /// Seals a probe that is padded to the length of a packet of `size` bytes. Zeros follow what a probe holds, and its receiver ignores them.
+    pub(crate) fn send_sized(
+        &mut self,
+        id: PeerId,
+        session: SessionId,
+        way: Way,
+        (probe, size): (u64, u16),
+        out: &mut SendBatch,
+    ) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let Some(side) = peer.side(LaneId::FIRST) else { return };
+        let Some(pair) = side.keyring.session(session).and_then(|session| session.control_pair()) else { return };
+        let size = append_padded(pair, way, Control::Probe { id: probe }, size.into(), out);
+        peer.traffic.add_overhead(size);
+    }
+
     /// The same for a mark that another lane handed off: it stays behind the packets that came before it and are held.
     pub fn mark_handed(&mut self, id: PeerId, barrier: u64, out: &mut SendBatch) {
         match self.peers.get_mut(&id) {
@@ -203,9 +219,14 @@ fn append_twice(
 
 /// Appends one sealed message and returns its size; 0 when there was no room for it or the key is used up. It is asked or said again, then.
 fn append(pair: &mut Pair, way: Way, message: Control, out: &mut SendBatch) -> usize {
+    append_padded(pair, way, message, 0, out)
+}
+
+/// The same, with zeros behind it where it is shorter than `least` bytes.
+fn append_padded(pair: &mut Pair, way: Way, message: Control, least: usize, out: &mut SendBatch) -> usize {
     let mut plain = [0; control::MAX];
     let length = message.write(&mut plain);
-    let size = DATA_OVERHEAD + length;
+    let size = DATA_OVERHEAD + length.max(least);
     let sealed = out.append(way, size, |datagram| {
         datagram[DATA_HEADER..DATA_HEADER + length].copy_from_slice(&plain[..length]);
         pair.seal(datagram, length)

@@ -220,6 +220,7 @@ impl Heart {
             ToLane::Control { peer, session, lane, way, message } => {
                 self.send_control(peer, session, lane, way, message, out);
             }
+            ToLane::SizedProbe { peer, session, way, id, size } => self.send_sized(peer, session, way, (id, size), out),
             ToLane::UseSuite { peer, session, suite, abilities } => {
                 let sides = self.peers.get_mut(&peer).into_iter().flat_map(LanePeer::sides);
                 for session in sides.filter_map(|side| side.keyring.session(session)) {

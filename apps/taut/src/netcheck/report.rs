@@ -208,19 +208,33 @@ impl Sight {
 
 /// What follows for direct paths.
 fn said(udp: bool, ipv4: &Sight, ipv6: &Sight, mapped: Option<&PortMapStatus>) -> Vec<String> {
-    if !udp {
-        let asleep = "No relay answered by UDP: this network drops it, or the relays are down.";
+    let routed = [ipv4, ipv6].iter().any(|sight| matches!(sight.state, Reach::Works | Reach::Silent));
+    if !routed {
         return vec![
-            String::from(asleep),
-            String::from("Let UDP out to the relays' port 3478; until then no path is direct."),
+            String::from("This host has no address, or no route, to any relay."),
+            String::from("Look at its network: its links, `ip address`, `ip route`."),
+        ];
+    }
+    if !udp {
+        return vec![
+            String::from("No relay answered by UDP: this network drops it, or the relays are down."),
+            String::from("See that a relay runs, and let UDP out to its port 3478."),
+            String::from(
+                "Until one answers, nothing is known of a NAT here, and direct paths are found only where none is in between.",
+            ),
         ];
     }
     let mut said = Vec::new();
     if let Some(nat) = &ipv4.nat {
         said.push(String::from(consequence(nat)));
     }
-    if mapped.is_some_and(|mapped| !mapped.mapped.is_empty()) {
-        said.push(String::from("The gateway opened a port for this host, so that everybody can reach it there."));
+    if let Some(mapped) = mapped.filter(|mapped| !mapped.mapped.is_empty()) {
+        let seen = || [ipv4, ipv6].into_iter().filter_map(|sight| sight.nat.as_ref()).flat_map(|nat| &nat.seen_as);
+        let is_seen = mapped.mapped.iter().any(|mapped| seen().any(|seen| seen.ip() == mapped.ip()));
+        said.push(String::from(match is_seen {
+            true => "The gateway opened a port for this host, so that everybody can reach it there.",
+            false => "The gateway opened a port for this host, but relays see it at another address: a second NAT in front of the gateway hides that port.",
+        }));
     }
     if ipv6.state == Reach::Works {
         said.push(String::from("By IPv6 hosts are reached without a NAT, where both ends have it."));
@@ -241,7 +255,7 @@ fn consequence(nat: &NatStatus) -> &'static str {
         (NatKind::Cone | NatKind::Unknown, _) => {
             "Too few answers to say with whom direct paths work: ask a second relay, or one of ours, which has a second port."
         }
-        (NatKind::Blocked, _) => "By IPv4 no relay answered: direct paths need IPv6 here.",
+        (NatKind::Blocked, _) => "By IPv4 no relay answered: count on direct paths by IPv6 only.",
     }
 }
 

@@ -19,6 +19,7 @@ fn way(endpoint: &str, relay: Option<&str>, (sent, answered, heard): (u64, u64, 
         seen_as: None,
         round_trip_ms: works.then_some(30.0),
         loss: None,
+        fits: None,
         meaning: String::from(meaning),
     }
 }

@@ -72,6 +72,9 @@ impl<E: Entropy> Node<E> {
 
     /// Does what is due, and what follows from what is known by now.
     pub(super) fn outlook_turn(&mut self) {
+        if self.relays.is_any_by_udp() {
+            self.outlook.handle_heard(self.now);
+        }
         for ask in self.outlook.handle_timeout(&mut self.entropy, self.now) {
             let mut request = [0; REQUEST_LEN];
             ask.request.write(&mut request);

@@ -20,8 +20,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use taut_base::{Entropy, LaneId, PeerId, Time};
-use taut_path::{Families, Paths, Report, Way};
+use taut_base::{Entropy, LaneId, PeerId, Prefix, Time};
+use taut_path::{Families, Here, Paths, Report, Way};
 use taut_wire::control::{Control, Endpoints, Search};
 
 use super::Node;
@@ -63,7 +63,24 @@ impl<E: Entropy> Node<E> {
     /// A peer's ways, each with what was sent and what came back, and what that means; `None` for a native peer, and for one that is not listed.
     pub fn report(&self, peer: PeerId, now: Time) -> Option<Report> {
         let paths = self.peers.get(&peer)?.paths.as_ref()?;
-        Some(paths.report(self.ours.nat(), now))
+        let here = Here {
+            nat: self.ours.nat(),
+            networks: &self.networks,
+            own: self.outlook.hosts(),
+            seen: &self.reflexive,
+            longest: self.budget.longest(),
+        };
+        Some(paths.report(&here, now))
+    }
+
+    /// The networks that this host is in: what its interfaces reach without a router. Only for reports.
+    pub fn set_networks(&mut self, networks: Vec<Prefix>) {
+        self.networks = networks;
+    }
+
+    /// The MTU of the TUN: how long a packet may be that a path is asked about.
+    pub fn set_mtu(&mut self, mtu: u16) {
+        self.budget.set_longest(mtu);
     }
 
     /// All peers hear of a list of ours that is new.
@@ -77,6 +94,9 @@ impl<E: Entropy> Node<E> {
     pub(super) fn begin_paths(&mut self, id: PeerId, by: Option<Way>) {
         self.want_relays(id);
         let now = self.now;
+        if by.is_some_and(|way| !way.is_relayed()) {
+            self.outlook.handle_heard(now);
+        }
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let Some(paths) = peer.paths.as_mut() else { return };
         paths.handle_session_begun(by, now);
@@ -128,6 +148,7 @@ impl<E: Entropy> Node<E> {
     pub(super) fn active(&mut self, id: PeerId) {
         let now = self.now;
         let Some(peer) = self.peers.get_mut(&id) else { return };
+        peer.wanted = Some(now);
         self.relays.still_wants(&peer.key, now);
         let Some(paths) = peer.paths.as_mut() else { return };
         paths.handle_active(now);
@@ -138,6 +159,9 @@ impl<E: Entropy> Node<E> {
     pub(super) fn answered(&mut self, id: PeerId, way: Way, probe: u64, seen: SocketAddr) {
         let now = self.now;
         let Some(paths) = self.peers.get_mut(&id).and_then(|peer| peer.paths.as_mut()) else { return };
+        if !way.is_relayed() {
+            self.outlook.handle_heard(now);
+        }
         paths.handle_answer(way, probe, seen, now);
         self.steer(id);
     }
@@ -189,7 +213,10 @@ impl<E: Entropy> Node<E> {
                 }
             }
             while let Some(probe) = paths.poll_probe(&mut self.budget, &mut self.entropy, self.now) {
-                self.commands.push_back(say(Some(probe.way), Control::Probe { id: probe.id }));
+                self.commands.push_back(match probe.size {
+                    0 => say(Some(probe.way), Control::Probe { id: probe.id }),
+                    size => (first, ToLane::SizedProbe { peer: id, session, way: probe.way, id: probe.id, size }),
+                });
             }
         }
         if paths.poll_fill(self.now) {

@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 use std::collections::BTreeSet;
 use std::vec::Vec;
 
-use super::{BLOCKED, Outlook, Seen};
+use super::{Outlook, Seen};
 use crate::nat::Nat;
 
 /// Reflexive endpoints that are told: of a NAT that gives each destination another one, no more are worth anything.
@@ -68,7 +68,7 @@ impl Outlook {
     }
 
     fn in_order(&self, fits: impl Fn(&Seen) -> bool) -> Vec<Seen> {
-        let mut seen: Vec<Seen> = self.seen.iter().copied().filter(fits).collect();
+        let mut seen: Vec<Seen> = self.known().seen.iter().copied().filter(fits).collect();
         seen.sort_by_key(|seen| (seen.order, seen.by));
         seen
     }
@@ -76,7 +76,7 @@ impl Outlook {
     /// What we are behind, by IPv4, where NATs are; by IPv6 where there is nothing else.
     pub(super) fn judge(&self) -> Nat {
         match self.mapping() {
-            Mapping::Unknown if self.unanswered >= BLOCKED => Nat::Blocked,
+            Mapping::Unknown if self.blocked => Nat::Blocked,
             Mapping::Unknown => Nat::Unknown,
             Mapping::None => Nat::Open,
             Mapping::EndpointIndependent => Nat::Cone,
@@ -146,11 +146,12 @@ impl Outlook {
     }
 
     pub(super) fn filtering(&self) -> Filtering {
-        match (self.passed_filter, self.reached_apart) {
+        // While the round lasts an answer may still come.
+        let known = if self.round.is_some() { &self.former } else { &self.found };
+        match (known.passed_filter, known.reached_apart) {
             (true, _) => Filtering::AtMostAddressDependent,
-            // While the round lasts an answer may still come.
-            (false, true) if self.round.is_none() => Filtering::AddressAndPortDependent,
-            (false, _) => Filtering::Unknown,
+            (false, true) => Filtering::AddressAndPortDependent,
+            (false, false) => Filtering::Unknown,
         }
     }
 }

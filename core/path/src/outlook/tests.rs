@@ -270,3 +270,32 @@ fn answers_that_nobody_waits_for_say_nothing() {
     outlook.handle_timeout(&mut Counter(50), at(6_000));
     assert_eq!(outlook.handle_answer(asks[1].to, &late, at(6_001)), None, "long ago");
 }
+
+#[test]
+fn relays_that_are_away_while_peers_are_heard_are_no_blocked_udp() {
+    // The NAT is what it was.
+    let mut outlook = known();
+    outlook.handle_look_around(Families::default(), at(5_000));
+    run(&mut outlook, 5_000, 8_000, |_| Some(outer(40_000)), false);
+    let before = outlook.view();
+    assert_eq!((before.nat, before.udp), (Nat::Cone, Some(true)));
+    outlook.poll_change();
+    outlook.set_servers(&outlook.servers.clone()[..1], at(8_000));
+    for second in 8..68 {
+        outlook.handle_heard(at(1_000 * second));
+        run(&mut outlook, 1_000 * second, 1_000 * (second + 1), |_| None, false);
+        let now = outlook.view();
+        assert_eq!((now.nat, now.mapping, now.filtering), (before.nat, before.mapping, before.filtering), "{second} s");
+    }
+    assert_eq!(outlook.poll_change(), None, "peers are told nothing else");
+    // Elsewhere it is not known, and when nothing is heard for long it counts as blocked.
+    outlook.handle_look_around(Families::default(), at(68_000));
+    run(&mut outlook, 68_000, 78_000, |_| None, false);
+    assert_eq!((outlook.view().nat, outlook.view().udp), (Nat::Unknown, None));
+    run(&mut outlook, 78_000, 260_000, |_| None, false);
+    assert_eq!((outlook.view().nat, outlook.view().udp), (Nat::Blocked, Some(false)));
+    // A direct datagram says that it is not, at once.
+    outlook.handle_heard(at(260_000));
+    assert_eq!(outlook.view().nat, Nat::Unknown);
+    assert_eq!(outlook.poll_change(), Some((vec![], Nat::Unknown)));
+}

@@ -149,6 +149,9 @@ impl Paths {
     /// An answer came by a way; the peer saw our probe come from `seen`.
     pub fn handle_answer(&mut self, way: Way, id: u64, seen: SocketAddr, now: Time) {
         let way = spelled(way);
+        if self.tracks.iter_mut().any(|track| track.sizes.answer(id)) {
+            return;
+        }
         let Some(place) = self.tracks.iter().position(|track| track.probes.waits_for(id)) else { return };
         let track = &mut self.tracks[place];
         if track.way != way {

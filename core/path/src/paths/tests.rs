@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use super::world::{Dice, Kind, Reach, World, at, relay_of};
 use super::*;
 use crate::nat::Nat;
+use crate::report::{Here, Verdict};
 
 const SEEDS: u64 = 1_000;
 
@@ -136,8 +137,8 @@ fn fault_d5_symmetric_on_both_sides_is_no_storm_and_says_why() {
             assert!(within(0, 10) <= 80, "{} in ten seconds", within(0, 10));
             assert!(within(300, 1_200) <= 900 / 10 * 3, "{} in a quarter of an hour", within(300, 1_200));
             assert_eq!(world.ends[side].taken.len(), 1, "one choice");
-            let report = world.ends[side].paths.report(Nat::Symmetric, world.now);
-            assert_eq!(report.verdict, crate::report::Verdict::BothHard);
+            let report = world.ends[side].paths.report(&Here::behind(Nat::Symmetric), world.now);
+            assert_eq!(report.verdict, Verdict::BothHard);
         }
     }
 }
@@ -209,12 +210,13 @@ fn fault_d4_the_ports_that_were_leave_room_for_the_one_that_is() {
         let place = SocketAddr::from(([198, 51, 100, 1], port));
         let now = at(10_000 * u64::from(serial));
         paths.handle_said(&Endpoints::new(serial, 0, 0, [place]), now);
-        let known =
-            |paths: &Paths| paths.report(Nat::Unknown, now).ways.iter().any(|way| way.way == Way::Direct(place));
+        let known = |paths: &Paths| {
+            paths.report(&Here::behind(Nat::Unknown), now).ways.iter().any(|way| way.way == Way::Direct(place))
+        };
         assert!(known(&paths), "{port} is not tried");
         paths.handle_arrival(Way::Direct(place), now);
     }
-    assert!(paths.report(Nat::Unknown, at(2_000_000)).ways.len() <= 1 + 4);
+    assert!(paths.report(&Here::behind(Nat::Unknown), at(2_000_000)).ways.len() <= 1 + 4);
 }
 
 #[test]
@@ -229,7 +231,11 @@ fn a_way_that_lost_much_and_does_no_more_is_back_soon() {
         let from = world.now;
         // One that also failed to carry data while its probes were answered has to convince for longer.
         let back = world.run_until(from + Duration::from_secs(40), World::both_direct);
-        assert!(back, "seed {seed}: {:?}", world.ends.each_ref().map(|end| end.paths.report(Nat::Cone, world.now)));
+        assert!(
+            back,
+            "seed {seed}: {:?}",
+            world.ends.each_ref().map(|end| end.paths.report(&Here::behind(Nat::Cone), world.now))
+        );
         figures.push(millis(world.now.since(from)));
     }
     figures.sort_unstable();
@@ -578,10 +584,39 @@ fn data_that_is_never_receipted_though_probes_are_answered_goes_by_the_relay() {
         now = now + Duration::from_millis(300);
     }
     assert_eq!(end.paths.choice(now).map(|choice| choice.way), Some(relay_of(0)));
-    let report = end.paths.report(Nat::Open, now);
+    let report = end.paths.report(&Here::behind(Nat::Open), now);
     assert!(report.ways.iter().any(|way| way.meaning() == crate::report::Meaning::NoData), "{:?}", report.verdict);
     for _ in 0..20 {
         end.paths.handle_suspicion(now);
         assert_ne!(end.paths.choice(now).map(|choice| choice.way), Some(direct));
     }
+}
+
+#[test]
+fn fault_i10_where_data_is_lost_and_probes_are_not_the_length_that_passes_is_named() {
+    let mut world = talking([Kind::Open, Kind::Open], 9);
+    let direct = world.way(0).unwrap();
+    let end = &mut world.ends[0];
+    let (mut now, mut sized) = (world.now, 0);
+    for round in 0..1_000 {
+        if round % 15 == 0 && end.paths.find(direct).is_some_and(Track::is_sound) {
+            end.paths.handle_suspicion(now);
+        }
+        end.paths.handle_active(now);
+        end.paths.handle_timeout(now);
+        while let Some(probe) = end.paths.poll_probe(&mut end.budget, &mut Dice(now.0), now) {
+            now = now + Duration::from_millis(1);
+            sized += usize::from(probe.size > 0);
+            // A link of 1,400 bytes: 60 are headers.
+            if probe.size <= 1_340 {
+                end.paths.handle_answer(probe.way, probe.id, direct.first_hop(), now);
+            }
+        }
+        now = now + Duration::from_millis(20);
+        if end.paths.report(&Here::behind(Nat::Open), now).verdict == (Verdict::TooLong { fits: 1_340 }) {
+            assert!((10..40).contains(&sized), "{sized} probes");
+            return;
+        }
+    }
+    panic!("{:?}", end.paths.report(&Here::behind(Nat::Open), now));
 }

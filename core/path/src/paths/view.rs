@@ -6,7 +6,7 @@ use taut_base::Time;
 
 use super::Paths;
 use crate::nat::Nat;
-use crate::report::{Report, Verdict, WayReport};
+use crate::report::{Here, Place, Report, Verdict, WayReport};
 use crate::track::{State, Track};
 use crate::way::Way;
 
@@ -51,17 +51,18 @@ impl Paths {
         }
     }
 
-    /// At length, with reasons: what `taut why` shows. `our_nat`: what stands in front of us.
-    pub fn report(&self, our_nat: Nat, now: Time) -> Report {
-        let ways: Vec<WayReport> = self.tracks.iter().map(|track| self.report_way(track, now)).collect();
+    /// At length, with reasons: what `taut why` shows.
+    pub fn report(&self, here: &Here<'_>, now: Time) -> Report {
+        let our_nat = here.nat;
+        let ways: Vec<WayReport> = self.tracks.iter().map(|track| self.report_way(track, here, now)).collect();
         let their_nat = Nat::from_number(self.their_nat);
         let asleep = !self.session || self.let_go;
         let guessed = self.guessed(our_nat.is_hard());
-        let verdict = Verdict::of(self.way, &ways, asleep, (our_nat, their_nat), self.families, guessed);
+        let verdict = Verdict::of(self.way, &ways, asleep, their_nat, self.families, guessed, here);
         Report { way: self.way, for_long: self.way.map(|_| now.since(self.since)), verdict, our_nat, their_nat, ways }
     }
 
-    fn report_way(&self, track: &Track, now: Time) -> WayReport {
+    fn report_way(&self, track: &Track, here: &Here<'_>, now: Time) -> WayReport {
         WayReport {
             way: track.way,
             origins: track.origins,
@@ -81,7 +82,9 @@ impl Paths {
             refused: track.refused,
             round_trip: track.probes.round_trip(),
             loss: track.probes.loss(),
+            fits: track.sizes.fits(here.longest),
             seen_as: track.seen,
+            place: track.way.direct().map_or(Place::Far, |endpoint| here.place(endpoint)),
             family: self.families.has(track.way),
             asleep: !self.session || self.let_go,
         }

@@ -29,12 +29,20 @@ pub struct NatStatus {
     pub hairpin: Option<bool>,
     /// Where relays see this node's socket.
     pub seen_as: Vec<SocketAddr>,
+    /// Why nothing is known, if that is so.
+    #[serde(default)]
+    pub problem: Option<String>,
 }
 
 impl NatStatus {
     /// Names the kind by what is known.
     pub fn new(mapping: Mapping, filtering: Filtering, hairpin: Option<bool>, seen_as: Vec<SocketAddr>) -> Self {
-        Self { kind: NatKind::of(mapping, filtering), mapping, filtering, hairpin, seen_as }
+        Self { kind: NatKind::of(mapping, filtering), mapping, filtering, hairpin, seen_as, problem: None }
+    }
+
+    /// No datagram was answered, and nothing else was: it may be the relays or this host's network.
+    pub fn unanswered() -> Self {
+        Self { problem: Some(String::from("no relay answers")), ..Self::default() }
     }
 
     /// No datagram was answered, though there was somebody to answer.
@@ -90,7 +98,7 @@ impl fmt::Display for NatKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unknown => "unknown",
-            Self::Blocked => "UDP is blocked",
+            Self::Blocked => "no answer by UDP",
             Self::None => "no NAT",
             Self::Firewall => "no NAT, but a firewall",
             Self::FullCone => "full cone NAT",
@@ -186,6 +194,6 @@ mod tests {
         ] {
             assert_eq!(NatStatus::new(mapping, filtering, None, Vec::new()).kind, kind, "{mapping}, {filtering}");
         }
-        assert_eq!(NatStatus::blocked().kind.to_string(), "UDP is blocked");
+        assert_eq!(NatStatus::blocked().kind.to_string(), "no answer by UDP");
     }
 }

@@ -64,6 +64,9 @@ pub struct WayStatus {
     pub round_trip_ms: Option<f64>,
     /// Share of the latest probes that were not answered, 0 to 1.
     pub loss: Option<f64>,
+    /// Bytes of the longest inner packet that passes, where longer ones do not.
+    #[serde(default)]
+    pub fits: Option<u16>,
     /// What all that means, in words.
     pub meaning: String,
 }

@@ -209,7 +209,7 @@ impl Daemon {
             peers: map.map_or_else(Vec::new, |map| status::peers(map, overlay, self.presence.as_ref(), now)),
             drops,
             handshakes: status::handshakes(overlay),
-            nat: overlay.map(|overlay| status::nat(&overlay.node().outlook())),
+            nat: overlay.map(|overlay| status::nat(&overlay.node().outlook(), self.connected)),
             relays: map.map_or_else(Vec::new, |map| status::relays(map, overlay)),
             port_mapping: self.mapped.status(),
             leave: self.leave.clone(),
@@ -231,8 +231,10 @@ impl Daemon {
         let node = self.overlay.as_ref().map(Overlay::node);
         let view = node.and_then(|node| node.peers().find(|view| view.node.0 == peer.id));
         let report = node.zip(view.as_ref()).and_then(|(node, view)| node.report(view.id, clocks().now));
-        let trying = view.is_some_and(|view| view.trying);
-        let evidence = Evidence { peer, report, trying, ours: status.nat.clone(), relays: &status.relays };
+        let lately = |time| clocks().now.since(time) < why::LATELY;
+        let wanted = view.is_some_and(|view| view.trying || view.wanted.is_some_and(lately));
+        let (ours, connected) = (status.nat.clone(), self.connected);
+        let evidence = Evidence { peer, report, wanted, connected, ours, relays: &status.relays };
         Response::Why(Box::new(why::explain(evidence)))
     }
 

@@ -1,7 +1,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use taut_path::Guessed;
+use taut_path::{Guessed, Place};
 
 use super::*;
 use crate::api::{PathStatus, RelayVia, WebSocketStatus};
@@ -26,8 +26,10 @@ fn way(way: Way) -> WayReport {
         refused: 0,
         round_trip: None,
         loss: None,
+        fits: None,
         seen_as: None,
         family: true,
+        place: Place::Far,
         asleep: false,
     }
 }
@@ -51,20 +53,29 @@ fn report(verdict: Verdict) -> Report {
     }
 }
 
+/// What a test changes: the peer, the relays, whether packets wait, whether the coordinator is connected.
+struct Scene {
+    peer: PeerStatus,
+    relays: Vec<RelayStatus>,
+    wanted: bool,
+    connected: bool,
+}
+
 /// A relayed peer and a bound relay, and what `change` makes of that.
-fn why(report: Option<Report>, change: impl FnOnce(&mut PeerStatus, &mut Vec<RelayStatus>, &mut bool)) -> Why {
+fn why(report: Option<Report>, change: impl FnOnce(&mut Scene)) -> Why {
     let status = metrics::tests::sample();
-    let (mut peer, mut relays, mut trying) = (status.peers[0].clone(), status.relays, false);
-    peer.path = PathStatus::relayed("r1");
-    (relays[0].name, relays[0].endpoints) = (String::from("r1"), vec![endpoint(RELAY)]);
-    (relays[0].via, relays[0].websocket) = (Some(RelayVia::Udp), None);
-    change(&mut peer, &mut relays, &mut trying);
-    explain(Evidence { peer: &peer, report, trying, ours: None, relays: &relays })
+    let mut scene = Scene { peer: status.peers[0].clone(), relays: status.relays, wanted: false, connected: true };
+    scene.peer.path = PathStatus::relayed("r1");
+    (scene.relays[0].name, scene.relays[0].endpoints) = (String::from("r1"), vec![endpoint(RELAY)]);
+    (scene.relays[0].via, scene.relays[0].websocket) = (Some(RelayVia::Udp), None);
+    change(&mut scene);
+    let Scene { peer, relays, wanted, connected } = scene;
+    explain(Evidence { peer: &peer, report, wanted, connected, ours: None, relays: &relays })
 }
 
 #[test]
 fn a_relayed_peer_hears_what_the_node_judged() {
-    let told = why(Some(report(Verdict::BothHard)), |_, _, _| {});
+    let told = why(Some(report(Verdict::BothHard)), |_| {});
     assert_eq!(told.cause.as_deref(), Some("both-symmetric"));
     assert_eq!(told.said[0], "Packets to n2 go by the relay r1, which cannot read them.");
     assert_eq!(
@@ -84,7 +95,7 @@ fn a_relay_that_is_reached_by_websocket_is_told_with_the_reason() {
     let bridge = endpoint("127.0.0.1:40000");
     let mut judged = report(Verdict::Blocked { ours: true });
     judged.ways[0].way = Way::Relayed { relay: bridge, id: 1 };
-    let told = why(Some(judged), |_, relays, _| {
+    let told = why(Some(judged), |Scene { relays, .. }| {
         relays[0].via = Some(RelayVia::Websocket);
         relays[0].websocket = Some(WebSocketStatus { open: true, local: Some(bridge), ..WebSocketStatus::default() });
     });
@@ -95,7 +106,7 @@ fn a_relay_that_is_reached_by_websocket_is_told_with_the_reason() {
 
 #[test]
 fn a_direct_path_needs_no_reason() {
-    let told = why(Some(report(Verdict::Direct)), |peer, _, _| {
+    let told = why(Some(report(Verdict::Direct)), |Scene { peer, .. }| {
         peer.path = PathStatus::direct(Some(endpoint("198.51.100.1:1")));
     });
     assert_eq!((told.cause, told.mend.len()), (None, 0));
@@ -104,28 +115,47 @@ fn a_direct_path_needs_no_reason() {
 
 #[test]
 fn who_is_not_reached_hears_what_is_missing() {
-    let cause = |verdict: Option<Verdict>, change: &dyn Fn(&mut PeerStatus, &mut Vec<RelayStatus>, &mut bool)| {
-        let told = why(verdict.map(report), |peer, relays, trying| {
-            peer.path = PathStatus::default();
-            change(peer, relays, trying);
+    let cause = |verdict: Option<Verdict>, change: &dyn Fn(&mut Scene)| {
+        let told = why(verdict.map(report), |scene| {
+            scene.peer.path = PathStatus::default();
+            change(scene);
         });
         assert_eq!(told.said[0], "There is no path to n2.");
         assert!(told.said.len() == 2 && !told.mend.is_empty(), "{told:?}");
         told.cause.unwrap()
     };
-    let unreachable = Some(Verdict::Unreachable);
-    assert_eq!(cause(unreachable, &|_, _, _| {}), "unreachable");
-    assert_eq!(cause(unreachable, &|peer, _, _| peer.online = Some(false)), "offline");
-    assert_eq!(cause(unreachable, &|_, relays, _| relays.clear()), "no-relay");
-    assert_eq!(cause(unreachable, &|_, relays, _| relays[0].state = RelayState::Unreachable), "relay-unreachable");
-    assert_eq!(cause(Some(Verdict::Asleep), &|_, _, _| {}), "asleep");
-    assert_eq!(
-        cause(Some(Verdict::Asleep), &|_, _, trying| *trying = true),
-        "unreachable",
-        "handshakes are sent in vain"
-    );
-    assert_eq!(cause(None, &|_, _, _| {}), "asleep");
-    assert_eq!(cause(None, &|_, _, trying| *trying = true), "unreachable", "a native peer");
+    let asleep = Some(Verdict::Asleep);
+    assert_eq!(cause(asleep, &|_| {}), "asleep");
+    assert_eq!(cause(asleep, &|scene| scene.wanted = true), "unreachable", "packets waited, in vain");
+    assert_eq!(cause(None, &|_| {}), "asleep");
+    assert_eq!(cause(None, &|scene| scene.wanted = true), "unreachable", "a native peer");
+}
+
+#[test]
+fn where_nothing_comes_back_the_reason_is_not_the_nat_whatever_way_packets_go() {
+    let direct = || PathStatus::direct(Some(endpoint("198.51.100.1:1")));
+    for path in [PathStatus::default(), PathStatus::relayed("r1"), direct()] {
+        let told = |change: &dyn Fn(&mut Scene)| {
+            why(Some(report(Verdict::Unreachable)), |scene| {
+                scene.peer.path = path.clone();
+                change(scene);
+            })
+        };
+        let cause = |change: &dyn Fn(&mut Scene)| told(change).cause.unwrap();
+        assert_eq!(cause(&|_| {}), "unreachable");
+        assert_eq!(cause(&|scene| scene.peer.online = Some(false)), "offline");
+        assert_eq!(cause(&|scene| scene.relays.clear()), "no-relay");
+        let lost = |scene: &mut Scene| scene.relays[0].state = RelayState::Unreachable;
+        assert_eq!(cause(&lost), "relay-unreachable");
+        let alone = told(&|scene| {
+            lost(scene);
+            (scene.connected, scene.peer.online) = (false, None);
+        });
+        assert_eq!(alone.cause.as_deref(), Some("no-network"));
+        assert!(alone.mend[0].contains("ip route"), "{:?}", alone.mend);
+        let said = told(&|scene| scene.peer.online = Some(true)).said;
+        assert!(said[1].contains("Nothing comes back from n2") && said[1].contains("still counts it"), "{said:?}");
+    }
 }
 
 #[test]
@@ -136,17 +166,32 @@ fn every_verdict_becomes_sentences() {
         Verdict::NoCandidates,
         Verdict::Blocked { ours: true },
         Verdict::OneHard { ours: false, guessed: Guessed::default() },
-        Verdict::NoCommonFamily,
+        Verdict::NoCommonFamily { ours_v4: true },
+        Verdict::NoHairpin,
         Verdict::OneWay,
         Verdict::Died,
         Verdict::Poor,
+        Verdict::NoData,
+        Verdict::TooLong { fits: 1_340 },
         Verdict::Filtered,
     ] {
-        let told = why(Some(report(verdict)), |_, _, _| {});
+        let told = why(Some(report(verdict)), |_| {});
         assert_eq!(told.cause.as_deref(), Some(verdict.name()));
         for line in told.said.iter().chain(&told.mend) {
             let first = line.chars().next().unwrap();
             assert!(line.ends_with('.') && first.is_uppercase(), "{line}");
         }
     }
+}
+
+#[test]
+fn fault_i10_a_direct_path_that_loses_long_packets_is_told_of() {
+    let mut long = report(Verdict::TooLong { fits: 1_340 });
+    long.ways[1].fits = Some(1_340);
+    let told = why(Some(long), |Scene { peer, .. }| {
+        peer.path = PathStatus::direct(Some(endpoint("198.51.100.1:1")));
+    });
+    assert_eq!((told.cause.as_deref(), told.ways[1].fits), (Some("mtu"), Some(1_340)));
+    assert_eq!(told.ways[1].meaning, "packets up to 1340 bytes pass, longer ones are lost");
+    assert!(told.said[1].contains("1340 bytes") && told.mend[0].contains("`--mtu 1340`"), "{told:?}");
 }

@@ -55,15 +55,48 @@ fn an_object_for_programs() {
     assert_eq!(json["relays"][1]["endpoints"][0]["latency_ms"], serde_json::Value::Null);
 }
 
+/// What is said of a host of which a survey found this, and of a gateway that mapped these.
+fn said(ipv4: Family, ipv6: Family, mapped: &[&str]) -> String {
+    let servers = [server("r1", &["198.51.100.1:3478"])];
+    let mapped = mapped.iter().map(|one| one.parse().unwrap()).collect();
+    let gateway = PortMapStatus { protocol: Some(String::from("PCP")), mapped, ..PortMapStatus::default() };
+    Report::new(&servers, &Survey { ipv4, ipv6 }, Some(gateway), Vec::new()).said.join(" ")
+}
+
+fn silent(local: &str) -> Family {
+    Family { asked: true, local: Some(local.parse().unwrap()), ..Family::default() }
+}
+
+fn works(local: &str, mapped: &str) -> Family {
+    let time = Duration::from_millis(1);
+    let seen =
+        |port| Seen { server: SocketAddr::from(([198, 51, 100, 1], port)), mapped: mapped.parse().unwrap(), time };
+    Family { answers: vec![seen(3478), seen(3479)], ..silent(local) }
+}
+
 #[test]
-fn silence_says_what_to_do() {
-    let ipv4 = Family { asked: true, local: Some("192.168.1.5:1".parse().unwrap()), ..Family::default() };
-    let report = Report::new(
-        &[server("r1", &["198.51.100.1:3478"])],
-        &Survey { ipv4, ipv6: Family::default() },
-        None,
-        Vec::new(),
-    );
+fn each_sentence_is_said_where_it_is_true() {
+    let (home, none) = ("192.168.1.5:50000", Family::default());
+    let quiet = said(silent(home), none.clone(), &[]);
+    assert!(quiet.contains("See that a relay runs, and let UDP out to its port 3478"), "{quiet}");
+    assert!(quiet.contains("direct paths are found only where none is in between"), "{quiet}");
+    // No route is no blocked UDP.
+    let alone = said(Family { asked: true, ..none.clone() }, none.clone(), &[]);
+    assert!(alone.contains("no route") && !alone.contains("UDP"), "{alone}");
+    // One family that works is enough, and says what the other lacks.
+    let by_v6 = said(silent(home), works("[2001:db8::5]:50000", "[2001:db8::5]:50000"), &[]);
+    assert!(by_v6.contains("By IPv4 no relay answered") && by_v6.contains("By IPv6 hosts are reached"), "{by_v6}");
+    // A port that the gateway opened, at the address where relays see this host, and behind a carrier's NAT.
+    let open = said(works(home, "203.0.113.1:40000"), none.clone(), &["203.0.113.1:8288"]);
+    assert!(open.contains("everybody can reach it there"), "{open}");
+    let hidden = said(works(home, "203.0.113.1:40000"), none, &["100.64.0.7:8288"]);
+    assert!(hidden.contains("a second NAT") && !hidden.contains("everybody"), "{hidden}");
+}
+
+#[test]
+fn silence_is_shown_as_silence() {
+    let servers = [server("r1", &["198.51.100.1:3478"])];
+    let survey = Survey { ipv4: silent("192.168.1.5:1"), ipv6: Family::default() };
+    let report = Report::new(&servers, &survey, None, Vec::new());
     assert!(!report.udp && report.ipv4.state == Reach::Silent);
-    assert!(report.render().contains("Let UDP out to the relays' port 3478"), "{}", report.render());
 }

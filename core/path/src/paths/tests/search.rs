@@ -3,7 +3,7 @@
 use super::*;
 use crate::nat::Nat;
 use crate::outlook::Foretold;
-use crate::report::Verdict;
+use crate::report::{Here, Verdict};
 use taut_wire::control::Search;
 
 /// Two behind these, talking for up to so many seconds; when both were direct, in milliseconds since the first packet.
@@ -101,7 +101,7 @@ fn without_sockets_a_drawn_port_is_not_guessed_and_after_three_rounds_no_more() 
     assert_eq!(rounds, [2, 10, 70], "and then none");
     assert!(guesses(&world, 1) <= 3 * 1_024 + 16);
     for (side, nat) in [Nat::Symmetric, Nat::Cone].into_iter().enumerate() {
-        let verdict = world.ends[side].paths.report(nat, world.now).verdict;
+        let verdict = world.ends[side].paths.report(&Here::behind(nat), world.now).verdict;
         assert!(matches!(verdict, Verdict::OneHard { ours, .. } if ours == (side == 0)), "{verdict:?}");
         let said = verdict.to_string();
         assert!(said.contains("3 rounds") && said.contains("98 of 100"), "{said}");

@@ -176,3 +176,29 @@ fn data_under_the_agreed_suite_passes_both_ways() {
     assert_eq!(pair.suite(), aes);
     assert!(pair.open(0, &mut datagram[DATA_HEADER..].to_vec()).unwrap().starts_with(&packet(2, 1, 100)));
 }
+
+#[test]
+fn fault_i10_a_probe_that_asks_for_a_length_is_as_long_as_such_a_packet_and_its_answer_is_short() {
+    let (mut end, mut peer) = taut_end();
+    let data = said_by(&mut peer, Control::Probe { id: 1 });
+    end.inbound(outer(1), &data, data.len(), at(1));
+    end.datagrams();
+    for (size, length) in [(1_420, 1_420), (1_341, 1_341), (0, 32)] {
+        let way = outer(2).into();
+        end.command(ToLane::SizedProbe { peer: PEER, session: SessionId(1), way, id: 7, size }, at(1));
+        let [(destination, probe, _)] = &end.runs()[..] else { panic!("one probe") };
+        assert_eq!((*destination, probe.len()), (outer(2), DATA_OVERHEAD + length));
+        assert_eq!(opened(&mut peer, probe), Control::Probe { id: 7 }, "what is behind it is ignored");
+    }
+    let long = {
+        let mut bytes = [0; 1_420];
+        let mut message = [0; control::MAX];
+        let length = Control::Probe { id: 9 }.write(&mut message);
+        bytes[..length].copy_from_slice(&message[..length]);
+        sealed(&mut peer, &bytes)
+    };
+    end.inbound(outer(1), &long, long.len(), at(2));
+    let answers = end.datagrams();
+    assert_eq!(answers[0].len(), DATA_OVERHEAD + 32);
+    assert_eq!(opened(&mut peer, &answers[0]), Control::Answer { id: 9, seen: outer(1) });
+}

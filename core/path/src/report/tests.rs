@@ -1,0 +1,212 @@
+use std::string::ToString;
+use std::vec;
+
+use super::*;
+use crate::paths::Families;
+use crate::search::Guessed;
+
+fn way(endpoint: &str) -> WayReport {
+    WayReport {
+        way: Way::Direct(endpoint.parse().unwrap()),
+        origins: Origins::default(),
+        in_use: false,
+        known_for: Duration::ZERO,
+        proven_for: None,
+        down: None,
+        suspected: false,
+        sent: 20,
+        answered: 0,
+        answered_elsewhere: 0,
+        asked: 0,
+        heard_ago: None,
+        refused: 0,
+        round_trip: None,
+        loss: None,
+        fits: None,
+        seen_as: None,
+        family: true,
+        place: HERE.place(endpoint.parse().unwrap()),
+        asleep: false,
+    }
+}
+
+/// By the relay, which carries.
+fn relay() -> WayReport {
+    let place = "192.0.2.9:3478".parse().unwrap();
+    let way_by = Way::Relayed { relay: place, id: 1 };
+    WayReport { way: way_by, in_use: true, proven_for: Some(Duration::ZERO), answered: 20, ..way("192.0.2.9:3478") }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+const HERE: Here<'_> = Here::behind(Nat::Cone);
+
+#[test]
+fn the_same_silence_means_different_things() {
+    let far = way("192.0.2.1:1");
+    let old = WayReport {
+        down: Some((SECOND * 10, Cause::Silent)),
+        heard_ago: Some(SECOND * 11),
+        answered: 9,
+        ..far.clone()
+    };
+    let by_relay = WayReport { proven_for: None, answered: 0, ..relay() };
+    for (meaning, report) in [
+        (Meaning::Silent, far.clone()),
+        (Meaning::OneWay, WayReport { heard_ago: Some(SECOND), ..far.clone() }),
+        (Meaning::Elsewhere, WayReport { answered_elsewhere: 1, ..far.clone() }),
+        (Meaning::NoFamily, WayReport { family: false, ..far.clone() }),
+        (Meaning::Trying, WayReport { sent: 2, ..far.clone() }),
+        (Meaning::Limited, WayReport { sent: 2, refused: 9, ..far.clone() }),
+        (Meaning::Judged, WayReport { suspected: true, proven_for: Some(SECOND), ..far.clone() }),
+        (Meaning::Ready, WayReport { proven_for: Some(SECOND), ..far.clone() }),
+        (Meaning::InUse, WayReport { in_use: true, proven_for: Some(SECOND), ..far.clone() }),
+        // What was in use and is down carries nothing.
+        (Meaning::Died, WayReport { in_use: true, ..old.clone() }),
+        (Meaning::Died, old.clone()),
+        (Meaning::OneWay, WayReport { heard_ago: Some(SECOND), ..old.clone() }),
+        (Meaning::Lossy, WayReport { down: Some((SECOND, Cause::Lossy)), ..far.clone() }),
+        (Meaning::NoData, WayReport { down: Some((SECOND, Cause::NoData)), ..far.clone() }),
+        (Meaning::TooLong(1_340), WayReport { down: Some((SECOND, Cause::NoData)), fits: Some(1_340), ..far.clone() }),
+        // Without a session nothing goes any way, whatever was chosen.
+        (Meaning::Asleep, WayReport { asleep: true, in_use: true, sent: 0, ..far.clone() }),
+        (Meaning::Asleep, WayReport { asleep: true, sent: 0, ..by_relay.clone() }),
+        // A relay is no peer behind a firewall.
+        (Meaning::InUse, relay()),
+        (Meaning::InUse, WayReport { sent: 0, ..by_relay.clone() }),
+        (Meaning::Promised, WayReport { sent: 0, in_use: false, ..by_relay.clone() }),
+        (Meaning::RelaySilent, by_relay.clone()),
+        (Meaning::Died, WayReport { down: old.down, ..relay() }),
+    ] {
+        assert_eq!(report.meaning(), meaning, "{report:?}");
+        assert!(!meaning.to_string().is_empty() && !meaning.name().is_empty());
+    }
+}
+
+#[test]
+fn a_silent_address_is_told_by_where_it_is() {
+    let networks = ["192.168.1.0/24", "fd01:2:3::/64"].map(|text| text.parse().unwrap());
+    let own = ["192.168.1.2:8288".parse().unwrap()];
+    let seen = ["198.51.100.2:40000".parse().unwrap()];
+    let here = Here { networks: &networks, own: &own, seen: &seen, ..HERE };
+    for (endpoint, meaning) in [
+        ("192.168.1.3:8288", Meaning::Neighbour),
+        ("[fd01:2:3::7]:8288", Meaning::Neighbour),
+        ("192.168.1.2:9000", Meaning::OwnAddress),
+        ("192.168.2.3:8288", Meaning::OtherNetwork),
+        ("100.64.0.9:8288", Meaning::OtherNetwork),
+        ("198.51.100.2:8288", Meaning::Hairpin),
+        ("198.51.100.3:8288", Meaning::Silent),
+    ] {
+        let report = WayReport { place: here.place(endpoint.parse().unwrap()), ..way(endpoint) };
+        assert_eq!(report.meaning(), meaning, "{endpoint}");
+    }
+}
+
+/// What is known, and what is concluded.
+struct Facts {
+    ways: Vec<WayReport>,
+    ours: Nat,
+    theirs: Nat,
+    families: Families,
+}
+
+fn facts(ways: Vec<WayReport>) -> Facts {
+    Facts { ways, ours: Nat::Cone, theirs: Nat::Cone, families: Families::default() }
+}
+
+const GUESSED: Guessed = Guessed { rounds: 3, of: 3, odds: 98 };
+
+fn verdict(facts: &Facts) -> Verdict {
+    let way = facts.ways.iter().find(|way| way.in_use).map(|way| way.way);
+    let asleep = facts.ways.iter().any(|way| way.asleep);
+    let here = Here { nat: facts.ours, ..HERE };
+    Verdict::of(way, &facts.ways, asleep, facts.theirs, facts.families, GUESSED, &here)
+}
+
+#[test]
+fn fault_d5_the_first_reason_that_is_true_is_told() {
+    let silent = || way("192.0.2.1:1");
+    let v6 = |family| WayReport { family, ..way("[2001:db8::1]:1") };
+    let used = |report: WayReport| WayReport { in_use: true, proven_for: Some(SECOND), answered: 9, ..report };
+    let died = || WayReport { down: Some((SECOND, Cause::Silent)), answered: 9, ..silent() };
+    let dead_relay = || WayReport { proven_for: None, down: Some((SECOND, Cause::Silent)), ..relay() };
+    let hard = |ways, ours, theirs| Facts { ours, theirs, ..facts(ways) };
+    let only_v4 = Families { v4: true, v6: false };
+    let table = [
+        // Direct ways that carry.
+        (Verdict::Direct, facts(vec![relay_idle(), used(silent())])),
+        (Verdict::Direct, facts(vec![dead_idle(), used(silent())])),
+        (Verdict::Direct, hard(vec![used(v6(true)), silent()], Nat::Symmetric, Nat::Symmetric)),
+        // Nothing comes back: neither the NAT nor a firewall is the reason, and the relay carries nothing.
+        (Verdict::Unreachable, facts(vec![dead_relay(), died()])),
+        (Verdict::Unreachable, hard(vec![dead_relay(), died()], Nat::Symmetric, Nat::Symmetric)),
+        (Verdict::Unreachable, facts(vec![WayReport { in_use: true, ..died() }])),
+        (Verdict::Unreachable, facts(vec![WayReport { proven_for: None, answered: 0, ..relay() }, silent()])),
+        (Verdict::Unreachable, facts(vec![])),
+        // By a relay, and why.
+        (Verdict::NoCandidates, facts(vec![relay()])),
+        (Verdict::Looking, facts(vec![relay(), WayReport { sent: 2, ..silent() }])),
+        (Verdict::Died, facts(vec![relay(), died()])),
+        (Verdict::Filtered, facts(vec![relay(), silent()])),
+        (Verdict::OneWay, facts(vec![relay(), WayReport { heard_ago: Some(SECOND), ..silent() }])),
+        (Verdict::Poor, facts(vec![relay(), WayReport { down: Some((SECOND, Cause::Lossy)), ..silent() }])),
+        (Verdict::NoData, facts(vec![relay(), WayReport { down: Some((SECOND, Cause::NoData)), ..silent() }])),
+        (Verdict::NoHairpin, facts(vec![relay(), WayReport { place: Place::OurNat, ..silent() }])),
+        (Verdict::BothHard, hard(vec![relay(), silent()], Nat::Symmetric, Nat::Sequential)),
+        (Verdict::OneHard { ours: false, guessed: GUESSED }, hard(vec![relay(), silent()], Nat::Cone, Nat::Symmetric)),
+        (Verdict::Blocked { ours: true }, hard(vec![relay(), silent()], Nat::Blocked, Nat::Symmetric)),
+        (Verdict::Blocked { ours: false }, hard(vec![relay(), silent()], Nat::Cone, Nat::Blocked)),
+        // A NAT that is hard says nothing where there is no common family, or only IPv6.
+        (
+            Verdict::NoCommonFamily { ours_v4: true },
+            Facts { families: only_v4, ..hard(vec![relay(), v6(false)], Nat::Symmetric, Nat::Symmetric) },
+        ),
+        (
+            Verdict::NoCommonFamily { ours_v4: true },
+            Facts { families: only_v4, ..hard(vec![relay(), v6(false)], Nat::Blocked, Nat::Cone) },
+        ),
+        (Verdict::Filtered, hard(vec![relay(), v6(true)], Nat::Symmetric, Nat::Cone)),
+        // Long packets are lost, by whatever way the others go.
+        (Verdict::TooLong { fits: 1_332 }, facts(vec![WayReport { fits: Some(1_332), ..relay() }, long()])),
+        (Verdict::TooLong { fits: 1_340 }, facts(vec![relay_idle(), used(v6(true)), long()])),
+        // No session.
+        (Verdict::Asleep, facts(vec![WayReport { asleep: true, ..relay() }])),
+    ];
+    for (wanted, facts) in table {
+        let told = verdict(&facts);
+        assert_eq!(told, wanted, "{:?}", facts.ways);
+        let nothing_wrong = matches!(told, Verdict::Direct | Verdict::Asleep | Verdict::Looking);
+        assert_eq!(told.mend().is_none(), nothing_wrong, "{told:?}");
+    }
+}
+
+fn relay_idle() -> WayReport {
+    WayReport { in_use: false, ..relay() }
+}
+
+fn dead_idle() -> WayReport {
+    WayReport { in_use: false, proven_for: None, down: Some((SECOND, Cause::Silent)), ..relay() }
+}
+
+fn long() -> WayReport {
+    WayReport { fits: Some(1_340), down: Some((SECOND, Cause::NoData)), answered: 9, ..way("192.0.2.1:1") }
+}
+
+#[test]
+fn fault_i10_the_mtu_that_passes_is_named_with_what_to_do() {
+    let told = Verdict::TooLong { fits: 1_340 };
+    assert_eq!(told.to_string(), "packets up to 1340 bytes get through, longer ones are lost on the way");
+    assert!(told.mend().unwrap().contains("`--mtu 1340`"));
+    // A link on which no packet of the smallest MTU fits.
+    let told = Verdict::TooLong { fits: 1_240 }.mend().unwrap();
+    assert!(told.contains("`--mtu 1280`") && told.contains("1340 bytes there by IPv4 and 1360 by IPv6"), "{told}");
+}
+
+#[test]
+fn sentences_name_what_they_are_about() {
+    let told = Verdict::OneHard { ours: false, guessed: GUESSED }.to_string();
+    assert!(told.contains("98 of 100"), "{told}");
+    let told = Verdict::NoCommonFamily { ours_v4: false }.to_string();
+    assert!(told.contains("this host has IPv6 only") && told.contains("only IPv4 addresses"), "{told}");
+}

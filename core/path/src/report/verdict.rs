@@ -1,0 +1,189 @@
+//! Why a peer is reached as it is: what all its ways together say.
+
+use core::fmt;
+use std::string::String;
+
+use super::{Here, Meaning, WayReport};
+use crate::nat::Nat;
+use crate::paths::Families;
+use crate::search::Guessed;
+use crate::way::Way;
+
+/// The smallest MTU that a TUN device of ours may have, and what a datagram around such a packet has in addition: outer header, UDP, WireGuard.
+const LEAST: u16 = taut_base::MIN_MTU;
+const OVERHEAD_V4: u16 = 20 + 8 + 32;
+const OVERHEAD_V6: u16 = 40 + 8 + 32;
+
+/// Why a peer is reached as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Directly.
+    Direct,
+    /// Nothing flows; the next packet starts the search.
+    Asleep,
+    /// By a relay while direct ways are being tried.
+    Looking,
+    /// By a relay: neither has told the other where it is.
+    NoCandidates,
+    /// By a relay: UDP is blocked on our side, or on the peer's.
+    Blocked {
+        /// On ours.
+        ours: bool,
+    },
+    /// By a relay: both NATs show each destination another port.
+    BothHard,
+    /// By a relay: one NAT shows each destination another port, and the other's filter lets in only what it knows.
+    OneHard {
+        /// The hard one is ours.
+        ours: bool,
+        /// How far its port was looked for.
+        guessed: Guessed,
+    },
+    /// By a relay: we have no address of a family that the peer has.
+    NoCommonFamily {
+        /// What we have is IPv4.
+        ours_v4: bool,
+    },
+    /// By a relay: both are behind one NAT, which turns nothing round.
+    NoHairpin,
+    /// By a relay: one direction works.
+    OneWay,
+    /// By a relay: the direct way was good and died.
+    Died,
+    /// By a relay: the direct way loses too much.
+    Poor,
+    /// By a relay: the direct way answers probes, and carries no data.
+    NoData,
+    /// By whatever way: long packets are lost.
+    TooLong {
+        /// Bytes of the longest that pass.
+        fits: u16,
+    },
+    /// By a relay: nothing comes back on any direct way.
+    Filtered,
+    /// Not at all: nothing comes back by any way.
+    Unreachable,
+}
+
+impl Verdict {
+    pub(crate) fn of(
+        way: Option<Way>,
+        ways: &[WayReport],
+        asleep: bool,
+        their_nat: Nat,
+        families: Families,
+        guessed: Guessed,
+        here: &Here<'_>,
+    ) -> Self {
+        let direct = || ways.iter().filter(|way| !way.way.is_relayed());
+        let any = |meaning: Meaning| direct().any(|way| way.meaning() == meaning);
+        // A NAT between addresses that one of us does not have keeps nobody apart.
+        let by_v4 = direct().any(|way| way.family && way.way.first_hop().is_ipv4());
+        let (ours, theirs) = (here.nat, their_nat);
+        let fits = ways.iter().filter_map(|way| way.fits).min();
+        let is_direct = way.is_some_and(|way| !way.is_relayed());
+        match way {
+            _ if asleep => Self::Asleep,
+            _ if fits.is_some() => Self::TooLong { fits: fits.unwrap_or_default() },
+            _ if !ways.iter().any(WayReport::may_carry) => Self::Unreachable,
+            _ if is_direct && direct().any(|way| way.in_use && way.proven_for.is_some()) => Self::Direct,
+            // The choice is being made.
+            None | Some(Way::Direct(_)) => Self::Looking,
+            _ if direct().next().is_none() => Self::NoCandidates,
+            _ if any(Meaning::Lossy) => Self::Poor,
+            _ if any(Meaning::NoData) => Self::NoData,
+            _ if any(Meaning::Trying) || any(Meaning::Judged) || any(Meaning::Limited) => Self::Looking,
+            _ if !direct().any(|way| way.family) => Self::NoCommonFamily { ours_v4: families.v4 },
+            _ if ours == Nat::Blocked || theirs == Nat::Blocked => Self::Blocked { ours: ours == Nat::Blocked },
+            _ if any(Meaning::Died) => Self::Died,
+            _ if any(Meaning::Hairpin) => Self::NoHairpin,
+            _ if by_v4 && ours.is_hard() && theirs.is_hard() => Self::BothHard,
+            _ if by_v4 && ours.is_hard() != theirs.is_hard() => Self::OneHard { ours: ours.is_hard(), guessed },
+            _ if any(Meaning::OneWay) => Self::OneWay,
+            _ => Self::Filtered,
+        }
+    }
+
+    /// A word for machines.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Asleep => "asleep",
+            Self::Looking => "looking",
+            Self::NoCandidates => "no-candidates",
+            Self::Blocked { .. } => "udp-blocked",
+            Self::BothHard => "both-symmetric",
+            Self::OneHard { .. } => "one-symmetric",
+            Self::NoCommonFamily { .. } => "no-common-family",
+            Self::NoHairpin => "no-hairpin",
+            Self::OneWay => "one-way",
+            Self::Died => "died",
+            Self::Poor => "poor",
+            Self::NoData => "no-data",
+            Self::TooLong { .. } => "mtu",
+            Self::Filtered => "filtered",
+            Self::Unreachable => "unreachable",
+        }
+    }
+
+    /// What would fix it; nothing where nothing is wrong.
+    pub fn mend(self) -> Option<String> {
+        let one = |ours: bool| if ours { "here" } else { "at the peer" };
+        let port = "switch on port mapping (UPnP, NAT-PMP or PCP) on the router, forward a UDP port, or use IPv6";
+        Some(match self {
+            Self::Direct | Self::Asleep | Self::Looking => return None,
+            Self::NoCandidates => "look at `taut status` on the peer: it has told of no address that others may send to".into(),
+            Self::Blocked { ours } => format!("let UDP out {}; until then the relay carries everything", one(ours)),
+            Self::BothHard => format!("on one side is enough: {port}"),
+            Self::OneHard { ours, .. } => format!("{}: {port}; or the same on the other side", one(ours)),
+            Self::NoCommonFamily { .. } => "give both hosts an address of one family".into(),
+            Self::NoHairpin => "let the networks behind that NAT reach each other, switch on NAT loopback (hairpin) on it, or use IPv6".into(),
+            Self::OneWay => "look for a firewall that drops one direction: UDP must pass both ways between the addresses above".into(),
+            Self::Died => "nothing, if a link or NAT was just changed: the way is tried again all the time; else see what changed between the two".into(),
+            Self::Poor => "look at the link: the way is taken again as soon as it carries".into(),
+            Self::NoData => "look for a filter between the two; if it is long packets that are lost, start both nodes with a smaller `--mtu`".into(),
+            Self::TooLong { fits } if fits >= LEAST => {
+                format!("start both nodes with `--mtu {fits}` (`taut down`, then `taut up --mtu {fits}`), or have the link carry longer packets")
+            }
+            Self::TooLong { .. } => format!(
+                "have the link carry longer packets: the smallest MTU, `--mtu {LEAST}`, needs {} bytes there by IPv4 and {} by IPv6",
+                LEAST + OVERHEAD_V4,
+                LEAST + OVERHEAD_V6
+            ),
+            Self::Filtered => format!("let UDP in on one side, or {port}"),
+            Self::Unreachable => "see that the peer runs, and look at `taut status` there".into(),
+        })
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let side = |ours: &bool| if *ours { "on this side" } else { "on the peer's side" };
+        match self {
+            Self::Direct => f.write_str("direct"),
+            Self::Asleep => f.write_str("nothing flows between the two; the next packet goes by the relay at once, and direct ways are tried then"),
+            Self::Looking => f.write_str("direct ways are being tried"),
+            Self::NoCandidates => f.write_str("no address of the peer is known"),
+            Self::Blocked { ours } => write!(f, "no UDP datagram is answered {}", side(ours)),
+            Self::BothHard => f.write_str(
+                "symmetric NAT on both sides; neither can tell the other its port, and there are too many pairs of ports to guess",
+            ),
+            Self::OneHard { ours, guessed } => {
+                write!(f, "symmetric NAT {}, and the other side lets in only ports that it knows; ", side(ours))?;
+                guessed.fmt(f)
+            }
+            Self::NoCommonFamily { ours_v4 } => {
+                let (ours, theirs) = if *ours_v4 { ("IPv4", "IPv6") } else { ("IPv6", "IPv4") };
+                write!(f, "no common address family: this host has {ours} only, and of the peer only {theirs} addresses are known")
+            }
+            Self::NoHairpin => f.write_str("both are behind one NAT, which does not send packets back inside"),
+            Self::OneWay => f.write_str("direct packets pass in one direction only"),
+            Self::Died => f.write_str("the direct way stopped working"),
+            Self::Poor => f.write_str("the direct way loses too much"),
+            Self::NoData => f.write_str("the direct way answers probes, and carries no data"),
+            Self::TooLong { fits } => write!(f, "packets up to {fits} bytes get through, longer ones are lost on the way"),
+            Self::Filtered => f.write_str("no direct packet is answered; a firewall on one side or both drops them"),
+            Self::Unreachable => f.write_str("nothing comes back by any way"),
+        }
+    }
+}
