@@ -5,7 +5,9 @@ import json
 import pytest
 
 from lab import needs
+from lab.mesh import lay_out
 from lab.sight import Sight
+from lab.taut import Coordinator, Node
 
 BEHIND = pytest.mark.skipif(bool(needs.without("nft")), reason=needs.without("nft"))
 
@@ -82,3 +84,160 @@ def test_a_direct_path_that_dies_is_told_of(behind):
     told = why(one, two.name)
     assert told["path"]["relay"] == relay.host.name and told["cause"] and told["mend"]
     assert any(way["state"] in ("died", "trying", "judged", "silent") for way in told["ways"])
+
+
+def state(told, endpoint):
+    """What `taut why` says in a word of the way to this endpoint."""
+    return next(way["state"] for way in told["ways"] if way["relay"] is None and way["endpoint"].startswith(f"{endpoint}:"))
+
+
+def until(node, peer, cause):
+    """Waits until `taut why` names this cause; what it says then."""
+    node.wait_for(lambda _: why(node, peer)["cause"] == cause, f"`taut why` to say {cause}: {why(node, peer)}")
+    return why(node, peer)
+
+
+def test_who_never_answered_has_no_way_that_data_takes(mesh):
+    one, two = mesh(nodes=2).nodes
+    two.kill()
+    assert one.ping(two.name, "--count", "2", "--timeout", "1s", check=False) is None
+    told = why(one, two.name)
+    assert told["path"]["kind"] == "none" and told["said"][0].startswith("There is no path")
+    assert not any(way["state"] == "in-use" for way in told["ways"]), told["ways"]
+    assert told["cause"] != "asleep", "packets for it waited a moment ago"
+
+
+def test_who_is_gone_without_a_word_is_not_told_from_by_its_nat(behind):
+    one, two = behind(["port-restricted", "port-restricted"]).nodes
+    one.reach(two.name)
+    two.host.nat.cut()
+    one.ping(two.name, "--count", "2", "--timeout", "1s", check=False)
+    # The coordinator may have noticed.
+    one.wait_for(lambda _: why(one, two.name)["cause"] in ("unreachable", "offline"), "to know that nothing comes back")
+    told = why(one, two.name)
+    assert not any(way["state"] in ("in-use", "ready") for way in told["ways"]), told["ways"]
+    assert two.name in told["mend"][0]
+
+
+@BEHIND
+def test_udp_that_only_relays_do_not_answer_is_not_called_blocked(behind):
+    world = behind(["open", "open"])
+    (one, two), (relay,) = world.nodes, world.relays
+    one.stop()
+    words = f"ip daddr {relay.host.ipv4} udp dport {{ 3478, 3479 }} drop"
+    one.host.run("nft", "-f", "-", text=f"table inet f {{\n chain o {{\n type filter hook output priority filter;\n {words}\n }}\n }}\n")
+    one.start()
+    one.up()
+    one.wait_for(lambda status: status["nat"]["kind"] == "blocked", "to have asked in vain")
+    one.reach(two.name)
+    one.wait_for(lambda status: status["nat"]["kind"] == "unknown", "to notice that UDP works")
+    told = why(one, two.name)
+    assert told["path"]["kind"] == "direct" and told["cause"] is None, told
+
+
+def test_hosts_without_a_common_family_hear_that_and_nothing_of_nats(lab):
+    middle, left, right = lab.switch("middle"), lab.switch("left", ipv6=False), lab.switch("right", ipv4=False)
+    router = lab.router("router", middle, left, right)
+    # IPv4 is behind a symmetric NAT, which is no reason.
+    translate = f'ip saddr {left.subnets[0]} oifname "eth0" masquerade fully-random'
+    router.run("nft", "-f", "-", text=f"table ip nat {{\n chain t {{\n type nat hook postrouting priority srcnat;\n {translate}\n }}\n }}\n")
+    host = lab.host("coord", middle)
+    coordinator = Coordinator(host, address=host.ipv6)
+    coordinator.start("--url", f"http://{host.ipv4}:8288")
+    one, two = Node(lab.host("node1", left)), Node(lab.host("node2", right))
+    for node in (one, two):
+        node.start()
+        node.up(coordinator.join_token)
+    one.wait_for_peers(two.name)
+    one.wait_for(lambda status: status["nat"]["kind"] == "symmetric", "to know its NAT")
+    assert one.ping(two.name, "--count", "3")["received"] == 3
+    for node, peer, lacks in ((one, two, "IPv4 only"), (two, one, "IPv6 only")):
+        told = until(node, peer.name, "no-common-family")
+        assert f"this host has {lacks}" in told["said"][1] and told["path"]["kind"] == "relayed", told
+
+
+def narrow(lab, mtu):
+    """Two nodes, of which one is behind a link of this MTU: (nodes, a function that sends packets as long as the TUN's MTU)."""
+    net = lay_out(lab, nodes=2, routed=True, ipv6=False)
+    one, two = net.nodes
+    # Nobody tells the sender: what is too long vanishes.
+    lab.nodes["router"].ip(f"link set eth2 mtu {mtu}")
+    lab.nodes["router"].run("sysctl", "-qw", "net.ipv4.icmp_ratelimit=1000000", "net.ipv4.icmp_ratemask=8", check=False)
+    two.host.ip(f"link set eth0 mtu {mtu}")
+    net.coordinator.start()
+    net.join(one, two)
+    net.meet()
+    net.connect()
+
+    def long_packets(size):
+        return one.host.run("ping", "-c", 4, "-i", "0.3", "-W", 1, "-s", size - 28, "-M", "do", two.ipv4, check=False).returncode == 0
+
+    return one, two, long_packets
+
+
+def test_fault_i10_a_link_of_1400_bytes_names_the_mtu_and_the_flag(lab):
+    one, two, long_packets = narrow(lab, 1400)
+
+    def named(_):
+        assert not long_packets(1420)
+        return why(one, two.name)["cause"] == "mtu"
+
+    one.wait_for(named, "`taut why` to name the MTU")
+    told = why(one, two.name)
+    # 1,400 less IPv4, UDP and WireGuard; by the relay 8 less.
+    assert [way["fits"] for way in told["ways"] if way["relay"] is None] == [1340], told
+    assert "1340 bytes" in told["said"][1] and "--mtu 1340" in told["mend"][0], told
+    for node in (one, two):
+        node.stop()
+        node.start("--mtu", 1340)
+        node.up()
+    one.reach(two.name)
+    one.wait_for(lambda _: long_packets(1340), "long packets to pass")
+    assert one.peer(two.name)["path"]["kind"] == "direct"
+
+
+def test_fault_i10_a_link_of_1300_bytes_is_too_small_and_is_told_so(lab):
+    one, two, long_packets = narrow(lab, 1300)
+
+    def named(_):
+        assert not long_packets(1420)
+        return why(one, two.name)["cause"] == "mtu"
+
+    one.wait_for(named, "`taut why` to name the MTU")
+    told = why(one, two.name)
+    assert "1240 bytes" in told["said"][1] or "1200 bytes" in told["said"][1], told
+    assert "--mtu 1280" in told["mend"][0] and "1340 bytes" in told["mend"][0], told
+
+
+@BEHIND
+def test_a_neighbour_behind_a_firewall_is_in_a_network_of_this_host(behind):
+    one, two = behind(["port-restricted", "port-restricted"], place="same-lan").nodes
+    words = f"ip saddr {one.host.ipv4} udp dport 8288 drop"
+    two.host.run("nft", "-f", "-", text=f"table inet f {{\n chain i {{\n type filter hook input priority filter;\n {words}\n }}\n }}\n")
+    one.ping(two.name, "--count", "3")
+    two.wait_for(lambda _: state(why(two, one.name), one.host.ipv4) not in ("trying", "asleep"), "to have tried its neighbour")
+    assert state(why(two, one.name), one.host.ipv4) == "neighbour"
+    assert state(why(one, two.name), two.host.ipv4) == "one-way"
+
+
+@BEHIND
+def test_two_behind_one_nat_that_turns_nothing_round_hear_that(behind):
+    one, two = behind(["carrier-no-hairpin", "carrier-no-hairpin"], place="same-carrier").nodes
+    one.ping(two.name, "--count", "3")
+    told = until(one, two.name, "no-hairpin")
+    # Both homes have the same addresses.
+    assert one.host.ipv4 == two.host.ipv4 and state(told, two.host.ipv4) == "own-address"
+    assert state(told, one.host.carrier.external) == "hairpin" and "IPv6" in told["mend"][0]
+
+
+def test_a_host_without_a_route_hears_of_its_network(mesh):
+    one, two = mesh(nodes=2, routed=True).nodes
+    one.reach(two.name)
+    for family in ("-4", "-6"):
+        one.host.run("ip", family, "route", "del", "default")
+    one.ping(two.name, "--count", "2", "--timeout", "1s", check=False)
+    told = until(one, two.name, "no-network")
+    assert "ip route" in told["mend"][0]
+    assert one.status()["nat"]["kind"] == "unknown" and one.status()["nat"]["problem"]
+    checked = json.loads(one.taut("netcheck", "--json").stdout)
+    assert "no route" in checked["said"][0] and not checked["udp"]
