@@ -1,6 +1,7 @@
 """Ports that nobody knows, with real daemons behind the lab's NATs: foretold where they are counted, met by many sockets where they are drawn."""
 
 import json
+import time
 
 import pytest
 
@@ -26,6 +27,7 @@ def pair(lab):
         for node, other in (nodes, nodes[::-1]):
             node.wait_for_peers(other.name)
             node.wait_for(lambda status: any(one["state"] == "bound" for one in status["relays"]), "a relay to serve it")
+            node.wait_for(lambda status: status["nat"]["filtering"] != "unknown", "to know its NAT")
         return nodes
 
     return build
@@ -35,6 +37,19 @@ def sockets(node):
     """UDP sockets of the node's host."""
     table = node.host.run("cat", "/proc/net/udp", "/proc/net/udp6").stdout
     return sum(": " in line for line in table.splitlines())
+
+
+def settled(node):
+    """The same, once the sockets are closed that asked about the NAT's filter: they live for two seconds."""
+    seen = []
+
+    def steady():
+        seen.append(sockets(node))
+        time.sleep(0.5)
+        return len(seen) > 5 and len(set(seen[-6:])) == 1
+
+    wait_until(steady, "the survey of the NAT to be over")
+    return seen[-1]
 
 
 # Two NATs that both count are no test yet: in the lab not every run of theirs ends direct (ARCHITECTURE.md, Thin places).
@@ -47,7 +62,7 @@ def test_counted_ports_are_foretold(pair, known):
 
 def test_a_drawn_port_is_met_and_its_socket_carries_everything(pair):
     hard, other = pair("symmetric", "port-restricted")
-    before = sockets(hard)
+    before = settled(hard)
     assert hard.reach(other.name)["replies"][-1]["path"] == "direct"
     wait_until(lambda: sockets(hard) == before + 1, "all sockets but one to be closed")
     assert other.ping(hard.name, "--until-direct", "-c", "60")["replies"][-1]["path"] == "direct"
@@ -64,7 +79,7 @@ def test_a_drawn_port_is_met_and_its_socket_carries_everything(pair):
 
 def test_without_sockets_it_stays_on_the_relay_and_says_so(pair):
     hard, other = pair("symmetric", "port-restricted", options=("--search-sockets", "0"))
-    before = sockets(hard)
+    before = settled(hard)
     said = hard.ping(other.name, "--count", "6")
     assert {reply["path"] for reply in said["replies"]} == {"relayed"}
     assert sockets(hard) == before
