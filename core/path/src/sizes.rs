@@ -115,7 +115,7 @@ mod tests {
 
     /// Measures a way that carries packets of this length and loses each `nth` probe: (what fits, probes, bytes).
     fn measured(sizes: &mut Sizes, mtu: u16, carries: u16, nth: usize, from: u64) -> (Option<u16>, usize, usize) {
-        let (mut probes, mut bytes) = (0, 0);
+        let (mut probes, mut bytes) = (0_usize, 0);
         let begin = Time::ZERO + Duration::from_secs(from);
         sizes.begin(begin);
         for millisecond in 0..10_000 {
@@ -123,7 +123,7 @@ mod tests {
             let id = millisecond + 1_000_000 * from;
             if let Some(size) = sizes.poll(mtu, id, now) {
                 (probes, bytes) = (probes + 1, bytes + usize::from(size));
-                if size <= carries && !(probes as usize).is_multiple_of(nth) {
+                if size <= carries && !probes.is_multiple_of(nth) {
                     assert!(sizes.answer(id) && !sizes.answer(id));
                 }
             }

@@ -219,9 +219,7 @@ fn said(udp: bool, ipv4: &Sight, ipv6: &Sight, mapped: Option<&PortMapStatus>) -
         return vec![
             String::from("No relay answered by UDP: this network drops it, or the relays are down."),
             String::from("See that a relay runs, and let UDP out to its port 3478."),
-            String::from(
-                "Until one answers, nothing is known of a NAT here, and direct paths are found only where none is in between.",
-            ),
+            String::from("Until one answers, nothing is known of a NAT here, and fewer direct paths are found."),
         ];
     }
     let mut said = Vec::new();
