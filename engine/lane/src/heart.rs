@@ -215,7 +215,10 @@ impl Heart {
                 }
                 self.send_as_is(way, bytes, out);
             }
-            ToLane::Datagram { destination, bytes } => self.send_as_is(destination.into(), bytes.as_bytes(), out),
+            ToLane::Datagram { destination, bytes } => {
+                self.relays.sent(destination, bytes.as_bytes());
+                self.send_as_is(destination.into(), bytes.as_bytes(), out);
+            }
             ToLane::Relays(places) => self.relays.set(&places),
             ToLane::Control { peer, session, lane, way, message } => {
                 self.send_control(peer, session, lane, way, message, out);

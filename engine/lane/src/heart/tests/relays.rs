@@ -120,6 +120,7 @@ fn frames_and_stun_answers_go_up_within_a_rate() {
     hears_relay(&mut there);
     let mut stun = [0; 32];
     stun[..8].copy_from_slice(&[1, 1, 0, 12, 0x21, 0x12, 0xa4, 0x42]);
+    asks(&mut there, &stun);
     for bytes in [&stun[..], &[0x81; 4], &[0x84; 512]] {
         there.inbound(outer(RELAY), bytes, bytes.len(), at(1));
         let datagram = FromLane::Datagram { source: outer(RELAY), bytes: Datagram::new(bytes).unwrap() };
@@ -137,6 +138,43 @@ fn frames_and_stun_answers_go_up_within_a_rate() {
         })
         .count();
     assert_eq!((taken, there.dropped(Drop::RelayRate)), (200, 9_800));
+}
+
+/// Something leaves for the relay: a bind, or a STUN request.
+fn asks(end: &mut End, bytes: &[u8]) {
+    let bytes = Datagram::new(bytes).unwrap();
+    end.command(ToLane::Datagram { destination: outer(RELAY), bytes }, at(0));
+    end.runs();
+}
+
+#[test]
+fn fault_a14_frames_forged_in_a_relays_name_keep_nothing_of_its_own_from_us() {
+    let (_, mut here) = pair();
+    hears_relay(&mut here);
+    let frame = |kind: u8, index: u32| {
+        let mut frame = [0; 72];
+        frame[0] = kind;
+        frame[4..8].copy_from_slice(&index.to_le_bytes());
+        frame
+    };
+    let stun = |transaction: u8| {
+        let mut stun = [transaction; 32];
+        stun[..8].copy_from_slice(&[1, 1, 0, 12, 0x21, 0x12, 0xa4, 0x42]);
+        stun
+    };
+    asks(&mut here, &frame(0x81, 7));
+    asks(&mut here, &stun(7));
+    let mut said = |bytes: &[u8]| {
+        here.inbound(outer(RELAY), bytes, bytes.len(), at(1));
+        here.said().len()
+    };
+    // Who forges them has not seen what we asked.
+    let forged = (100..10_000).map(|index| said(&frame(0x83, index)) + said(&stun(9))).sum::<usize>();
+    assert_eq!(forged, 200, "as many of a kind as the keeper can bear, and no STUN answer to nothing");
+    assert_eq!(said(&frame(0x82, 7)), 1, "the relay's answer to our bind");
+    assert_eq!((said(&frame(0x83, 7)), said(&stun(7))), (1, 1));
+    let own = (0..1_000).map(|_| said(&frame(0x83, 7))).sum::<usize>();
+    assert_eq!(own, 200 - 3, "and it has a limit, too");
 }
 
 #[test]
