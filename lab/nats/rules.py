@@ -128,7 +128,7 @@ table ip nat {{
 
 
 def masquerade(random):
-    """A Linux router that masquerades and filters nothing else, as many a guide sets it up: what comes to it unasked is a flow of its own."""
+    """A Linux router that only masquerades, as many a guide sets it up: an unasked datagram from outside becomes a flow of the router."""
     how = "masquerade fully-random" if random else "masquerade"
     return f"""flush ruleset
 table ip nat {{

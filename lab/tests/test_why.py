@@ -92,12 +92,12 @@ def state(told, endpoint):
 
 
 def until(node, peer, cause):
-    """Waits until `taut why` names this cause; what it says then."""
+    """Waits until `taut why` names this cause; returns its answer."""
     node.wait_for(lambda _: why(node, peer)["cause"] == cause, f"`taut why` to say {cause}: {why(node, peer)}")
     return why(node, peer)
 
 
-def test_who_never_answered_has_no_way_that_data_takes(mesh):
+def test_a_peer_that_never_answered_has_no_way_that_data_takes(mesh):
     one, two = mesh(nodes=2).nodes
     two.kill()
     assert one.ping(two.name, "--count", "2", "--timeout", "1s", check=False) is None
@@ -107,7 +107,7 @@ def test_who_never_answered_has_no_way_that_data_takes(mesh):
     assert told["cause"] != "asleep", "packets for it waited a moment ago"
 
 
-def test_who_is_gone_without_a_word_is_not_told_from_by_its_nat(behind):
+def test_a_peer_that_is_gone_without_a_word_is_not_explained_by_a_nat(behind):
     one, two = behind(["port-restricted", "port-restricted"]).nodes
     one.reach(two.name)
     two.host.nat.cut()
@@ -160,7 +160,7 @@ def narrow(lab, mtu):
     """Two nodes, of which one is behind a link of this MTU: (nodes, a function that sends packets as long as the TUN's MTU)."""
     net = lay_out(lab, nodes=2, routed=True, ipv6=False)
     one, two = net.nodes
-    # Nobody tells the sender: what is too long vanishes.
+    # Long packets vanish without an ICMP message to their sender.
     lab.nodes["router"].ip(f"link set eth2 mtu {mtu}")
     lab.nodes["router"].run("sysctl", "-qw", "net.ipv4.icmp_ratelimit=1000000", "net.ipv4.icmp_ratemask=8", check=False)
     two.host.ip(f"link set eth0 mtu {mtu}")

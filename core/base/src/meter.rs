@@ -100,7 +100,7 @@ pub fn site(address: IpAddr) -> [u8; 8] {
     prefix(address, 3, 6)
 }
 
-/// The first bytes of an address. IPv4 is written behind `0000:0004::/32`, which IANA assigns to nobody: no IPv6 prefix is counted as an IPv4 one.
+/// The first bytes of an address. IPv4 is written behind `0000:0004::/32`, which IANA has not assigned: no IPv6 prefix is counted as an IPv4 one.
 fn prefix(address: IpAddr, v4_bytes: usize, v6_bytes: usize) -> [u8; 8] {
     let mut prefix = [0; 8];
     match address.to_canonical() {

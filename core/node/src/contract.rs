@@ -202,7 +202,7 @@ pub enum ToLane {
         /// What.
         message: Control,
     },
-    /// Send a probe on the control pair of the first lane of a session that is as long as a packet of `size` bytes: does such a packet pass? Its answer is short.
+    /// Send a probe that is as long as a packet of `size` bytes, on the control pair of the first lane of a session. Its answer is short.
     SizedProbe {
         /// Whose.
         peer: PeerId,
@@ -212,7 +212,7 @@ pub enum ToLane {
         way: Way,
         /// The probe's id.
         id: u64,
-        /// Bytes of the packet; what is shorter than a probe is one.
+        /// Bytes of the packet; an ordinary probe if it is shorter than one.
         size: u16,
     },
     /// Open many sockets, each with a probe to where the peer is, on the control pair of the first lane of a session; the one where an authentic packet of

@@ -42,8 +42,8 @@ const JUST_MADE: Duration = Duration::from_millis(500);
 /// and prefixes: its limits (`CLASSES` in engine/lane/src/ingress.rs) add up to this.
 const WORK: Rate = Rate::new(1_800, 200);
 
-/// The same at all other lanes together. A peer is told the port of the first lane, so an honest initiation comes to another one only by a stale endpoint;
-/// each lane has limits of its own, and fifteen of them would leave the first lane nothing.
+/// Initiations per second that are computed for at all other lanes together. Peers are told the port of the first lane for handshakes, so an honest
+/// initiation reaches another lane only by a stale endpoint. Each lane has limits of its own, and fifteen lanes together would use up the first lane's share.
 const WORK_FURTHER: Rate = Rate::new(200, 50);
 
 /// Initiations accepted from one peer, evenly spread: each makes a session (paper, section 5.1: initiations are limited; the number is the kernel's
@@ -92,7 +92,7 @@ pub struct Node<E> {
     home: Home,
     /// What relays say of where we are.
     outlook: Outlook,
-    /// What is to be asked from a socket apart, the newest first.
+    /// STUN requests for the socket apart, the newest first.
     apart: VecDeque<(SocketAddr, Datagram)>,
     /// Where gateways and relays say that we are, and what of it the coordinator was told.
     mapped: Vec<SocketAddr>,

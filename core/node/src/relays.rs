@@ -186,7 +186,7 @@ impl Relays {
         self.changed.insert(*peer);
     }
 
-    /// The peer is no member of the network any more.
+    /// Forgets a peer that is no member of the network any more.
     pub(crate) fn forget_peer(&mut self, peer: &PublicKey) {
         self.release(peer);
         self.served.values_mut().for_each(|served| served.forget(peer));

@@ -10,8 +10,8 @@
 //! between rounds   every 25 s while peers talk, else every 5 minutes, when a direct path is in doubt, and when a relay sees us elsewhere:
 //!        to the nearest: where am I?     without an answer after 0.5, 1, 2, 4… s again, to each in turn: it may be our NAT that starts again
 //! ```
-//! The filter is tested from another socket than the lane's. A Linux router that masquerades, and does not drop what nobody asked for, keeps the datagram
-//! from the other port as a flow of its own; our next datagram to that port then gets another outer port, and a cone looks symmetric (fault D18).
+//! The filter is tested from another socket than the lane's. A Linux router that masquerades and has no filter keeps the
+//! datagram from the other port as a flow of its own. Our next datagram to that port gets another outer port, and a cone looks symmetric (fault D18).
 //!
 //! 25 s keep a mapping that a NAT forgets after 30 s. An answer is a hint, and no proof: whoever is on the way may lie, so that it only makes candidates.
 
@@ -37,7 +37,7 @@ const SERVERS: usize = 16;
 /// When each relay is asked in a round.
 const ASKED: [Duration; 3] = [Duration::ZERO, Duration::from_millis(200), Duration::from_millis(400)];
 
-/// When its other port is asked: by then the nearest relay is known, also in the first round.
+/// When the other port of the nearest relay is asked: that relay is known by this time, also in the first round.
 const OTHER_PORT: Duration = Duration::from_millis(700);
 
 /// When the round ends.
@@ -45,8 +45,8 @@ const VERDICT: Duration = Duration::from_millis(1_500);
 
 /// Rounds without an answer after which UDP counts as blocked, and how soon the next round follows meanwhile.
 const BLOCKED: u32 = 2;
-/// UDP does not count as blocked for so long after a datagram of a peer or a relay came by it: several signs of life of either. Then it is the relays that do
-/// not answer.
+/// UDP does not count as blocked for 90 s after a datagram of a peer or a relay came by it: several signs of life of either. In that time silence is the
+/// relays' fault.
 const HEARD: Duration = Duration::from_secs(90);
 const ROUND_AGAIN: Duration = Duration::from_secs(3);
 const ROUND_AGAIN_LONGEST: Duration = Duration::from_secs(60);
@@ -116,11 +116,11 @@ pub(crate) struct Seen {
     order: Time,
 }
 
-/// What relays told in one round, and since.
+/// The relays' answers of one round, and those since.
 #[derive(Clone, Debug, Default)]
 struct Findings {
     seen: Vec<Seen>,
-    /// The socket apart was answered; the answer from the other port came.
+    /// The socket apart was answered, and the answer from the other port came in there.
     reached_apart: bool,
     passed_filter: bool,
 }
@@ -142,7 +142,7 @@ pub struct Outlook {
     distances: Vec<(RelayId, Duration)>,
     /// Rounds in a row that nobody answered.
     unanswered: u32,
-    /// So many were not, and nothing else came by UDP.
+    /// Several rounds were not answered, and no other datagram came by UDP.
     blocked: bool,
     next_round: Option<Time>,
     next_keep: Option<Time>,
@@ -231,7 +231,7 @@ impl Outlook {
         self.former = Findings::default();
     }
 
-    /// A datagram of a peer, or of a relay, came by UDP: it is not blocked, whether or not relays answer questions.
+    /// Notes that a datagram of a peer or a relay came by UDP: UDP is not blocked, whether or not relays answer questions.
     pub fn handle_heard(&mut self, now: Time) {
         self.heard = Some(now);
         if self.nat == Nat::Blocked {
@@ -405,7 +405,7 @@ impl Outlook {
         (test == Test::Where).then(|| self.measure(server, round_trip))
     }
 
-    /// What is known now: of this round, as soon as there is something.
+    /// Returns the findings that hold now: those of this round as soon as it has an answer.
     fn known(&self) -> &Findings {
         if self.round.is_some() && self.found.seen.is_empty() { &self.former } else { &self.found }
     }
@@ -436,7 +436,7 @@ impl Outlook {
         // The round's answers may be older than a doubt that came up meanwhile.
         let doubt = self.doubted.filter(|due| *due >= began);
         self.next_keep = (!silent).then(|| doubt.unwrap_or(now + self.keep()));
-        // An error is not an empty answer (law 6): while peers are heard by UDP, it is the relays that are away, and our NAT is what it was.
+        // An error is not an empty answer (law 6): while peers are heard by UDP, the relays are away, and our NAT has not changed.
         let is_heard = self.heard.is_some_and(|heard| now.since(heard) < HEARD);
         if silent && is_heard {
             self.found = self.former.clone();

@@ -106,7 +106,7 @@ pub struct Probe {
     pub way: Way,
     /// Its id.
     pub id: u64,
-    /// Bytes that it is padded to, where that is what is asked; 0 for an ordinary one.
+    /// Bytes that it is padded to, to test whether such a packet passes; 0 for an ordinary probe.
     pub size: u16,
 }
 
@@ -237,8 +237,8 @@ impl Paths {
         Some(Probe { way: Way::Direct(place), id: draw(entropy), size: 0 })
     }
 
-    /// The next probe of a way of which it is asked how long a packet may be. It goes only where somebody has just answered, and counts in what the peer may be
-    /// probed with.
+    /// Returns the next probe that tests how long a packet may be on a way. Such probes go only where a probe was answered within the last minute, and count in
+    /// the peer's budget.
     fn next_sized(&mut self, budget: &Budget, entropy: &mut impl Entropy, now: Time) -> Option<Probe> {
         if !self.session || self.let_go {
             return None;

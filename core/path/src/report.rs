@@ -3,7 +3,7 @@
 //! Facts ([`WayReport`], [`Here`]) and what they mean ([`Meaning`] of one way, [`Verdict`] of all) are kept apart: the facts are what was counted, the meaning
 //! is the first of a fixed list of explanations that fits them, and what would fix it follows from that.
 //!
-//! A sentence says no more than the facts do: a datagram that was not answered was dropped somewhere, or nobody was there.
+//! A sentence says no more than the facts do: a datagram without an answer was dropped on its way, or had no receiver.
 
 mod meaning;
 #[cfg(test)]

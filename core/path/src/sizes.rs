@@ -1,12 +1,12 @@
-//! How long a packet may be on one way, where short ones pass and long ones do not: asked once it is seen that probes are answered and data is not (fault
-//! I10). A probe may be padded to any length, and every peer answers it by a short message.
+//! Measures how long a packet may be on one way, once probes are answered there and data is not (fault I10). A probe may be padded to any length, and every
+//! peer answers it by a short message.
 //!
 //! ```text
 //! begin ─▶ a probe of each size, the longest first, 30 ms apart ─▶ once more those longer than any that was answered ─▶ a second later: the longest
 //!   ▲                                                                                                                          │
 //!   └───────────────────────────── a minute later, while not all sizes pass ──────────────────────────────────────────────────┘
 //! ```
-//! This names what to do about it; path MTU discovery, which does it, is another thing.
+//! The result is for people only: the TUN's MTU stays, because path MTU discovery does not exist yet.
 
 use core::time::Duration;
 use std::vec::Vec;
@@ -28,10 +28,10 @@ const GAP: Duration = Duration::from_millis(30);
 /// How long answers are waited for after the last probe: any round trip on earth that is not by satellite.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How soon it is asked again while not all sizes pass: links are mended by people.
+/// Time between two measurements while not all sizes pass: people fix links, and that takes minutes.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// What is known of the sizes that one way carries.
+/// The packet sizes that one way carries, as far as they were measured.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sizes {
     /// Probes of the present measurement that were not answered, and their sizes.
@@ -42,12 +42,12 @@ pub(crate) struct Sizes {
     ends: bool,
     /// The longest that was answered in the present measurement.
     longest: u16,
-    /// In the last one: `None` before the first.
+    /// The longest that was answered in the last measurement; `None` before the first.
     found: Option<u16>,
 }
 
 impl Sizes {
-    /// Measures, unless that is under way.
+    /// Starts a measurement, unless one is under way.
     pub(crate) fn begin(&mut self, now: Time) {
         if self.due.is_none() || self.is_resting() {
             *self = Self { due: Some(now), found: self.found, ..Self::default() };
@@ -64,17 +64,17 @@ impl Sizes {
         self.due
     }
 
-    /// The budget was used up: not before.
+    /// Delays the next probe until then: the budget is used up.
     pub(crate) fn postpone(&mut self, until: Time) {
         self.due = self.due.map(|due| due.max(until));
     }
 
-    /// Nobody answers there any more: nothing is asked until the way carries again, and no data.
+    /// Ends the measurement: the way answers no probes any more.
     pub(crate) fn stop(&mut self) {
         *self = Self { found: self.found, ..Self::default() };
     }
 
-    /// The size of the next probe, if one is due; it leaves under this id. `mtu` is the longest packet that there is.
+    /// Returns the size of the next probe if one is due; it leaves under this id. `mtu` is the TUN's.
     pub(crate) fn poll(&mut self, mtu: u16, id: u64, now: Time) -> Option<u16> {
         self.due.filter(|due| now >= *due)?;
         if self.ends {
@@ -95,7 +95,7 @@ impl Sizes {
         Some(size)
     }
 
-    /// A probe was answered. Returns true if it was one of these.
+    /// Notes an answer. Returns true if it answers one of these probes.
     pub(crate) fn answer(&mut self, id: u64) -> bool {
         let Some(place) = self.asked.iter().position(|(asked, _)| *asked == id) else { return false };
         let (_, size) = self.asked.remove(place);
@@ -103,7 +103,7 @@ impl Sizes {
         true
     }
 
-    /// The longest packet that was answered, where some were and longer ones were not.
+    /// Returns the longest packet that passes, if some pass and longer ones do not.
     pub(crate) fn fits(&self, mtu: u16) -> Option<u16> {
         self.found.filter(|found| (1..mtu).contains(found))
     }
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(measured(&mut Sizes::default(), 1_420, 1_500, usize::MAX, 1), (None, 1, 1_420));
         let mut sizes = Sizes::default();
         assert_eq!(measured(&mut sizes, 1_420, 0, usize::MAX, 1).0, None);
-        // It is asked again, and forgotten when the link was mended.
+        // It is measured again, and forgotten when the link carries all sizes.
         assert_eq!(measured(&mut sizes, 1_420, 1_340, usize::MAX, 100).0, Some(1_340));
         assert_eq!(sizes.due().map(|due| due > Time::ZERO + Duration::from_secs(160)), Some(true));
         assert_eq!(measured(&mut sizes, 1_420, 1_500, usize::MAX, 200).0, None);

@@ -20,7 +20,7 @@ mod peers;
 
 use std::time::Duration;
 
-use taut_base::{Entropy, PrivateKey, PublicKey, Time};
+use taut_base::{Bucket, Entropy, PrivateKey, PublicKey, Rate, Time};
 use zeroize::Zeroizing;
 
 use crate::control::{Link, Message, Opened, Why};
@@ -42,9 +42,11 @@ const QUICK_TRIES: u32 = 3;
 const QUICK: Duration = Duration::from_millis(133);
 /// And at most this.
 const QUICK_MAX: Duration = Duration::from_secs(1);
-/// Between two bindings, where the relay says that it forgot the first: each costs both a key exchange, and the node a frame for every peer that it wants.
-/// A relay that was started again is bound at once, because the binding before is older.
-const BIND_APART: Duration = Duration::from_secs(1);
+/// Bindings that follow at once when the relay says that it forgot the former one, per second: each costs both a key exchange, and the node a frame for every
+/// peer that it wants. A relay that is started again a few times is bound at once each time.
+const REBINDS: Rate = Rate::new(1, 3);
+/// The pause before a binding beyond that rate.
+const REBIND_PAUSE: Duration = Duration::from_secs(1);
 /// How often what was replaced by another program under the same key tries to come back: so two of them do not push each other out without end.
 const AFTER_REPLACED: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(60));
 
@@ -170,8 +172,8 @@ pub struct Client {
     binding: Option<Binding>,
     /// When to bind, while neither bound nor binding.
     next_bind: Time,
-    /// When the relay bound us last.
-    last_bound: Option<Time>,
+    /// Bindings that may follow at once.
+    rebinds: Bucket,
     /// Attempts to bind that came to nothing, in a row.
     failures: u32,
     peers: Peers,
@@ -189,7 +191,7 @@ impl Client {
             bound: None,
             binding: None,
             next_bind: now,
-            last_bound: None,
+            rebinds: Bucket::default(),
             failures: 0,
             peers: Peers::default(),
             out: std::collections::VecDeque::new(),
@@ -260,7 +262,7 @@ impl Client {
         }
     }
 
-    /// Forgets a peer: it is no member of the network, or not any more. What a relay says of keys that nobody knows takes no memory so (fault F18).
+    /// Forgets a peer that is no member of the network. Without this a relay that names unknown keys would fill memory (fault F18).
     pub fn forget(&mut self, peer: &PublicKey) {
         self.close(peer);
         self.peers.forget(peer);
@@ -412,7 +414,7 @@ impl Client {
         let Opened { message, counter, .. } = bound.link.open(control)?;
         match message? {
             Message::Pong { nonce, seen } => {
-                // What it says unasked would have the node ask its other relays whether they see it elsewhere, too.
+                // Another address here has the node ask its other relays, so an unasked pong must not change it.
                 if self.handle_pong(nonce, now, entropy) {
                     self.seen = Some(seen);
                 }
@@ -514,7 +516,7 @@ impl Client {
     fn bind_anew(&mut self, now: Time) {
         self.drop_binding();
         self.failures = 0;
-        self.next_bind = self.last_bound.map_or(now, |last| now.max(last + BIND_APART));
+        self.next_bind = if self.rebinds.take(&REBINDS, now) { now } else { now + REBIND_PAUSE };
     }
 }
 

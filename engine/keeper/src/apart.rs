@@ -1,5 +1,5 @@
-//! Sockets that are used for one question: which datagrams does the NAT let in to a socket that spoke to one port of a relay only? A lane's socket speaks to
-//! both ports, and what came in unasked could cost it its outer port ([`taut_path::Outlook`], fault D18).
+//! Sockets for one test: which datagrams does the NAT let in to a socket that sent to one port of a relay only? A lane's socket sends to both ports, and an
+//! unasked datagram could cost it its outer port ([`taut_path::Outlook`], fault D18).
 //!
 //! They live for two seconds in each survey of the NAT, and are read whenever the daemon turns: it does when the survey ends.
 
@@ -13,7 +13,7 @@ use taut_wire::stun::MAX_LEN;
 /// How long they are open after the first request: longer than a survey.
 const OPEN: Duration = Duration::from_secs(2);
 
-/// Datagrams that are read of one socket at a time: the answers to a survey are four. Whoever else sends there costs no more than that.
+/// Datagrams that are read from one socket per turn: a survey has four answers, and a flood from other senders costs no more than this.
 const READ: usize = 16;
 
 /// One socket for each family, while it is needed.
@@ -39,7 +39,7 @@ impl Apart {
         }
     }
 
-    /// Sends what is to be asked. A host without the family or without a free descriptor asks nothing; then the filter stays unknown.
+    /// Sends the requests that wait. Without the family or a free descriptor none is sent, and the filter stays unknown.
     pub(crate) fn send(&mut self, node: &mut Node<impl Entropy>, clocks: Clocks) {
         while let Some((to, request)) = node.poll_apart() {
             self.until.get_or_insert(clocks.now + OPEN);
@@ -51,7 +51,7 @@ impl Apart {
                 *socket = UdpSocket::bind(any).ok().filter(|socket| socket.set_nonblocking(true).is_ok());
             }
             if let Some(socket) = socket {
-                // What cannot be sent is only lost: it is asked twice, and again with the next survey.
+                // A request that cannot be sent is lost: it is sent twice, and again with the next survey.
                 let _ = socket.send_to(request.as_bytes(), to);
             }
         }

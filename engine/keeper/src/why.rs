@@ -1,7 +1,7 @@
 //! Why a path is as it is: what the node counted and judged ([`Report`]), with what only the daemon knows beside it, in sentences (law 14).
 //!
-//! The node knows ways and probes; the daemon knows who is online and which relays serve it. Where nothing comes back from the peer by any way, one of
-//! these may be the reason, and is told instead: what a NAT does explains nothing then.
+//! The node knows ways and probes; the daemon knows who is online and which relays serve it. Where nothing comes back from the peer by any way, the
+//! reason is one of these, and not a NAT.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use taut_path::{Nat, Origins, Report, Verdict, Way, WayReport};
 use crate::api::{NatKind, NatStatus, PathKind, PeerStatus, RelayState, RelayStatus, RelayVia, SCHEMA, WayStatus, Why};
 use crate::status::{seconds, share};
 
-/// A packet that was for the peer so long ago was for it lately: as long as a peer without traffic is kept (protocol.md 5.5).
+/// Packets for the peer within this time count as "lately": as long as a peer without traffic is kept (protocol.md 5.5).
 pub(crate) const LATELY: Duration = Duration::from_secs(300);
 
 /// What is known of a peer and of what is between.

@@ -219,7 +219,7 @@ impl Heart {
         let known = self.locals.known.get(&place).map(|known| (known.local, now));
         let left = known.or_else(|| self.locals.left.get(&place).copied());
         self.forget_locals(&mut |known, _| known == place);
-        // What is over is forgotten: of places that come and go, as behind a NAT, one would stay with each change of the routes.
+        // Entries that have no effect any more are removed: peers behind NATs change places, and each change of the routes would leave some.
         let known = &self.locals.known;
         self.locals.left.retain(|place, (_, since)| now.since(*since) < LEFT || known.contains_key(place));
         self.locals.left.extend(left.map(|left| (place, left)));

@@ -8,7 +8,7 @@
 //! | an answer to a STUN request that left for that place | [`FromLane::Datagram`], as the first frames |
 //!
 //! Anything else, and all of it from elsewhere, is no WireGuard message. A place can be forged: nothing here is believed, the peer's session and the keys of
-//! the bind decide. But what is forged without having seen a bind or a request counts apart, so that it keeps nothing of the relay's own from the keeper.
+//! the bind decide. But a forger that has not seen a bind or a request has a limit of its own, and keeps none of the relay's frames from the keeper.
 
 use std::net::SocketAddr;
 
@@ -63,7 +63,7 @@ impl<T: Copy + PartialEq, const N: usize> Last<T, N> {
     }
 }
 
-/// One place that is heard, and what was asked there.
+/// One place that is heard, with the binds and requests that left for it.
 #[derive(Clone, Copy)]
 struct Place {
     at: SocketAddr,
@@ -73,40 +73,44 @@ struct Place {
     requests: Last<[u8; 12], REQUESTS>,
 }
 
+impl Place {
+    /// A place to which nothing was sent yet.
+    fn new(at: SocketAddr) -> Self {
+        let (named, others) = (Bucket::default(), Bucket::default());
+        Self { at, named, others, binds: Last::NONE, requests: Last::NONE }
+    }
+}
+
 /// The places that are heard, in ascending order: each run of datagrams is looked up here.
 #[derive(Default)]
 pub(crate) struct Relays(Vec<Place>);
 
 impl Relays {
-    /// Hears these and no others. What is known of those that were heard before stays.
+    /// Hears these places and no others. A place that was heard before keeps its state.
     pub(crate) fn set(&mut self, places: &[SocketAddr]) {
-        let new = |at| Place {
-            at,
-            named: Bucket::default(),
-            others: Bucket::default(),
-            binds: Last::NONE,
-            requests: Last::NONE,
-        };
-        let former = |at: &SocketAddr| self.find(*at).and_then(|place| self.0.get(place)).copied();
-        let mut heard: Vec<Place> =
-            places.iter().take(MAX_PLACES).map(|at| former(at).unwrap_or_else(|| new(*at))).collect();
-        heard.sort_by_key(|place| place.at);
-        heard.dedup_by_key(|place| place.at);
-        self.0 = heard;
+        let mut heard = Self::default();
+        for at in places.iter().copied().take(MAX_PLACES) {
+            if let Err(place) = heard.find(at) {
+                let known = self.find(at).ok().and_then(|former| self.0.get(former)).copied();
+                heard.0.insert(place, known.unwrap_or_else(|| Place::new(at)));
+            }
+        }
+        *self = heard;
     }
 
-    fn find(&self, at: SocketAddr) -> Option<usize> {
-        self.0.binary_search_by_key(&at, |place| place.at).ok()
+    /// Returns where a place is, or where it would be.
+    fn find(&self, at: SocketAddr) -> Result<usize, usize> {
+        self.0.binary_search_by(|place| place.at.cmp(&at))
     }
 
     /// Whether this is one of them.
     pub(crate) fn has(&self, at: SocketAddr) -> bool {
-        self.find(at).is_some()
+        self.find(at).is_ok()
     }
 
     /// A frame or a STUN request leaves.
     pub(crate) fn sent(&mut self, to: SocketAddr, bytes: &[u8]) {
-        let Some(place) = self.find(to).and_then(|place| self.0.get_mut(place)) else { return };
+        let Some(place) = self.find(to).ok().and_then(|place| self.0.get_mut(place)) else { return };
         if let Some(transaction) = transaction(bytes) {
             place.requests.add(transaction);
         } else if bytes.first() == Some(&BIND)
@@ -116,7 +120,7 @@ impl Relays {
         }
     }
 
-    /// Returns true if something that a place says may go up.
+    /// Returns true if a frame or an answer of this place may go up.
     fn take(&mut self, place: usize, bytes: &[u8], now: Time) -> bool {
         let Some(place) = self.0.get_mut(place) else { return false };
         let named = match transaction(bytes) {
@@ -133,7 +137,7 @@ impl Relays {
 impl Heart {
     /// No WireGuard message came: perhaps a relay or a STUN server speaks.
     pub(crate) fn foreign(&mut self, source: SocketAddr, bytes: &[u8], now: Time) {
-        let place = self.relays.find(source).filter(|_| bytes.len() <= Datagram::MAX && is_answer(bytes));
+        let place = self.relays.find(source).ok().filter(|_| bytes.len() <= Datagram::MAX && is_answer(bytes));
         let Some(place) = place else { return self.drops.add(Drop::NotWireGuard, 1) };
         match self.relays.take(place, bytes, now).then(|| Datagram::new(bytes)).flatten() {
             Some(bytes) => self.say(FromLane::Datagram { source, bytes }),

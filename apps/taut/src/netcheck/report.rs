@@ -230,7 +230,7 @@ fn said(udp: bool, ipv4: &Sight, ipv6: &Sight, mapped: Option<&PortMapStatus>) -
         let seen = || [ipv4, ipv6].into_iter().filter_map(|sight| sight.nat.as_ref()).flat_map(|nat| &nat.seen_as);
         let is_seen = mapped.mapped.iter().any(|mapped| seen().any(|seen| seen.ip() == mapped.ip()));
         said.push(String::from(match is_seen {
-            true => "The gateway opened a port for this host, so that everybody can reach it there.",
+            true => "The gateway opened a port for this host; peers can reach it there.",
             false => "The gateway opened a port for this host, but relays see it at another address: a second NAT in front of the gateway hides that port.",
         }));
     }

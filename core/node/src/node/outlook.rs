@@ -16,7 +16,7 @@ use taut_wire::stun::{Answer, REQUEST_LEN};
 use super::Node;
 use crate::contract::{Clocks, Datagram, ToLane};
 
-/// Requests that wait to be sent from the socket apart, in both families: the newest, where nobody fetches them.
+/// STUN requests that are kept for the socket apart: those of one moment, two of each family. Older ones are dropped where no caller fetches them.
 const APART: usize = 4;
 
 impl<E: Entropy> Node<E> {
@@ -48,13 +48,13 @@ impl<E: Entropy> Node<E> {
         self.home.set_listed(&ids, self.now);
     }
 
-    /// The next STUN request that is to be sent from a socket used for nothing else: what the NAT lets in there is what a test is about. That socket has to
-    /// last for two seconds.
+    /// Returns the next STUN request for a socket that is used for nothing else: the request tests which datagrams the NAT lets in to such a socket. The
+    /// socket has to stay open for two seconds.
     pub fn poll_apart(&mut self) -> Option<(SocketAddr, Datagram)> {
         self.apart.pop_back()
     }
 
-    /// Something came to that socket.
+    /// Takes a datagram that came to that socket.
     pub fn handle_apart(&mut self, source: SocketAddr, bytes: &[u8], clocks: Clocks) {
         self.now = clocks.now;
         self.handle_answer(source, bytes);

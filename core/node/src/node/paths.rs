@@ -73,12 +73,12 @@ impl<E: Entropy> Node<E> {
         Some(paths.report(&here, now))
     }
 
-    /// The networks that this host is in: what its interfaces reach without a router. Only for reports.
+    /// Sets the networks that this host is in: those that its interfaces reach without a router. Only reports use them.
     pub fn set_networks(&mut self, networks: Vec<Prefix>) {
         self.networks = networks;
     }
 
-    /// The MTU of the TUN: how long a packet may be that a path is asked about.
+    /// Sets the MTU of the TUN: the longest packet whose passage is tested.
     pub fn set_mtu(&mut self, mtu: u16) {
         self.budget.set_longest(mtu);
     }

@@ -123,7 +123,7 @@ impl Served {
             self.web.answered();
         }
         if let Some(Event::Opened { peer, .. } | Event::Arrived { peer, .. }) = event {
-            // The map says who there is, not the relay (fault F18). A member that our map does not have yet is asked for when it has.
+            // The map names the members, not the relay (fault F18). A member that is not yet in our map is opened when it is.
             if !is_member(&peer) {
                 client.forget(&peer);
                 return None;
@@ -133,13 +133,13 @@ impl Served {
         event
     }
 
-    /// A peer is no member of the network any more.
+    /// Forgets a peer that is no member of the network any more.
     pub(super) fn forget(&mut self, peer: &PublicKey) {
         self.client.as_mut().into_iter().for_each(|client| client.forget(peer));
         self.known.remove(peer);
     }
 
-    /// Returns true if the other relays are to be asked whether they see us elsewhere, too, because this one does.
+    /// Returns true if the other relays may be asked now whether they see us elsewhere, too.
     pub(super) fn take_move(&mut self, now: Time) -> bool {
         let may = self.moved.is_none_or(|last| now.since(last) >= MOVED_APART);
         if may {

@@ -56,7 +56,7 @@ fn relay_place() -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 9], 3478))
 }
 
-/// The relays of one node, one relay, and others that it serves: it invents them, as who holds the signing key can.
+/// The relays of one node, one relay, and the relay's other clients. The test invents these with the signing key.
 struct Scene {
     relays: Relays,
     server: Server,
@@ -88,7 +88,7 @@ impl Scene {
         scene
     }
 
-    /// Somebody binds and opens us.
+    /// A client of this number binds and opens us.
     fn opens_us(&mut self, number: u16) {
         let mut client = Client::new(node(9), credentials(number), self.now);
         client.open(node(US), self.now, &mut self.dice);
@@ -148,11 +148,11 @@ fn fault_f18_a_relay_that_announces_invented_keys_is_not_believed_and_real_peers
     }
     scene.opens_us(PEER);
     assert_eq!(scene.served().known, BTreeSet::from([node(PEER)]));
-    assert!(scene.relays.changed.iter().all(|key| *key == node(PEER)), "nobody else's ways are looked at");
+    assert!(scene.relays.changed.iter().all(|key| *key == node(PEER)), "no other peer's ways are looked at");
     let client = scene.served().client.as_ref().unwrap();
     assert!((INVENTED..INVENTED + 200).all(|number| client.id_of(&node(number)).is_none()));
     assert!(client.id_of(&node(PEER)).is_some() && scene.relays.ways(&node(PEER)).len() == 1);
-    // Who leaves the network is forgotten, also where we never wanted it.
+    // A peer that leaves the network is forgotten, also where we never wanted it.
     scene.relays.forget_peer(&node(PEER));
     assert!(scene.served().known.is_empty() && scene.relays.ways(&node(PEER)).is_empty());
 }

@@ -88,8 +88,8 @@ fn kinds_of_nat_are_told_apart() {
 /// The outer port of the socket apart.
 const APART: u16 = 9;
 
-/// A Linux router that masquerades: it keeps the outer port for all destinations, but what came in from a place before anything went there has taken that
-/// port for this place, and then another one is drawn.
+/// A Linux router that masquerades: it keeps the outer port for all destinations. A datagram that comes from a place before any went there takes the outer
+/// port for that place, and the next datagram to it gets another port.
 #[derive(Default)]
 struct Masquerade {
     taken: Vec<(SocketAddr, u16)>,
@@ -273,7 +273,7 @@ fn answers_that_nobody_waits_for_say_nothing() {
 
 #[test]
 fn relays_that_are_away_while_peers_are_heard_are_no_blocked_udp() {
-    // The NAT is what it was.
+    // The NAT has not changed.
     let mut outlook = known();
     outlook.handle_look_around(Families::default(), at(5_000));
     run(&mut outlook, 5_000, 8_000, |_| Some(outer(40_000)), false);

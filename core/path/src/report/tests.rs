@@ -61,7 +61,7 @@ fn the_same_silence_means_different_things() {
         (Meaning::Judged, WayReport { suspected: true, proven_for: Some(SECOND), ..far.clone() }),
         (Meaning::Ready, WayReport { proven_for: Some(SECOND), ..far.clone() }),
         (Meaning::InUse, WayReport { in_use: true, proven_for: Some(SECOND), ..far.clone() }),
-        // What was in use and is down carries nothing.
+        // A way that was in use and is down carries nothing.
         (Meaning::Died, WayReport { in_use: true, ..old.clone() }),
         (Meaning::Died, old.clone()),
         (Meaning::OneWay, WayReport { heard_ago: Some(SECOND), ..old.clone() }),

@@ -1,4 +1,4 @@
-//! Why a peer is reached as it is: what all its ways together say.
+//! Why a peer is reached as it is, concluded from all its ways.
 
 use core::fmt;
 use std::string::String;
@@ -77,7 +77,7 @@ impl Verdict {
     ) -> Self {
         let direct = || ways.iter().filter(|way| !way.way.is_relayed());
         let any = |meaning: Meaning| direct().any(|way| way.meaning() == meaning);
-        // A NAT between addresses that one of us does not have keeps nobody apart.
+        // A NAT for IPv4 is no reason where one of the two has no IPv4 address.
         let by_v4 = direct().any(|way| way.family && way.way.first_hop().is_ipv4());
         let (ours, theirs) = (here.nat, their_nat);
         let fits = ways.iter().filter_map(|way| way.fits).min();

@@ -112,7 +112,6 @@ impl Client {
         self.binding = None;
         self.failures = 0;
         self.next_bind = Time(u64::MAX);
-        self.last_bound = Some(now);
         self.seen = Some(welcome.seen);
         self.out.clear();
         if let Some(sample) = sample {

@@ -177,8 +177,8 @@ impl Door {
         }
     }
 
-    /// Ten seconds in which these senders and forged new ones send without end, and each tenth of a second a sender from a place of its own, where nobody was
-    /// heard, proves its address. Returns how many of those hundred get in, and how many of the attackers' messages.
+    /// Runs ten seconds in which these senders and forged new ones send without end. Each tenth of a second an honest sender at an address of its own proves
+    /// that address. Returns how many of these hundred get in, and how many of the attackers' messages.
     fn attacked_by(&mut self, attackers: &Proven) -> (usize, usize) {
         let (mut honest, mut taken, mut next) = (0, 0, 0);
         for moment in 0..1_000 {

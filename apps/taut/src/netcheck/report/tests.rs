@@ -55,7 +55,7 @@ fn an_object_for_programs() {
     assert_eq!(json["relays"][1]["endpoints"][0]["latency_ms"], serde_json::Value::Null);
 }
 
-/// What is said of a host of which a survey found this, and of a gateway that mapped these.
+/// The sentences for a host with these survey results and a gateway that mapped these endpoints.
 fn said(ipv4: Family, ipv6: Family, mapped: &[&str]) -> String {
     let servers = [server("r1", &["198.51.100.1:3478"])];
     let mapped = mapped.iter().map(|one| one.parse().unwrap()).collect();
@@ -88,9 +88,9 @@ fn each_sentence_is_said_where_it_is_true() {
     assert!(by_v6.contains("By IPv4 no relay answered") && by_v6.contains("By IPv6 hosts are reached"), "{by_v6}");
     // A port that the gateway opened, at the address where relays see this host, and behind a carrier's NAT.
     let open = said(works(home, "203.0.113.1:40000"), none.clone(), &["203.0.113.1:8288"]);
-    assert!(open.contains("everybody can reach it there"), "{open}");
+    assert!(open.contains("peers can reach it there"), "{open}");
     let hidden = said(works(home, "203.0.113.1:40000"), none, &["100.64.0.7:8288"]);
-    assert!(hidden.contains("a second NAT") && !hidden.contains("everybody"), "{hidden}");
+    assert!(hidden.contains("a second NAT") && !hidden.contains("can reach it"), "{hidden}");
 }
 
 #[test]

@@ -168,7 +168,7 @@ fn fault_a14_frames_forged_in_a_relays_name_keep_nothing_of_its_own_from_us() {
         here.inbound(outer(RELAY), bytes, bytes.len(), at(1));
         here.said().len()
     };
-    // Who forges them has not seen what we asked.
+    // The forger has not seen our bind and our request.
     let forged = (100..10_000).map(|index| said(&frame(0x83, index)) + said(&stun(9))).sum::<usize>();
     assert_eq!(forged, 200, "as many of a kind as the keeper can bear, and no STUN answer to nothing");
     assert_eq!(said(&frame(0x82, 7)), 1, "the relay's answer to our bind");
