@@ -8,7 +8,6 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fmt;
-use std::net::IpAddr;
 
 /// Limits of one party, in places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,16 +219,6 @@ impl Held {
     fn rank<K>(&self, key: K) -> Option<Rank<K>> {
         self.idle.first().map(|oldest| (self.idle.len(), Reverse(*oldest), key))
     }
-}
-
-/// The prefix that one site usually has: an IPv4 /24, or 48 bits of IPv6 (RFC 6177).
-pub fn site(address: IpAddr) -> [u8; 8] {
-    let mut site = [0; 8];
-    match address.to_canonical() {
-        IpAddr::V4(v4) => site[..3].copy_from_slice(&v4.octets()[..3]),
-        IpAddr::V6(v6) => site[..6].copy_from_slice(&v6.octets()[..6]),
-    }
-    site
 }
 
 impl fmt::Display for NoRoom {

@@ -174,4 +174,13 @@ mod tests {
         // An owner of 2001:db8::/64 does not share the limits of 32.1.13.184.
         assert_ne!(network(of("32.1.13.184")), network(of("2001:db8::1")));
     }
+
+    #[test]
+    fn hosts_and_sites_of_addresses() {
+        let site = |text: &str| site(text.parse().unwrap());
+        assert_eq!(site("192.0.2.1"), site("::ffff:192.0.2.200"));
+        assert_ne!(site("192.0.2.1"), site("192.0.3.1"));
+        assert_eq!(site("2001:db8:1:2::3"), site("2001:db8:1:ffff::"));
+        assert_ne!(site("2001:db8:1:2::3"), site("2001:db8:2:2::3"));
+    }
 }

@@ -195,14 +195,6 @@ impl Host {
         Surroundings::read(&mut self.netlink, Some(self.index), known)
     }
 
-    /// The networks that this host is in: what its interfaces other than the TUN reach without a router.
-    pub(crate) fn networks(&mut self) -> Result<Vec<Prefix>, NetlinkError> {
-        let tun = self.index;
-        let addresses = self.netlink.addresses()?.into_iter().filter(|address| address.index != tun);
-        let global = addresses.filter(|address| address.scope == Scope::Global);
-        Ok(global.filter_map(|address| Prefix::new(address.ip, address.prefix_len).ok()).collect())
-    }
-
     /// How many packets the kernel dropped because they waited at the TUN and the lane did not read in time; 0 where it does not say.
     pub(crate) fn dropped_before_tun(&mut self) -> u64 {
         self.netlink.tx_dropped(self.index).ok().flatten().unwrap_or(0)

@@ -169,9 +169,7 @@ impl Overlay {
         let endpoints = self.surroundings.endpoints(self.port, &self.prefixes);
         let changed = endpoints != self.endpoints;
         self.endpoints = endpoints;
-        if let Ok(networks) = self.host.networks() {
-            self.node.set_networks(networks);
-        }
+        self.node.set_networks(self.surroundings.networks());
         self.node.set_interfaces(&self.endpoints, clocks);
         self.link.carry_out(&mut self.node);
         changed

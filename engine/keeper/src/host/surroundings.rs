@@ -130,6 +130,11 @@ impl Surroundings {
         if v4 || v6 { Families { v4, v6 } } else { Families::default() }
     }
 
+    /// The networks that this host is in: what its other interfaces reach without a router. Overlays are left out: nothing is probed there.
+    pub(crate) fn networks(&self) -> Vec<Prefix> {
+        self.own.iter().filter(|own| own.usable && own.kind != Kind::Overlay).map(|own| own.network).collect()
+    }
+
     /// Prefixes of other overlays, where no endpoint of a peer is looked for: networks of tunnels, and what is routed into them. Only private addresses: a
     /// tunnel that public ones are routed into is an uplink. One that holds a network of the host is left out, because neighbours are there.
     pub(crate) fn overlays(&self) -> Vec<Prefix> {
