@@ -26,4 +26,4 @@ pub use prefixes::Prefixes;
 pub use relay::{
     MAX_PEER_RELAYS, MAX_RELAY_ENDPOINTS, MAX_RELAYS, RELAY_PATH, Relay, RelayFault, open_web, settle, settle_web,
 };
-pub use token::{BadToken, JoinToken, TOKEN_PREFIX};
+pub use token::{BadToken, JoinToken, OPERATOR_PREFIX, TOKEN_PREFIX};

@@ -13,6 +13,9 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 /// What every token of this version starts with.
 pub const TOKEN_PREFIX: &str = "taut1-";
 
+/// Prefix of every operator token, by which people and secret scanners recognise it.
+pub const OPERATOR_PREFIX: &str = "tautop-";
+
 const FIXED: usize = 16 + 32 + 32 + 1;
 const CHECK: usize = 4;
 /// URLs in a token; more than a few replicas belong behind one name.
@@ -66,7 +69,11 @@ impl FromStr for JoinToken {
     fn from_str(text: &str) -> Result<Self, BadToken> {
         let text = text.trim();
         let Some(body) = text.strip_prefix(TOKEN_PREFIX) else {
-            return Err(if text.starts_with("taut") { BadToken::Version } else { BadToken::NoToken });
+            return Err(match text {
+                operator if operator.starts_with(OPERATOR_PREFIX) => BadToken::Operator,
+                other if other.starts_with("taut") => BadToken::Version,
+                _ => BadToken::NoToken,
+            });
         };
         let mut bytes = decode_base64url(body).map_err(|_| BadToken::Damaged)?;
         let token = parse(&bytes);
@@ -102,6 +109,8 @@ fn parse(bytes: &[u8]) -> Result<JoinToken, BadToken> {
 pub enum BadToken {
     /// It does not start with [`TOKEN_PREFIX`].
     NoToken,
+    /// It is an operator's token, which opens the coordinator's API.
+    Operator,
     /// It is a token of another version.
     Version,
     /// It starts well but is cut, mistyped or altered.
@@ -113,6 +122,10 @@ impl fmt::Display for BadToken {
         f.write_str(match self {
             Self::NoToken => {
                 "not a join token: it starts with `taut1-`; the operator prints one with `taut-coordinator keys create`"
+            }
+            Self::Operator => {
+                "this is an operator token, which gives full control of the coordinator: keep it secret; a join token starts with \
+                 `taut1-`, and `taut-coordinator keys create` makes one"
             }
             Self::Version => "a join token of another version; update `taut`, or ask the operator for a new token",
             Self::Damaged => "the join token is damaged: a part is missing or mistyped; copy the whole line again",
@@ -149,6 +162,9 @@ mod tests {
         assert_eq!("tskey-auth-1".parse::<JoinToken>().err(), Some(BadToken::NoToken));
         assert_eq!(line.replace("taut1-", "taut2-").parse::<JoinToken>().err(), Some(BadToken::Version));
         assert_eq!(line[..line.len() - 4].parse::<JoinToken>().err(), Some(BadToken::Damaged));
+        let operator = format!("{OPERATOR_PREFIX}{}", encode_base64url(&[7; 32])).parse::<JoinToken>().err();
+        assert_eq!(operator, Some(BadToken::Operator));
+        assert!(BadToken::Operator.to_string().contains("keys create"));
         let swapped = line.replacen('A', "B", 1);
         assert_eq!(swapped.parse::<JoinToken>().err(), Some(BadToken::Damaged));
     }
