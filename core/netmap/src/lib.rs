@@ -21,7 +21,10 @@ pub use map::{Delta, Me, NetworkInfo, NetworkMap, Peer, Refusal};
 pub use message::{
     CONTROL_PATH, Enrol, Hello, MAX_TICKET, Problem, ProblemCode, SCHEMA, ToCoordinator, ToNode, prologue,
 };
-pub use name::{BadName, MAX_NAME, check_name, name_from_host};
+pub use name::{
+    BadName, MAX_NAME, check_name, check_network_name, check_new_name, domain, is_reserved, name_from_host,
+    placeholder, shown_name,
+};
 pub use prefixes::Prefixes;
 pub use relay::{
     MAX_PEER_RELAYS, MAX_RELAY_ENDPOINTS, MAX_RELAYS, RELAY_PATH, Relay, RelayFault, open_web, settle, settle_web,

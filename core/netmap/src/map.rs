@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 use taut_base::{MAX_PEERS, NodeId, Prefix, PublicKey, RelayId};
 
-use crate::name::check_name;
+use crate::name::{check_name, is_reserved, placeholder};
 use crate::relay::{self, MAX_PEER_RELAYS, Relay, RelayFault};
 
 /// Endpoints that are kept per peer; a coordinator that lists more is cut short (fault D10).
@@ -131,6 +131,25 @@ impl NetworkMap {
         self.relays.iter().find(|relay| relay.id == id)
     }
 
+    /// Replaces reserved names ([`is_reserved`]) by placeholders, so that such a name concerns its node alone and never costs the map (faults
+    /// E10, E20). A placeholder is `node-<id>`, with a number behind it while another node has that name.
+    pub fn replace_reserved_names(&mut self) {
+        if !is_reserved(&self.me.name) && !self.peers.values().any(|peer| is_reserved(&peer.name)) {
+            return;
+        }
+        let mut taken: BTreeSet<String> = self.peers.values().map(|peer| peer.name.clone()).collect();
+        taken.insert(self.me.name.clone());
+        let own = std::iter::once((self.me.id, &mut self.me.name));
+        let all = own.chain(self.peers.values_mut().map(|peer| (peer.id, &mut peer.name)));
+        for (id, name) in all.filter(|(_, name)| is_reserved(name)) {
+            let plain = placeholder(id);
+            let numbered = (2_u32..).map(|number| format!("{plain}-{number}"));
+            let free = std::iter::once(plain.clone()).chain(numbered).find(|free| !taken.contains(free));
+            *name = free.unwrap_or(plain);
+            taken.insert(name.clone());
+        }
+    }
+
     /// Whether a node may act on this map. What the coordinator says of addresses is held against the network's own prefixes, so that a
     /// hostile or broken one cannot draw other traffic into the overlay (fault E17).
     ///
@@ -140,6 +159,7 @@ impl NetworkMap {
         if self.peers.len() > MAX_PEERS {
             return Err(Refusal::TooManyPeers { peers: self.peers.len() });
         }
+        check_name(&self.network.name).map_err(|_| Refusal::BadNetworkName)?;
         check_prefixes(&self.network)?;
         check_name(&self.me.name).map_err(|_| Refusal::BadName(self.me.id))?;
         let mut keys = BTreeSet::from([self.me.key]);
@@ -230,6 +250,8 @@ pub enum Refusal {
     SameId(NodeId),
     /// A name that is no DNS label.
     BadName(NodeId),
+    /// The network's name is no DNS label, and would end up in `/etc/hosts`.
+    BadNetworkName,
 }
 
 impl fmt::Display for Refusal {
@@ -254,6 +276,7 @@ impl fmt::Display for Refusal {
             Self::SameKey(id) => write!(f, "the key of node {id} is another node's, too"),
             Self::SameId(id) => write!(f, "number {id} stands for two nodes"),
             Self::BadName(id) => write!(f, "the name of node {id} is no DNS label"),
+            Self::BadNetworkName => f.write_str("the network's name is no DNS label"),
         }
     }
 }

@@ -1,25 +1,104 @@
-//! Names of nodes: one DNS label.
+//! Names of nodes and networks: one DNS label each, and none that means something else to the hosts that use it.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
+
+use taut_base::NodeId;
 
 /// Longest label of a DNS name, in bytes (RFC 1035 section 2.3.4).
 pub const MAX_NAME: usize = 63;
 
-/// Whether `name` may name a node: 1 to 63 lower-case letters, digits and hyphens, no hyphen at either end (RFC 1123 section 2.1).
+/// Name of a node whose host has no name of its own.
+const NAMELESS: &str = "node";
+
+/// Names that no node may have, besides those that begin with [`RESERVED_PREFIX`]: systems and programs look them up without a domain and
+/// rely on the answer. A member with such a name would receive their traffic on every host that writes `taut hosts` into `/etc/hosts`.
+const RESERVED: [&str; 23] = [
+    // The host itself (RFC 6761 section 6.3), as Linux distributions and macOS spell it in `/etc/hosts`.
+    "localhost",
+    "localhost4",
+    "localhost6",
+    "localdomain",
+    "localdomain4",
+    "localdomain6",
+    "loopback",
+    "broadcasthost",
+    "ipv6-localhost",
+    "ipv6-loopback",
+    "ipv6-localnet",
+    "ipv6-mcastprefix",
+    "ipv6-allnodes",
+    "ipv6-allrouters",
+    "ipv6-allhosts",
+    // Programs take their proxy or their IPv6 router from the host with this name (Web Proxy Auto-Discovery; RFC 5214 section 8.3.2).
+    "wpad",
+    "isatap",
+    // Virtual machines take keys, and commands to run as root, from the host with this name: EC2, CloudStack and Google Cloud in cloud-init.
+    "instance-data",
+    "data-server",
+    "metadata",
+    // Software relies on these to lead nowhere in the DNS (RFC 6761 section 6.4, RFC 6762 section 3, RFC 7686).
+    "invalid",
+    "local",
+    "onion",
+];
+
+/// Debian's names for the loopback interface and for multicast groups (`ip6-localhost`, `ip6-allnodes`, …).
+const RESERVED_PREFIX: &str = "ip6-";
+
+/// Names that no new network may have, besides [`RESERVED`] and the two-letter names, which are countries': `NAME.NETWORK` would be a host
+/// of the Internet. The list stops accidents. It is not the root zone, whose 1,400 names include words that are fine for a network.
+const TOP_LEVEL: [&str; 14] = [
+    // Special use (RFC 9476, RFC 3172).
+    "alt", "arpa", // Where most of the web and of the mail is.
+    "app", "biz", "com", "dev", "edu", "gov", "info", "int", "mil", "name", "net", "org",
+];
+
+/// Whether `name` is a DNS label that may name a node: 1 to 63 lower-case letters, digits and hyphens, no hyphen at either end (RFC 1123
+/// section 2.1). What a map says is held against this alone; [`check_new_name`] is for names that are chosen.
 ///
 /// # Errors
-/// When it may not.
+/// When it is not.
 pub fn check_name(name: &str) -> Result<(), BadName> {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let edges = !name.starts_with('-') && !name.ends_with('-');
     if name.is_empty() || name.len() > MAX_NAME || !edges || !name.bytes().all(allowed) {
-        return Err(BadName);
+        return Err(BadName::NoLabel);
     }
     Ok(())
 }
 
-/// The name closest to what a host calls itself: first label, lower case, other characters as hyphens; `node` when nothing is left.
+/// Whether a node may be given `name`: a label that is not reserved (fault E20).
+///
+/// # Errors
+/// When it may not.
+pub fn check_new_name(name: &str) -> Result<(), BadName> {
+    check_name(name)?;
+    if is_reserved(name) { Err(BadName::Reserved) } else { Ok(()) }
+}
+
+/// Whether a network may be given `name`: as [`check_new_name`], and `NAME.NETWORK` is no host of the Internet.
+///
+/// # Errors
+/// When it may not.
+pub fn check_network_name(name: &str) -> Result<(), BadName> {
+    check_new_name(name)?;
+    if is_top_level(name) { Err(BadName::TopLevel) } else { Ok(()) }
+}
+
+/// Returns true if no node may have this name, which is a label.
+pub fn is_reserved(name: &str) -> bool {
+    name.starts_with(RESERVED_PREFIX) || RESERVED.contains(&name)
+}
+
+fn is_top_level(network: &str) -> bool {
+    let is_country = network.len() == 2 && network.bytes().all(|byte| byte.is_ascii_alphabetic());
+    is_country || TOP_LEVEL.contains(&network)
+}
+
+/// Returns the name closest to what a host calls itself: first label, lower case, other characters as hyphens; `node` when nothing is left,
+/// or when the result is reserved.
 pub fn name_from_host(host: &str) -> String {
     let label = host.split('.').next().unwrap_or_default();
     let spelled: String = label
@@ -28,18 +107,54 @@ pub fn name_from_host(host: &str) -> String {
         .take(MAX_NAME)
         .collect();
     match spelled.trim_matches('-') {
-        "" => String::from("node"),
+        "" => String::from(NAMELESS),
+        reserved if is_reserved(reserved) => String::from(NAMELESS),
         trimmed => String::from(trimmed),
     }
 }
 
-/// A text that cannot name a node.
+/// Returns the name by which users see node `id`: the one that the coordinator gave it, or `node-<id>` in place of a reserved one.
+pub fn shown_name(id: NodeId, name: &str) -> Cow<'_, str> {
+    if is_reserved(name) { Cow::Owned(placeholder(id)) } else { Cow::Borrowed(name) }
+}
+
+/// Returns the name of node `id` in place of one that it may not have.
+pub fn placeholder(id: NodeId) -> String {
+    format!("{NAMELESS}-{id}")
+}
+
+/// Returns the domain of a network's nodes: its name, or `taut-<name>` where a coordinator has a network whose name would make
+/// `NAME.NETWORK` a host of the Internet or of the system.
+pub fn domain(network: &str) -> Cow<'_, str> {
+    if is_reserved(network) || is_top_level(network) {
+        Cow::Owned(format!("taut-{network}"))
+    } else {
+        Cow::Borrowed(network)
+    }
+}
+
+/// Why a text cannot be a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BadName;
+pub enum BadName {
+    /// It is no DNS label.
+    NoLabel,
+    /// It means something else to hosts and programs.
+    Reserved,
+    /// It is a top-level domain of the Internet.
+    TopLevel,
+}
 
 impl fmt::Display for BadName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a name: use 1 to 63 lower-case letters, digits and hyphens, with no hyphen at the ends")
+        f.write_str(match self {
+            Self::NoLabel => {
+                "not a name: use 1 to 63 lower-case letters, digits and hyphens, with no hyphen at the ends"
+            }
+            Self::Reserved => {
+                "a reserved name: hosts and programs look it up for a purpose of their own, as they do `localhost`; choose another one"
+            }
+            Self::TopLevel => "a top-level domain: the network's nodes would have names of Internet hosts; choose another one",
+        })
     }
 }
 
@@ -55,7 +170,7 @@ mod tests {
             assert_eq!(check_name(name), Ok(()), "{name}");
         }
         for name in ["", "-a", "a-", "A", "a.b", "..", "a b", "ä", "a\0", "😀", &"x".repeat(64)] {
-            assert_eq!(check_name(name), Err(BadName), "{name}");
+            assert_eq!(check_name(name), Err(BadName::NoLabel), "{name}");
         }
     }
 
@@ -67,5 +182,57 @@ mod tests {
             assert_eq!(name_from_host(host), name);
             assert_eq!(check_name(&name_from_host(host)), Ok(()));
         }
+    }
+
+    #[test]
+    fn fault_e20_names_with_another_meaning_are_reserved() {
+        // What Debian, Red Hat, openSUSE and macOS have in /etc/hosts, and what programs look up by themselves.
+        for name in [
+            "localhost",
+            "localdomain",
+            "localhost4",
+            "localhost6",
+            "ip6-localhost",
+            "ip6-loopback",
+            "ip6-localnet",
+            "ip6-mcastprefix",
+            "ip6-allnodes",
+            "ip6-allrouters",
+            "ip6-allhosts",
+            "ip6-anything",
+            "ipv6-allnodes",
+            "broadcasthost",
+            "wpad",
+            "isatap",
+            "instance-data",
+        ] {
+            assert_eq!(check_new_name(name), Err(BadName::Reserved), "{name}");
+            assert_eq!(check_network_name(name), Err(BadName::Reserved), "{name}");
+            assert_eq!(check_name(name), Ok(()), "{name}: a map that has it is taken");
+            assert_eq!(name_from_host(name), "node");
+            assert_eq!(name_from_host(&name.to_uppercase()), "node");
+            assert_eq!(shown_name(NodeId(7), name), "node-7");
+        }
+        assert_eq!(name_from_host("localhost.localdomain"), "node");
+        // What people call their hosts.
+        for name in ["node", "local-1", "localhost-2", "web", "ip6", "test", "mail", "home", "gateway", "com", "de"] {
+            assert_eq!(check_new_name(name), Ok(()), "{name}");
+            assert_eq!(name_from_host(name), name);
+            assert_eq!(shown_name(NodeId(7), name), name);
+        }
+        assert_eq!(check_new_name("a.b"), Err(BadName::NoLabel));
+    }
+
+    #[test]
+    fn fault_e20_no_network_takes_the_place_of_a_domain() {
+        for name in ["com", "org", "arpa", "de", "io", "dev"] {
+            assert_eq!(check_network_name(name), Err(BadName::TopLevel), "{name}");
+            assert_eq!(domain(name), format!("taut-{name}"));
+        }
+        for name in ["default", "home", "lab", "x", "n1", "internal", "taut-com"] {
+            assert_eq!(check_network_name(name), Ok(()), "{name}");
+            assert_eq!(domain(name), name);
+        }
+        assert_eq!(domain("local"), "taut-local");
     }
 }

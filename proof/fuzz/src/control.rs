@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use taut_base::{Entropy, MAX_PEERS, PrivateKey};
-use taut_netmap::{Delta, NetworkMap, ToCoordinator, ToNode, check_name, settle, settle_web};
+use taut_netmap::{Delta, NetworkMap, ToCoordinator, ToNode, check_name, is_reserved, settle, settle_web};
 use taut_node::Node;
 use taut_sim::Seeded;
 use taut_tunnel::Limits;
@@ -71,6 +71,10 @@ fn take(node: &mut Node<impl Entropy>, map: &NetworkMap) {
             assert!(addresses.insert(*address), "{address} stands for two");
         }
     }
+    let mut shown = map.clone();
+    shown.replace_reserved_names();
+    let names = shown.peers.values().map(|peer| &peer.name).chain([&shown.me.name]);
+    assert!(shown.check().is_ok() && !names.into_iter().any(|name| is_reserved(name)));
     assert!(map.peers.values().all(|peer| peer.relays.len() <= 2));
     let (mut relays, mut places) = (BTreeSet::new(), BTreeSet::new());
     assert!(

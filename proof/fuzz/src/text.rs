@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use taut_base::{Prefix, PrivateKey, PublicKey, decode_base64, decode_base64url, encode_base64, encode_base64url};
-use taut_netmap::{BadToken, JoinToken, TOKEN_PREFIX, check_name, name_from_host};
+use taut_netmap::{BadToken, JoinToken, TOKEN_PREFIX, check_name, check_new_name, name_from_host};
 use taut_node::uapi::{Inbox, PeerChange, Request, Set};
 
 /// One text per value: what is read is written the same, and what is made a name is one.
@@ -33,7 +33,7 @@ pub(crate) fn text(data: &[u8]) {
         assert!(!text.is_empty() && text.len() <= 63 && text.bytes().all(label), "{text:?} is no DNS label");
     }
     let name = name_from_host(&text);
-    assert!(check_name(&name).is_ok(), "{name:?} was made of {text:?}");
+    assert!(check_new_name(&name).is_ok(), "{name:?} was made of {text:?}");
 }
 
 /// A join token: read back as it was written. Its checksum is made right for a part of the inputs, so that mutations get behind it.

@@ -93,6 +93,8 @@ fn fault_e17_hostile_maps_are_refused() {
     );
     assert_eq!(with(|map| second(map).addresses.clear()), Err(Refusal::NoAddress(NodeId(2))));
     assert_eq!(with(|map| second(map).name = String::from("../etc")), Err(Refusal::BadName(NodeId(2))));
+    // `taut hosts` prints both names in one line.
+    assert_eq!(with(|map| map.network.name = String::from("x\n127.0.0.1 bank")), Err(Refusal::BadNetworkName));
     assert_eq!(with(|map| second(map).id = NodeId(1)), Err(Refusal::SameId(NodeId(2))));
     assert_eq!(
         with(|map| second(map).endpoints = vec![([1, 1, 1, 1], 1).into(); 33]),
@@ -115,4 +117,30 @@ fn one_number_for_two_nodes_is_no_map() {
     let mut json = serde_json::to_value(map()).unwrap();
     json["peers"][1]["id"] = 2.into();
     assert!(serde_json::from_value::<NetworkMap>(json).is_err());
+}
+
+#[test]
+fn fault_e20_a_reserved_name_costs_its_node_the_name_and_nobody_the_map() {
+    let mut named = map();
+    named.peers.get_mut(&NodeId(2)).unwrap().name = String::from("localhost");
+    named.peers.get_mut(&NodeId(3)).unwrap().name = String::from("node-2");
+    named.me.name = String::from("wpad");
+    assert_eq!(named.check(), Ok(()));
+    let mut shown = named.clone();
+    shown.replace_reserved_names();
+    assert_eq!(shown.me.name, "node-1");
+    assert_eq!(shown.peers[&NodeId(2)].name, "node-2-2", "another node has that name");
+    assert_eq!(shown.peers[&NodeId(3)].name, "node-2");
+    assert_eq!(shown.check(), Ok(()));
+    // Nothing else differs, and a change is applied to what is shown.
+    let mut back = shown.clone();
+    back.me.name.clone_from(&named.me.name);
+    back.peers.get_mut(&NodeId(2)).unwrap().name.clone_from(&named.peers[&NodeId(2)].name);
+    assert_eq!(back, named);
+    let mut next = shown.apply(&Delta { upserts: vec![named.peers[&NodeId(2)].clone()], ..delta() }).unwrap();
+    next.replace_reserved_names();
+    assert_eq!((next.version, &next.peers), (6, &shown.peers));
+    let mut plain = map();
+    plain.replace_reserved_names();
+    assert_eq!(plain, map());
 }
