@@ -183,7 +183,7 @@ impl StateDir {
             }
         };
         notes.extend(loaded.notes);
-        let saved: SavedMap = match serde_json::from_slice(&loaded.body) {
+        let mut saved: SavedMap = match serde_json::from_slice(&loaded.body) {
             Ok(saved) => saved,
             Err(error) => {
                 notes.push(format!("{MAP} does not hold a map ({error}); the coordinator is asked for the whole map"));
@@ -201,7 +201,11 @@ impl StateDir {
             return None;
         }
         match saved.map.check() {
-            Ok(()) => Some(saved),
+            Ok(()) => {
+                // Release 0.1.0 saved such names.
+                saved.map.replace_reserved_names();
+                Some(saved)
+            }
             Err(refusal) => {
                 notes.push(format!("{MAP}: {refusal}"));
                 None

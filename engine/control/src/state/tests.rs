@@ -433,6 +433,19 @@ fn fault_k7_a_map_that_is_damaged_foreign_or_refused_is_not_used() {
 }
 
 #[test]
+fn fault_e20_a_saved_map_with_a_reserved_name_is_used_without_the_name() {
+    let (scratch, _) = filled(1);
+    let (mut state, _) = open(&scratch.0).unwrap();
+    let mut named = map();
+    named.me.name = String::from("localhost");
+    state.save_map([1; 16], &named, &[], &[]).unwrap();
+    drop(state);
+    let (_state, found) = open(&scratch.0).unwrap();
+    assert_eq!(found.map.unwrap().me.name, "node-1");
+    assert!(found.notes.is_empty());
+}
+
+#[test]
 fn secrets_leave_the_disk_when_they_are_forgotten() {
     let (scratch, mut membership) = filled(1);
     membership.forget_secret();

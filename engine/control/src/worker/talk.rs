@@ -86,6 +86,7 @@ impl Worker {
 
     /// Takes a checked map: tells the keeper, saves it. Its relays are settled anew each time, because the coordinator may have moved.
     pub(super) fn follow(&mut self, mut map: NetworkMap, now: Time) {
+        map.replace_reserved_names();
         map.relays = self.store.named().to_vec();
         settle(&mut map.relays, self.at, &[map.network.ipv4, map.network.ipv6]);
         settle_web(&mut map.relays, self.url());

@@ -102,6 +102,26 @@ fn law_6_a_bad_change_leads_to_a_whole_map_and_a_bad_map_to_nothing() {
 }
 
 #[test]
+fn fault_e20_a_reserved_name_is_ignored_and_the_map_is_taken() {
+    let (coordinator, state) = (Coordinator::start(), StateDir::new());
+    let (node, mut session, key) = joined(&coordinator, &state, 2);
+    let mut named = map(6, key, 2);
+    named.me.name = String::from("wpad");
+    named.peers.get_mut(&NodeId(2)).unwrap().name = String::from("localhost");
+    session.say(&ToNode::Map(named));
+    let seen = node.map();
+    assert_eq!((seen.version, seen.me.name.as_str()), (6, "node-1"));
+    assert_eq!((seen.peers[&NodeId(2)].name.as_str(), seen.peers.len()), ("node-2", 2));
+    let mut other = peer(3);
+    other.name = String::from("ip6-loopback");
+    let renamed = Delta { from: 6, to: 7, me: None, upserts: vec![other], removes: Vec::new(), relays: None };
+    session.say(&ToNode::Delta(renamed));
+    let seen = node.map();
+    assert_eq!((seen.version, seen.peers[&NodeId(3)].name.as_str()), (7, "node-3"));
+    node.stop();
+}
+
+#[test]
 fn resumes_from_its_map_when_the_coordinator_comes_back() {
     let (coordinator, state) = (Coordinator::start(), StateDir::new());
     let (node, session, _) = joined(&coordinator, &state, 1);
