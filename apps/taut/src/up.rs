@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use taut_keeper::api::{Request, State, Status};
-use taut_netmap::{check_name, name_from_host};
+use taut_netmap::{check_new_name, name_from_host};
 
 use crate::client::{Client, NoDaemon};
 use crate::fault::Fault;
@@ -115,7 +115,7 @@ fn parse(mut words: Words) -> Result<Wish, Fault> {
 fn name(text: &str) -> Result<String, Fault> {
     let name = text.trim().to_ascii_lowercase().replace('_', "-");
     let refused = |why: String| Fault::usage(format!("--hostname {text}: {why}"));
-    match check_name(&name) {
+    match check_new_name(&name) {
         Ok(()) => Ok(name),
         Err(_) if name.contains('.') => {
             Err(refused(format!("a name has no dots; `{}` would do", name_from_host(&name))))
@@ -216,8 +216,8 @@ mod tests {
             Err(Fault::Usage { message, .. }) => assert!(message.ends_with("`web` would do"), "{message}"),
             other => panic!("{other:?}"),
         }
-        for line in ["--hostname A.B", "--hostname -a", "--hostname ä", "--timeout soon", "--join", "please", "--fast"]
-        {
+        let odd = ["--hostname A.B", "--hostname localhost", "--hostname -a", "--hostname ä"];
+        for line in odd.into_iter().chain(["--timeout soon", "--join", "please", "--fast"]) {
             assert!(matches!(wish(line), Err(Fault::Usage { .. } | Fault::UnknownFlag(_))), "{line}");
         }
     }

@@ -77,8 +77,8 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "hosts",
         summary: "print the network's names as lines for /etc/hosts",
-        arguments: "[--json] [--socket PATH]",
-        details: "One line per address, this node included.",
+        arguments: hosts::ARGUMENTS,
+        details: hosts::DETAILS,
         run: hosts::run,
     },
     Verb {
