@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use super::start::{StartError, lock};
 use super::{addresses, random_bits};
 use crate::clock::unix_now;
-use crate::store::{FILE, Store, check, copy, prepare};
+use crate::store::{FILE, Party, Store, check, copy, prepare};
 
 /// Where a backup is made ready, inside the state directory: one rename puts it in place.
 const STAGE: &str = "restoring";
@@ -121,7 +121,7 @@ async fn sound(directory: &Path) -> Result<(), StartError> {
 /// Leaves out what may have been handed out after the backup was made.
 async fn move_ahead(directory: &Path) -> Result<(), StartError> {
     let store = Store::open(directory).await?;
-    let mut tx = store.write().await?;
+    let mut tx = store.write(Party::House).await?;
     for network in tx.networks().await? {
         let hosts = (addresses::last_host(network.ipv4) / 4).min(ADDRESSES);
         let cursor = addresses::host_after(network.ipv4, network.cursor, hosts);

@@ -6,7 +6,7 @@ use taut_netmap::JoinToken;
 use super::{Secret, State, StateError, networks};
 use crate::clock::unix_now;
 use crate::log;
-use crate::store::{KeyRow, NetworkId, NewKey, Writing};
+use crate::store::{KeyRow, NetworkId, NewKey, Party, Writing};
 
 /// Seconds for which a key opens the network unless told otherwise: 90 days. Long enough to set up a fleet, short enough that a token
 /// forgotten in a script does not stay a way in for ever.
@@ -34,7 +34,7 @@ impl State {
         reusable: bool,
         expiry: Expiry,
     ) -> Result<(String, KeyRow, String), StateError> {
-        let mut tx = self.store.write().await?;
+        let mut tx = self.store.write(Party::Operators).await?;
         let network = networks::named(&mut tx, network).await?;
         let (row, secret) = create(&mut tx, network.id, reusable, expiry, unix_now()).await?;
         tx.commit().await?;
@@ -45,7 +45,7 @@ impl State {
 
     /// All keys of one network or of all, with the network's name.
     pub(crate) async fn keys(&self, network: Option<&str>) -> Result<Vec<(String, KeyRow)>, StateError> {
-        let mut tx = self.store.read().await?;
+        let mut tx = self.store.read(Party::Operators).await?;
         let networks = networks::listed(&mut tx, network).await?;
         let with_name = |row: KeyRow| {
             let network = networks.iter().find(|network| network.id == row.network)?;
@@ -56,7 +56,7 @@ impl State {
 
     /// Ends a key. Nodes that enrolled with it stay members.
     pub(crate) async fn revoke_key(&self, id: i64) -> Result<(), StateError> {
-        let mut tx = self.store.write().await?;
+        let mut tx = self.store.write(Party::Operators).await?;
         tx.revoke_key(id, unix_now()).await?.ok_or(StateError::NoKey(id))?;
         tx.commit().await?;
         log::event("key-revoked", &[("key", &id)]);

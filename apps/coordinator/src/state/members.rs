@@ -54,13 +54,13 @@ impl State {
             dh(&PrivateKey::from_bytes(random()), key).map_err(|_| StateError::BadKey)?;
         }
         let program = printable(&hello.version);
-        if let Some(row) = self.store.read().await?.node_by_machine(network, machine).await?
+        if let Some(row) = self.store.read(self.party(network)).await?.node_by_machine(network, machine).await?
             && row.node_key == hello.node_key
             && row.program == program
         {
             return Ok(Admitted { node: row.id, name: row.name });
         }
-        let mut tx = self.store.write().await?;
+        let mut tx = self.store.write(self.party(network)).await?;
         let Some(network) = tx.network(network).await? else {
             return Err(if hello.enrol.is_some() {
                 StateError::Enrolment(KeyFault::Unknown)
@@ -131,8 +131,14 @@ impl State {
     }
 
     /// Takes what a node says of where it is; nobody is told when nothing changed.
-    pub(crate) async fn set_endpoints(&self, node: NodeId, said: &Places, seen: IpAddr) -> Result<(), StateError> {
-        let mut tx = self.store.write().await?;
+    pub(crate) async fn set_endpoints(
+        &self,
+        network: NetworkId,
+        node: NodeId,
+        said: &Places,
+        seen: IpAddr,
+    ) -> Result<(), StateError> {
+        let mut tx = self.store.write(self.party(network)).await?;
         let row = tx.node(node).await?.ok_or(StateError::NotAMember)?;
         let network = tx.network(row.network).await?.ok_or(StateError::NotAMember)?;
         let endpoints = endpoints::fit(&network, said, seen);
@@ -149,8 +155,8 @@ impl State {
     /// What a node that has version `have` is missing: changes, or the whole map when this database has not been through that version
     /// (a node without a map, one that was away for too long, or a coordinator restored from a backup). Both come from one complete
     /// read; a whole map has passed the check that the node will make (law 6).
-    pub(crate) async fn update_for(&self, node: NodeId, have: u64) -> Result<Update, StateError> {
-        let mut tx = self.store.read().await?;
+    pub(crate) async fn update_for(&self, network: NetworkId, node: NodeId, have: u64) -> Result<Update, StateError> {
+        let mut tx = self.store.read(self.party(network)).await?;
         let (network, own) = member(&mut tx, node).await?;
         if !tx.knows_version(network.id, have).await? {
             let relays = relays::of(&mut tx, &network).await?;

@@ -47,7 +47,7 @@ pub(crate) use tickets::{LIFE as TICKET_LIFE, Signed};
 
 use crate::clock::unix_now;
 use crate::log;
-use crate::store::{NetworkId, Store};
+use crate::store::{NetworkId, Party, Store};
 
 /// How often run-out leases are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
@@ -71,6 +71,8 @@ pub(crate) struct State {
     relay_key: PrivateKey,
     urls: Vec<String>,
     hubs: Mutex<BTreeMap<NetworkId, Arc<Hub>>>,
+    /// The networks that exist: a node that names another one is a guest.
+    known: Mutex<BTreeSet<NetworkId>>,
     /// Nodes that were online since "last seen" was written.
     seen: Mutex<BTreeSet<NodeId>>,
     connections: AtomicU64,
@@ -106,6 +108,12 @@ impl State {
         self.arrivals.take(machine, Instant::now())
     }
 
+    /// On whose behalf a node of this network, or one that says so, is served.
+    fn party(&self, network: NetworkId) -> Party {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.contains(&network) { Party::Network(network) } else { Party::Guests }
+    }
+
     /// The hub of a network.
     pub(crate) fn hub(&self, network: NetworkId) -> Arc<Hub> {
         let mut hubs = self.hubs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -114,7 +122,7 @@ impl State {
 
     /// Whether the database answers, and what somebody should look at before it does not.
     pub(crate) async fn check_health(&self) -> Result<Vec<&'static str>, StateError> {
-        self.store.read().await?.networks().await?;
+        self.store.read(Party::Guests).await?.networks().await?;
         let is_large = self.store.log_share() >= LARGE_LOG;
         Ok(is_large
             .then_some("the database's log is large: another program reads an old state of it")
@@ -169,7 +177,7 @@ impl State {
             return;
         }
         let written = async {
-            let mut tx = self.store.write().await?;
+            let mut tx = self.store.write(Party::House).await?;
             for node in seen {
                 tx.set_last_seen(node, unix_now()).await?;
             }

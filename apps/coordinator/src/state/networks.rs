@@ -1,12 +1,14 @@
 //! Networks: made with two prefixes, found by name.
 
+use std::sync::PoisonError;
+
 use taut_base::Prefix;
 use taut_netmap::check_name;
 
 use super::{State, StateError, addresses, random, random_bits};
 use crate::clock::unix_now;
 use crate::log;
-use crate::store::{NetworkId, NetworkRow, Reading, Writing};
+use crate::store::{NetworkId, NetworkRow, Party, Reading, Writing};
 
 /// A network as the operator sees it.
 pub(crate) struct NetworkView {
@@ -18,7 +20,7 @@ pub(crate) struct NetworkView {
 impl State {
     /// All networks, by name.
     pub(crate) async fn networks(&self) -> Result<Vec<NetworkView>, StateError> {
-        let mut tx = self.store.read().await?;
+        let mut tx = self.store.read(Party::Operators).await?;
         let mut views = Vec::new();
         for row in tx.networks().await? {
             views.push(NetworkView {
@@ -32,9 +34,10 @@ impl State {
 
     /// Makes a network.
     pub(crate) async fn create_network(&self, name: &str, ipv4: Prefix) -> Result<NetworkView, StateError> {
-        let mut tx = self.store.write().await?;
+        let mut tx = self.store.write(Party::Operators).await?;
         let row = create(&mut tx, name, ipv4, unix_now()).await?;
         tx.commit().await?;
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(row.id);
         log::event("network-created", &[("network", &row.name), ("ipv4", &row.ipv4), ("ipv6", &row.ipv6)]);
         Ok(NetworkView { row, nodes: 0, online: 0 })
     }

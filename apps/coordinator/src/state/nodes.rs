@@ -7,7 +7,7 @@ use super::members::{is_number, member};
 use super::{State, StateError, networks, random_bits};
 use crate::clock::unix_now;
 use crate::log;
-use crate::store::{NetworkRow, NodeRow, Reading, Writing};
+use crate::store::{NetworkRow, NodeRow, Party, Reading, Writing};
 
 /// A node as the operator sees it. No field of it is a secret (fault E4): the coordinator has none of a node's.
 pub(crate) struct NodeView {
@@ -21,7 +21,7 @@ pub(crate) struct NodeView {
 impl State {
     /// The nodes of one network or of all.
     pub(crate) async fn nodes(&self, network: Option<&str>) -> Result<Vec<NodeView>, StateError> {
-        let mut tx = self.store.read().await?;
+        let mut tx = self.store.read(Party::Operators).await?;
         let mut views = Vec::new();
         for network in networks::listed(&mut tx, network).await? {
             for row in tx.nodes(network.id).await? {
@@ -33,7 +33,7 @@ impl State {
 
     /// Ends a node's membership. It may join again with a join token, and is another node then.
     pub(crate) async fn remove_node(&self, network: Option<&str>, name: &str) -> Result<NodeView, StateError> {
-        let mut tx = self.store.write().await?;
+        let mut tx = self.store.write(Party::Operators).await?;
         let (network, row) = find(&mut tx, network, name).await?;
         self.remove(tx, &network, &row).await?;
         log::event("removed", &[("network", &network.name), ("node", &row.id), ("name", &row.name)]);
@@ -41,8 +41,8 @@ impl State {
     }
 
     /// Ends the membership of a node that asked for it. A node that is no member any more has what it wants.
-    pub(crate) async fn leave(&self, node: NodeId) -> Result<(), StateError> {
-        let mut tx = self.store.write().await?;
+    pub(crate) async fn leave(&self, network: NetworkId, node: NodeId) -> Result<(), StateError> {
+        let mut tx = self.store.write(self.party(network)).await?;
         let (network, row) = match member(&mut tx, node).await {
             Err(StateError::NotAMember) => return Ok(()),
             found => found?,
@@ -71,7 +71,7 @@ impl State {
         if is_number(new) {
             return Err(StateError::BadName(String::from(new)));
         }
-        let mut tx = self.store.write().await?;
+        let mut tx = self.store.write(Party::Operators).await?;
         let (network, row) = find(&mut tx, network, name).await?;
         match tx.node_by_name(network.id, new).await? {
             Some(other) if other.id != row.id => return Err(StateError::NameTaken(String::from(new))),

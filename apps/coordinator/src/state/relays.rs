@@ -9,7 +9,7 @@ use super::members::is_number;
 use super::{State, StateError, networks, random_bits};
 use crate::clock::unix_now;
 use crate::log;
-use crate::store::{NetworkRow, NewRelay, Reading, RelayRow};
+use crate::store::{NetworkId, NetworkRow, NewRelay, Party, Reading, RelayRow};
 
 /// Number of the coordinator's own relay; numbers of rows begin at 1.
 pub(crate) const OWN: RelayId = RelayId(0);
@@ -42,7 +42,7 @@ pub(crate) struct Named {
 impl State {
     /// The relays of one network or of all.
     pub(crate) async fn relays(&self, network: Option<&str>) -> Result<Vec<RelayView>, StateError> {
-        let mut tx = self.store.read().await?;
+        let mut tx = self.store.read(Party::Operators).await?;
         let own = own(&mut tx).await?;
         let mut views = Vec::new();
         for network in networks::listed(&mut tx, network).await? {
@@ -63,7 +63,7 @@ impl State {
         if is_number(&named.name) {
             return Err(StateError::BadName(named.name));
         }
-        let mut tx = self.store.write().await?;
+        let mut tx = self.store.write(Party::Operators).await?;
         let network = networks::named(&mut tx, network).await?;
         let mut known: Vec<Relay> = tx.relays(network.id).await?.into_iter().map(relay).collect();
         known.extend(own(&mut tx).await?);
@@ -95,7 +95,7 @@ impl State {
 
     /// Members of a network are told of a relay no more.
     pub(crate) async fn remove_relay(&self, network: Option<&str>, name: &str) -> Result<RelayView, StateError> {
-        let mut tx = self.store.write().await?;
+        let mut tx = self.store.write(Party::Operators).await?;
         let network = networks::named(&mut tx, network).await?;
         let rows = tx.relays(network.id).await?;
         let Some(row) = rows.into_iter().find(|row| row.name == name || row.id.to_string() == name) else {
@@ -114,7 +114,7 @@ impl State {
 
     /// Says which relay this coordinator has itself, if any. All networks change when it is another one than at the last start.
     pub(crate) async fn set_own_relay(&self, own: Option<&Relay>) -> Result<(), StateError> {
-        let mut tx = self.store.write().await?;
+        let mut tx = self.store.write(Party::House).await?;
         if self::own(&mut tx).await?.as_ref() == own {
             return Ok(());
         }
@@ -134,14 +134,14 @@ impl State {
     }
 
     /// Takes what a node says of the relays that it is bound to; nobody is told when nothing changed.
-    pub(crate) async fn set_bound(&self, node: NodeId, ids: &[RelayId]) -> Result<(), StateError> {
+    pub(crate) async fn set_bound(&self, network: NetworkId, node: NodeId, ids: &[RelayId]) -> Result<(), StateError> {
         let mut bound: Vec<RelayId> = Vec::with_capacity(MAX_PEER_RELAYS);
         for id in ids {
             if bound.len() < MAX_PEER_RELAYS && !bound.contains(id) {
                 bound.push(*id);
             }
         }
-        let mut tx = self.store.write().await?;
+        let mut tx = self.store.write(self.party(network)).await?;
         let row = tx.node(node).await?.ok_or(StateError::NotAMember)?;
         if bound == row.relays {
             return Ok(());

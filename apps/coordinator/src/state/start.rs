@@ -19,7 +19,7 @@ use super::keys::{self, Expiry};
 use super::{Secret, State, StateError, networks, random, tickets};
 use crate::clock::unix_now;
 use crate::log;
-use crate::store::{Store, StoreError, prepare};
+use crate::store::{Party, Store, StoreError, prepare};
 
 /// Row of the coordinator's private key.
 const KEY: &str = "coordinator-key";
@@ -63,7 +63,7 @@ impl State {
         let lock = lock(&options.directory)?;
         let store = Store::open(&options.directory).await?;
         warn_if_readable(&options.directory);
-        let stored = store.read().await?.meta(KEY).await?;
+        let stored = store.read(Party::House).await?.meta(KEY).await?;
         let (key, first) = match stored {
             Some(bytes) => {
                 let bytes = Zeroizing::new(bytes);
@@ -77,8 +77,10 @@ impl State {
         };
         let [ticket_key, relay_key] = [kept_key(&store, TICKET_KEY).await?, kept_key(&store, RELAY_KEY).await?];
         let signer = tickets::signer(*ticket_key.expose()).ok_or(StoreError::Damaged("the key that signs tickets"))?;
+        let known = store.read(Party::House).await?.networks().await?.iter().map(|network| network.id).collect();
         let state = Self {
             store,
+            known: Mutex::new(known),
             signer,
             ticket_life: options.ticket_life,
             relay_key,
@@ -97,13 +99,13 @@ impl State {
 
 /// A key of this coordinator's, made where there is none yet: at the first start, and at the first of a version that knows of it.
 async fn kept_key(store: &Store, name: &'static str) -> Result<PrivateKey, StoreError> {
-    if let Some(bytes) = store.read().await?.meta(name).await? {
+    if let Some(bytes) = store.read(Party::House).await?.meta(name).await? {
         let bytes = Zeroizing::new(bytes);
         let key = bytes.as_slice().try_into().map_err(|_| StoreError::Damaged(name))?;
         return Ok(PrivateKey::from_bytes(key));
     }
     let key = PrivateKey::from_bytes(random());
-    let mut tx = store.write().await?;
+    let mut tx = store.write(Party::House).await?;
     tx.insert_meta(name, key.expose()).await?;
     tx.commit().await?;
     Ok(key)
@@ -113,7 +115,7 @@ async fn first_start(store: &Store, options: &Options) -> Result<(PrivateKey, Fi
     let key = PrivateKey::from_bytes(random());
     let operator = Secret::new();
     let now = unix_now();
-    let mut tx = store.write().await?;
+    let mut tx = store.write(Party::House).await?;
     tx.insert_meta(KEY, key.expose()).await?;
     tx.insert_operator(&operator.hash(), now).await?;
     let network = networks::create(&mut tx, &options.network, options.ipv4, now).await?;
@@ -131,7 +133,7 @@ pub(crate) async fn new_operator_token(directory: &Path) -> Result<String, Start
     }
     let store = Store::open(directory).await?;
     let operator = Secret::new();
-    let mut tx = store.write().await?;
+    let mut tx = store.write(Party::House).await?;
     if tx.meta(KEY).await?.is_none() {
         return Err(StartError::Empty(directory.to_path_buf()));
     }

@@ -9,6 +9,7 @@ use taut_relay::{NetworkTag, SigningKey, Terms, Ticket, VerifyingKey};
 use super::members::member;
 use super::{State, StateError};
 use crate::clock::unix_now;
+use crate::store::NetworkId;
 
 /// Seconds for which a ticket is valid: two days, so that a node that was away from the coordinator over a night and a day still finds its
 /// peers, and somebody who was removed is gone from all relays on the third day (protocol.md 6.2 allows 24 to 72 hours).
@@ -24,8 +25,8 @@ pub(crate) struct Signed {
 
 impl State {
     /// A fresh ticket for a member that binds with `bind`.
-    pub(crate) async fn ticket(&self, node: NodeId, bind: PublicKey) -> Result<Signed, StateError> {
-        let mut tx = self.store.read().await?;
+    pub(crate) async fn ticket(&self, network: NetworkId, node: NodeId, bind: PublicKey) -> Result<Signed, StateError> {
+        let mut tx = self.store.read(self.party(network)).await?;
         let (network, row) = member(&mut tx, node).await?;
         let not_before = u64::try_from(unix_now()).unwrap_or(0);
         let expires = not_before + u64::from(self.ticket_life);

@@ -2,7 +2,7 @@
 //!
 //! [`Store::read`] is one consistent view for as long as it lives. [`Store::write`] is the only writer: changes queue in front of one
 //! connection instead of meeting as "database is locked" (fault O5), so whoever holds one sees nobody else's half-done work. What is
-//! dropped without [`Writing::commit`] never happened.
+//! dropped without [`Writing::commit`] never happened. Both are given to each [`Party`] in turn, so that none waits for another's crowd.
 
 mod check;
 mod copy;
@@ -14,6 +14,7 @@ mod relays;
 mod rows;
 #[cfg(test)]
 mod trouble;
+mod turns;
 
 use std::error::Error;
 use std::fmt;
@@ -28,12 +29,14 @@ use std::time::Duration;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Connection, Sqlite, Transaction, query};
+use tokio::time::timeout;
 
 pub(crate) use check::check;
 pub(crate) use copy::copy;
 pub(crate) use rows::{KeyRow, NetworkId, NetworkRow, NewKey, NewNode, NewRelay, NodeRow, OperatorRow, RelayRow};
 #[cfg(test)]
 pub(crate) use trouble::Held;
+use turns::{Turn, Turns};
 
 /// Migrations travel inside the program; a released one is never edited (its checksum is checked at every start).
 static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
@@ -57,8 +60,23 @@ const LARGEST_LOG: u64 = 512 * 1024 * 1024;
 /// What the log's file is cut to once it was folded in, in bytes.
 const KEPT_LOG: u32 = 4 * 1024 * 1024;
 
+/// On whose behalf the database is used. Parties take turns, whatever the number of requests of each (law 15).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Party {
+    /// The coordinator itself.
+    House,
+    /// Operators that have shown a token.
+    Operators,
+    /// The nodes of one network that exists, those that want to join it included.
+    Network(NetworkId),
+    /// Requests that have proven nothing yet.
+    Guests,
+}
+
 /// The open database.
 pub(crate) struct Store {
+    reads: Turns<Party>,
+    writes: Turns<Party>,
     readers: SqlitePool,
     writer: SqlitePool,
     /// The write-ahead log's file.
@@ -96,16 +114,19 @@ impl Store {
         // Readers cannot write even by mistake.
         let readers = pool(READERS).connect_with(options.pragma("query_only", "ON")).await?;
         let log = directory.join(format!("{FILE}-wal"));
-        Ok(Self { readers, writer, log, largest_log: AtomicU64::new(LARGEST_LOG) })
+        let (reads, writes) = (Turns::new(READERS as usize), Turns::new(1));
+        Ok(Self { reads, writes, readers, writer, log, largest_log: AtomicU64::new(LARGEST_LOG) })
     }
 
     /// One consistent view of everything.
-    pub(crate) async fn read(&self) -> Result<Reading, StoreError> {
-        Ok(Reading { tx: self.readers.begin().await? })
+    pub(crate) async fn read(&self, party: Party) -> Result<Reading, StoreError> {
+        let turn = timeout(TURN, self.reads.take(party)).await.map_err(|_| StoreError::Busy)?;
+        Ok(Reading { tx: self.readers.begin().await?, turn })
     }
 
     /// The turn to change something.
-    pub(crate) async fn write(&self) -> Result<Writing, StoreError> {
+    pub(crate) async fn write(&self, party: Party) -> Result<Writing, StoreError> {
+        let turn = timeout(TURN, self.writes.take(party)).await.map_err(|_| StoreError::Busy)?;
         if self.log_share() >= 100 {
             // Only a commit folds the log in otherwise, and there will be none.
             query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&self.writer).await?;
@@ -114,7 +135,7 @@ impl Store {
             }
         }
         // IMMEDIATE: the lock is taken before the first read, so what was read is still true when it is written upon.
-        Ok(Writing { reading: Reading { tx: self.writer.begin_with("BEGIN IMMEDIATE").await? } })
+        Ok(Writing { reading: Reading { tx: self.writer.begin_with("BEGIN IMMEDIATE").await?, turn } })
     }
 
     /// How much of what the log may be it is, in percent.
@@ -145,6 +166,8 @@ impl Store {
 /// A consistent view; statements that read are its methods.
 pub(crate) struct Reading {
     tx: Transaction<'static, Sqlite>,
+    /// Given back after the transaction.
+    turn: Turn<Party>,
 }
 
 /// A change in the making; statements that write are its methods.
@@ -155,7 +178,10 @@ pub(crate) struct Writing {
 impl Writing {
     /// Makes it so; survives a loss of power from here on.
     pub(crate) async fn commit(self) -> Result<(), StoreError> {
-        Ok(self.reading.tx.commit().await?)
+        let Reading { tx, turn } = self.reading;
+        tx.commit().await?;
+        drop(turn);
+        Ok(())
     }
 }
 
@@ -194,6 +220,8 @@ pub(crate) enum StoreError {
     },
     /// The database was made by a newer program, or its migrations were edited.
     Migration(MigrateError),
+    /// No turn came in time.
+    Busy,
     /// SQLite failed: disk full, read-only, locked, damaged.
     Database(sqlx::Error),
     /// The write-ahead log has grown to its bound.
@@ -223,6 +251,9 @@ impl fmt::Display for StoreError {
                 Some(cause) => write!(f, "{cause} ({error})"),
                 None => write!(f, "the database failed: {error}"),
             },
+            Self::Busy => {
+                write!(f, "the database was busy for {} s with requests that came before this one", TURN.as_secs())
+            }
             Self::Log => write!(
                 f,
                 "the database's log has grown to {} MiB because another program reads an old state of it; end that program",

@@ -31,7 +31,7 @@ fn endpoints_reach_the_peers_and_repetitions_do_not() {
     );
     let version = watcher.fresh_map(&coordinator).version;
     let same = Places { listed: vec!["10.1.2.3:7".parse().unwrap()], ports: vec![7], observed: Vec::new() };
-    let same = coordinator.state.set_endpoints(id, &same, "127.0.0.1".parse().unwrap());
+    let same = coordinator.state.set_endpoints(node.network, id, &same, "127.0.0.1".parse().unwrap());
     coordinator.wait(same).unwrap();
     assert_eq!(watcher.fresh_map(&coordinator).version, version);
 }
@@ -57,7 +57,7 @@ fn changes_lead_to_the_whole_map() {
     assert_eq!(observer.wholes, 1, "changes came as changes");
     // From every version that ever was, the change to now leads to the same map.
     for old in kept {
-        match coordinator.wait(coordinator.state.update_for(observer.id(), old.version)).unwrap() {
+        match coordinator.wait(coordinator.state.update_for(observer.network, observer.id(), old.version)).unwrap() {
             Update::Delta(delta) => assert_eq!(old.apply(&delta).unwrap(), whole),
             Update::Map(_) => panic!("version {} was forgotten", old.version),
         }
@@ -66,7 +66,7 @@ fn changes_lead_to_the_whole_map() {
 
 fn change(coordinator: &Coordinator, nodes: &mut Vec<Node>, pick: usize, step: u16, kind: u64) {
     let state = &coordinator.state;
-    let id = nodes[pick].id();
+    let (network, id) = (nodes[pick].network, nodes[pick].id());
     match kind {
         0 => nodes.push(coordinator.join("new")),
         1 if nodes.len() > 2 => {
@@ -77,9 +77,13 @@ fn change(coordinator: &Coordinator, nodes: &mut Vec<Node>, pick: usize, step: u
         3 => {
             let listed = vec![format!("10.0.0.9:{}", step + 1).parse().unwrap()];
             let places = Places { listed, ports: vec![1], observed: Vec::new() };
-            coordinator.wait(state.set_endpoints(id, &places, "192.0.2.9".parse().unwrap())).unwrap();
+            coordinator.wait(state.set_endpoints(network, id, &places, "192.0.2.9".parse().unwrap())).unwrap();
         }
-        4 => drop(coordinator.wait(state.set_bound(id, &[RelayId(u32::from(step % 3)), RelayId(u32::from(step % 2))]))),
+        4 => drop(coordinator.wait(state.set_bound(
+            network,
+            id,
+            &[RelayId(u32::from(step % 3)), RelayId(u32::from(step % 2))],
+        ))),
         5 => drop(coordinator.wait(state.add_relay(None, named(step)))),
         6 => drop(coordinator.wait(state.remove_relay(None, &format!("relay-{}", step % 5)))),
         7 => coordinator.wait(state.set_own_relay(step.is_multiple_of(2).then(own).as_ref())).unwrap(),

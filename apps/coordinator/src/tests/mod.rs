@@ -4,6 +4,7 @@ mod backup;
 mod channel;
 mod document;
 mod enrolment;
+mod fairness;
 mod front;
 mod http;
 mod maps;

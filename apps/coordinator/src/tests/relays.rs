@@ -100,7 +100,7 @@ fn the_own_relay_is_news_only_when_it_changed() {
     coordinator.wait(coordinator.state.set_own_relay(Some(&own()))).unwrap();
     assert_eq!((map.version, ids(&map.relays)), (other, vec![0]), "the same after a restart is no change");
     coordinator.wait(coordinator.state.set_own_relay(None)).unwrap();
-    let after = coordinator.wait(coordinator.state.update_for(map.me.id, map.version)).unwrap();
+    let after = coordinator.wait(coordinator.state.update_for(coordinator.network(), map.me.id, map.version)).unwrap();
     let crate::state::Update::Delta(delta) = after else { panic!("{after:?}") };
     assert_eq!(map.apply(&delta).unwrap().relays, []);
 }
@@ -117,7 +117,7 @@ fn members_hear_where_others_are_bound() {
     watcher.hear_until(|watcher| watcher.map.peers.get(&id).is_some_and(|peer| !peer.relays.is_empty()));
     assert_eq!(watcher.map.peers[&id].relays, [RelayId(3), RelayId(0)], "two, and none twice");
     let version = watcher.fresh_map(&coordinator).version;
-    coordinator.wait(coordinator.state.set_bound(id, &[RelayId(3), RelayId(0)])).unwrap();
+    coordinator.wait(coordinator.state.set_bound(node.network, id, &[RelayId(3), RelayId(0)])).unwrap();
     assert_eq!(watcher.fresh_map(&coordinator).version, version, "the same again is no change");
     node.channel.send(&ToCoordinator::Relays { ids: Vec::new() });
     watcher.hear_until(|watcher| watcher.map.peers[&id].relays.is_empty());
@@ -158,7 +158,7 @@ fn fault_c7_who_was_removed_gets_no_new_ticket() {
     let bind = public_key(&PrivateKey::from_bytes(random()));
     let (mut channel, text, _) = with_ticket(&coordinator, &node.host, bind);
     coordinator.wait(coordinator.state.remove_node(None, "a")).unwrap();
-    assert!(coordinator.wait(coordinator.state.ticket(node.id(), bind)).is_err());
+    assert!(coordinator.wait(coordinator.state.ticket(node.network, node.id(), bind)).is_err());
     let refused = std::iter::from_fn(|| channel.receive()).find(|said| matches!(said, ToNode::Refused(_)));
     assert!(refused.is_some(), "and the channel ends");
     let trusted = [coordinator.state.ticket_key()];

@@ -21,6 +21,7 @@ use tungstenite::client::IntoClientRequest;
 use tungstenite::{Message, WebSocket};
 
 use crate::state::{Expiry, FirstStart, Options, State, TICKET_LIFE, random};
+use crate::store::NetworkId;
 use crate::{api, log};
 
 /// Longest wait for anything; only a failing test reaches it.
@@ -99,6 +100,11 @@ impl Coordinator {
 
     pub(super) fn token(&self) -> JoinToken {
         self.first.as_ref().unwrap().join_token.parse().unwrap()
+    }
+
+    /// The first network.
+    pub(super) fn network(&self) -> NetworkId {
+        self.wait(self.state.networks()).unwrap()[0].row.id
     }
 
     pub(super) fn operator_token(&self) -> &str {
@@ -263,6 +269,7 @@ pub(super) fn read(socket: &mut WebSocket<TcpStream>) -> Option<Vec<u8>> {
 /// A member with its map, as a node keeps it.
 pub(super) struct Node {
     pub(super) host: Host,
+    pub(super) network: NetworkId,
     pub(super) channel: Channel,
     pub(super) map: NetworkMap,
     pub(super) online: std::collections::BTreeSet<NodeId>,
@@ -293,6 +300,7 @@ impl Node {
         map.check().unwrap();
         let mut node = Self {
             host: host.clone(),
+            network: NetworkId(token.network),
             channel,
             map,
             online: Default::default(),
@@ -347,7 +355,7 @@ impl Node {
 
     /// The whole map that a node with no map would get now.
     pub(super) fn fresh_map(&self, coordinator: &Coordinator) -> NetworkMap {
-        match coordinator.wait(coordinator.state.update_for(self.id(), 0)).unwrap() {
+        match coordinator.wait(coordinator.state.update_for(self.network, self.id(), 0)).unwrap() {
             crate::state::Update::Map(map) => map,
             crate::state::Update::Delta(delta) => panic!("{delta:?} for a node without a map"),
         }

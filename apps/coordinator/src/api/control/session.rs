@@ -57,6 +57,7 @@ pub(super) struct Session {
     seat: Seat<NetworkId, NodeId>,
     /// Ends when the channel is evicted for another network's.
     displaced: oneshot::Receiver<()>,
+    network: NetworkId,
     node: NodeId,
     seen: IpAddr,
     /// Version that the node has.
@@ -158,6 +159,7 @@ impl Session {
             membership,
             seat,
             displaced,
+            network,
             node,
             seen: source.seen(),
             have: hello.have,
@@ -205,7 +207,7 @@ impl Session {
 
     /// The first answer tells the node that it was let in, even if nothing changed; then its ticket, and everybody who is online.
     async fn begin(&mut self) -> Result<(), Stop> {
-        let first = match self.state.update_for(self.node, self.have).await? {
+        let first = match self.state.update_for(self.network, self.node, self.have).await? {
             Update::Map(map) => ToNode::Map(map),
             Update::Delta(delta) => ToNode::Delta(delta),
         };
@@ -228,7 +230,7 @@ impl Session {
     async fn tell_ticket(&mut self) -> Result<(), Stop> {
         let now = Instant::now();
         let Some((key, due)) = self.ticket.filter(|(_, due)| *due <= now) else { return Ok(()) };
-        match self.state.ticket(self.node, key).await {
+        match self.state.ticket(self.network, self.node, key).await {
             Ok(Signed { text, expires }) => {
                 let half = Duration::from_secs(u64::from(self.state.ticket_life())) / 2;
                 self.ticket = Some((key, now + half));
@@ -269,7 +271,7 @@ impl Session {
             }
             ToCoordinator::Goodbye => Err(Stop::Goodbye),
             ToCoordinator::Leave => {
-                self.state.leave(self.node).await?;
+                self.state.leave(self.network, self.node).await?;
                 Err(StateError::NotAMember.into())
             }
             ToCoordinator::Unknown => Ok(()),
@@ -311,7 +313,7 @@ impl Session {
     }
 
     async fn take_places(&mut self, places: Places) -> Result<(), Stop> {
-        match self.state.set_endpoints(self.node, &places, self.seen).await {
+        match self.state.set_endpoints(self.network, self.node, &places, self.seen).await {
             Err(error @ StateError::Store(_)) => {
                 self.not_stored(&error);
                 // What the node said meanwhile is newer.
@@ -324,7 +326,7 @@ impl Session {
     }
 
     async fn take_bound(&mut self, bound: Vec<RelayId>) -> Result<(), Stop> {
-        match self.state.set_bound(self.node, &bound).await {
+        match self.state.set_bound(self.network, self.node, &bound).await {
             Err(error @ StateError::Store(_)) => {
                 self.not_stored(&error);
                 self.bound.get_or_insert(bound);
@@ -352,7 +354,7 @@ impl Session {
 
     async fn update_map(&mut self) -> Result<(), Stop> {
         self.looked = Instant::now();
-        match self.state.update_for(self.node, self.have).await {
+        match self.state.update_for(self.network, self.node, self.have).await {
             Ok(Update::Map(map)) => self.tell(ToNode::Map(map)).await?,
             Ok(Update::Delta(delta)) if delta.to == self.have => {}
             Ok(Update::Delta(delta)) => self.tell(ToNode::Delta(delta)).await?,
