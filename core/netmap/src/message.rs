@@ -178,6 +178,8 @@ pub enum ProblemCode {
     KeyConflict,
     /// Another host uses this node's keys, and is served. Tried again, but not soon.
     Twin,
+    /// The machine, or the token that it shows, does this too often. Tried again: release 0.1.0 does so as with every code that it does not know.
+    TooOften,
     /// One side is too old for the other.
     Version,
     /// The message makes no sense.

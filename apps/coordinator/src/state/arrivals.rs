@@ -1,17 +1,19 @@
-//! How often one machine may open a control channel (fault E25). Each channel costs a read of the database and up to a whole map, and both its
-//! beginning and its end are told to every member: who comes and goes without end must not cost all the others that.
+//! How often one party may do what costs others: open a control channel, join with an enrolment key. In memory only; what has to survive a
+//! restart is in the database.
 
+use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use taut_base::{KeyedHash, Meter, PublicKey, Rate, Time};
+use taut_base::{KeyedHash, Meter, Rate, Time};
 
 use super::random;
 
-/// A node waits with a backoff that doubles, so 30 channels a minute are more than an honest one on the worst of links opens.
-const CHANNELS: Rate = Rate::every(Duration::from_secs(2), 30);
+/// Control channels of one machine (fault E25): each costs a read of the database and up to a whole map, and both its beginning and its end are
+/// told to every member. A node waits with a backoff that doubles, so 30 channels a minute are more than an honest one on the worst of links opens.
+pub(super) const CHANNELS: Rate = Rate::every(Duration::from_secs(2), 30);
 
-/// Counts channels by machine, in a table of fixed size.
+/// Counts what each party does, in a table of fixed size.
 pub(super) struct Arrivals {
     start: Instant,
     hash: KeyedHash,
@@ -19,14 +21,15 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    pub(super) fn new() -> Self {
-        Self { start: Instant::now(), hash: KeyedHash::new(random()), meter: Mutex::new(Meter::new(CHANNELS)) }
+    /// Each party may do it at this rate.
+    pub(super) fn new(rate: Rate) -> Self {
+        Self { start: Instant::now(), hash: KeyedHash::new(random()), meter: Mutex::new(Meter::new(rate)) }
     }
 
-    /// A machine that has proven its key opens a channel; whether it may.
-    pub(super) fn take(&self, machine: PublicKey, now: Instant) -> bool {
+    /// Counts one more of a party. Returns true if it is within the rate.
+    pub(super) fn take(&self, party: &impl Hash, now: Instant) -> bool {
         let now = Time(u64::try_from(now.saturating_duration_since(self.start).as_nanos()).unwrap_or(u64::MAX));
-        self.meter.lock().unwrap_or_else(PoisonError::into_inner).take(self.hash.of(&machine), now)
+        self.meter.lock().unwrap_or_else(PoisonError::into_inner).take(self.hash.of(party), now)
     }
 }
 
@@ -36,11 +39,10 @@ mod tests {
 
     #[test]
     fn fault_e25_one_machine_spends_its_own_share() {
-        let (arrivals, now) = (Arrivals::new(), Instant::now());
-        let (one, other) = (PublicKey([1; 32]), PublicKey([2; 32]));
-        let let_in = (0..100).filter(|_| arrivals.take(one, now)).count();
+        let (arrivals, now) = (Arrivals::new(CHANNELS), Instant::now());
+        let let_in = (0..100).filter(|_| arrivals.take(&"one", now)).count();
         assert_eq!(let_in, 30);
-        assert!(arrivals.take(other, now));
-        assert!(arrivals.take(one, now + Duration::from_secs(3)));
+        assert!(arrivals.take(&"other", now));
+        assert!(arrivals.take(&"one", now + Duration::from_secs(3)));
     }
 }

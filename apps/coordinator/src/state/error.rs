@@ -19,6 +19,10 @@ pub(crate) enum StateError {
     NotAMember,
     /// The node key belongs to another machine.
     KeyConflict,
+    /// The machine has changed its node key too often.
+    KeyChanges,
+    /// Nodes join with this enrolment key faster than a network can follow.
+    Crowd,
     /// The node key is one that no honest program makes.
     BadKey,
     /// There is no such network.
@@ -82,6 +86,12 @@ impl StateError {
             Self::KeyConflict | Self::BadKey => {
                 "make new keys on this machine: delete its state directory and join again; never copy it from another one"
             }
+            Self::KeyChanges => {
+                "the node tries again; one change is possible in six hours; until then start it with the keys that it had"
+            }
+            Self::Crowd => {
+                "the node tries again; revoke the key (`taut-coordinator keys revoke`) if nobody you know is joining"
+            }
             Self::NoNetwork(_) => "`taut-coordinator networks list` shows the networks that exist",
             Self::WhichNetwork => "name one with `--network NAME`; `taut-coordinator networks list` shows them",
             Self::NetworkExists(_) => "choose another name",
@@ -127,6 +137,8 @@ impl fmt::Display for StateError {
             }),
             Self::NotAMember => f.write_str("this machine is not a member of the network (any more)"),
             Self::KeyConflict => f.write_str("the node's WireGuard key is in use by another machine"),
+            Self::KeyChanges => f.write_str("this machine has changed its WireGuard key too often"),
+            Self::Crowd => f.write_str("too many nodes join with the enrolment key of this join token at this moment"),
             Self::BadKey => {
                 f.write_str("the node's WireGuard key is a point of low order, with which nothing can be kept secret")
             }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use taut_base::NodeId;
 use tokio::sync::{oneshot, watch};
 
+use super::pace::Pace;
 use super::presence::{News, Presence};
 use super::twins::Twins;
 
@@ -18,6 +19,13 @@ pub(crate) const LEASE: Duration = Duration::from_secs(45);
 
 /// How long a node may be gone before it counts as gone: reconnecting after a changed address takes a few seconds.
 const GRACE: Duration = Duration::from_secs(10);
+
+/// Least time, on average, between two changes of where a node is: each is written to disk and told to every peer.
+const PLACES_EVERY: Duration = Duration::from_secs(1);
+
+/// So many of them may follow each other at once: after a start a node first knows its interfaces, then what relays say, then where it is
+/// bound, and each of that helps to reach it.
+const PLACES_BURST: u32 = 4;
 
 /// Hints and presence of one network.
 pub(crate) struct Hub {
@@ -30,6 +38,8 @@ pub(crate) struct Hub {
 struct Inner {
     presence: Presence,
     twins: Twins,
+    /// When each node may change where it is. It outlives the node's channels: a new one brings no new budget (fault E21).
+    places: BTreeMap<NodeId, Pace>,
     /// Dropping the sender tells the connection that a newer one of the same node took its place.
     connections: BTreeMap<NodeId, (u64, oneshot::Sender<Infallible>)>,
 }
@@ -60,6 +70,7 @@ impl Hub {
             if entered {
                 inner.connections.insert(node, (connection, alive));
                 inner.presence.enter(node, connection, now + LEASE);
+                inner.places.entry(node).or_insert_with(|| Pace::new(PLACES_EVERY, PLACES_BURST, now.into()));
             }
             entered
         });
@@ -74,6 +85,13 @@ impl Hub {
     /// Whether two programs were seen with the node's keys.
     pub(crate) fn are_two(&self, node: NodeId) -> bool {
         self.lock().twins.are_two(node, Instant::now())
+    }
+
+    /// Forgets what is kept of a node while it is away: it is no member any more.
+    pub(super) fn forget(&self, node: NodeId) {
+        let mut inner = self.lock();
+        inner.twins.forget(node);
+        inner.places.remove(&node);
     }
 
     /// Ends the leases that have run out; who they were of.
@@ -130,6 +148,27 @@ impl Membership {
         self.hub.update(|inner| inner.presence.leave(self.node, self.connection));
     }
 
+    /// When the node may change where it is.
+    pub(crate) fn places_due(&self) -> tokio::time::Instant {
+        self.hub.lock().places.get(&self.node).map_or_else(tokio::time::Instant::now, Pace::due)
+    }
+
+    /// Such a change was written, or tried.
+    pub(crate) fn pay_places(&self) {
+        self.with_places(|places| places.pay(tokio::time::Instant::now()));
+    }
+
+    /// Such a change could not be written: the next one waits for longer.
+    pub(crate) fn pause_places(&self) {
+        self.with_places(|places| places.pause(tokio::time::Instant::now()));
+    }
+
+    fn with_places(&self, change: impl FnOnce(&mut Pace)) {
+        if let Some(places) = self.hub.lock().places.get_mut(&self.node) {
+            change(places);
+        }
+    }
+
     /// Whether another program was seen with this node's keys.
     pub(crate) fn has_twin(&self) -> bool {
         self.hub.are_two(self.node)
@@ -149,5 +188,26 @@ impl Drop for Membership {
                 inner.connections.remove(&self.node);
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fault_e21_a_new_channel_brings_no_new_budget() {
+        let (hub, node) = (Arc::new(Hub::new()), NodeId(1));
+        let first = hub.enter(node, 1, 1).unwrap();
+        for _ in 0..PLACES_BURST {
+            assert!(first.places_due() <= tokio::time::Instant::now());
+            first.pay_places();
+        }
+        let due = first.places_due();
+        drop(first);
+        assert_eq!(hub.enter(node, 2, 1).unwrap().places_due(), due);
+        assert!(hub.enter(NodeId(2), 3, 1).unwrap().places_due() < due, "another node has its own");
+        hub.forget(node);
+        assert!(hub.lock().places.len() == 1);
     }
 }

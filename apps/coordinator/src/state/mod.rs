@@ -3,17 +3,20 @@
 //! Every change takes the store's one turn to write, changes rows and the network's version together, commits, and then hints at it.
 
 mod addresses;
+mod admission;
 mod arrivals;
 mod backup;
 mod endpoints;
 mod error;
 mod hub;
+mod key_changes;
 mod keys;
 mod maps;
 mod members;
 mod networks;
 mod nodes;
 mod operators;
+mod pace;
 mod presence;
 mod relays;
 mod secret;
@@ -32,14 +35,16 @@ use taut_relay::SigningKey;
 
 use arrivals::Arrivals;
 
+pub(crate) use admission::Admitted;
 pub(crate) use backup::{backup, findings, restore};
 pub(crate) use endpoints::MAX_ENDPOINTS;
 pub(crate) use error::StateError;
 pub(crate) use hub::{Hub, LEASE, Membership};
 pub(crate) use keys::{Expiry, LONGEST_EXPIRY};
-pub(crate) use members::{Admitted, Places, Update};
+pub(crate) use members::{Places, Update};
 pub(crate) use networks::NetworkView;
 pub(crate) use nodes::NodeView;
+pub(crate) use pace::Pace;
 pub(crate) use relays::{Named, OWN, OWN_NAME, RelayView};
 pub(crate) use secret::{Secret, random};
 pub(crate) use start::{FirstStart, Options, new_operator_token};
@@ -77,6 +82,9 @@ pub(crate) struct State {
     seen: Mutex<BTreeSet<NodeId>>,
     connections: AtomicU64,
     arrivals: Arrivals,
+    joins: Arrivals,
+    /// Program versions that members said and that are not written yet.
+    programs: Mutex<BTreeMap<NodeId, String>>,
     /// Held as long as this lives: one `serve` per state directory.
     _lock: File,
 }
@@ -105,7 +113,7 @@ impl State {
 
     /// Whether this machine, which has proven its key, may open another channel now.
     pub(crate) fn may_come(&self, machine: PublicKey) -> bool {
-        self.arrivals.take(machine, Instant::now())
+        self.arrivals.take(&machine, Instant::now())
     }
 
     /// On whose behalf a node of this network, or one that says so, is served.
@@ -173,7 +181,8 @@ impl State {
 
     async fn write_last_seen(&self) {
         let seen = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
-        if seen.is_empty() {
+        let programs = std::mem::take(&mut *self.programs.lock().unwrap_or_else(PoisonError::into_inner));
+        if seen.is_empty() && programs.is_empty() {
             return;
         }
         let written = async {
@@ -181,10 +190,17 @@ impl State {
             for node in seen {
                 tx.set_last_seen(node, unix_now()).await?;
             }
+            for (node, program) in &programs {
+                tx.set_program(*node, program).await?;
+            }
             tx.commit().await
         };
         if let Err(error) = written.await {
             log::event("last-seen-failed", &[("error", &error)]);
+            let mut newer = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
+            for (node, program) in programs {
+                newer.entry(node).or_insert(program);
+            }
         }
     }
 }

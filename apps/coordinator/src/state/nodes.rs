@@ -1,5 +1,7 @@
 //! What the operator does with nodes: see, rename, remove.
 
+use std::sync::PoisonError;
+
 use taut_base::NodeId;
 use taut_netmap::check_name;
 
@@ -56,7 +58,9 @@ impl State {
         let version = tx.next_version(network.id, random_bits()).await?;
         tx.remove_node(row.id, version, unix_now()).await?;
         tx.commit().await?;
-        self.hub(network.id).announce(version);
+        let hub = self.hub(network.id);
+        hub.forget(row.id);
+        hub.announce(version);
         Ok(())
     }
 
@@ -86,7 +90,10 @@ impl State {
         Ok(self.view(&network, NodeRow { name: String::from(new), version, ..row }))
     }
 
-    fn view(&self, network: &NetworkRow, row: NodeRow) -> NodeView {
+    fn view(&self, network: &NetworkRow, mut row: NodeRow) -> NodeView {
+        if let Some(program) = self.programs.lock().unwrap_or_else(PoisonError::into_inner).get(&row.id) {
+            row.program.clone_from(program);
+        }
         let hub = self.hub(network.id);
         NodeView { network: network.name.clone(), online: hub.is_online(row.id), twin: hub.are_two(row.id), row }
     }

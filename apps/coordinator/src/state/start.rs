@@ -14,7 +14,8 @@ use taut_base::{Prefix, PrivateKey};
 use taut_noise::public_key;
 use zeroize::Zeroizing;
 
-use super::arrivals::Arrivals;
+use super::admission::JOINS;
+use super::arrivals::{Arrivals, CHANNELS};
 use super::keys::{self, Expiry};
 use super::{Secret, State, StateError, networks, random, tickets};
 use crate::clock::unix_now;
@@ -90,7 +91,9 @@ impl State {
             hubs: Mutex::new(BTreeMap::new()),
             seen: Mutex::default(),
             connections: AtomicU64::new(1),
-            arrivals: Arrivals::new(),
+            arrivals: Arrivals::new(CHANNELS),
+            joins: Arrivals::new(JOINS),
+            programs: Mutex::default(),
             _lock: lock,
         };
         Ok((state, first))

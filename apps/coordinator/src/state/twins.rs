@@ -15,7 +15,7 @@ const FORMER: usize = 4;
 /// How long two count as two after the other one was last heard of: it asks again within a minute.
 const MEMORY: Duration = Duration::from_secs(300);
 
-/// The runs of each node that was connected since the start; of removed nodes, too, until the coordinator ends.
+/// The runs of each member that was connected since the start.
 #[derive(Default)]
 pub(crate) struct Twins {
     nodes: BTreeMap<NodeId, Runs>,
@@ -53,6 +53,11 @@ impl Twins {
             runs.former.pop_front();
         }
         true
+    }
+
+    /// Forgets a node.
+    pub(crate) fn forget(&mut self, node: NodeId) {
+        self.nodes.remove(&node);
     }
 
     /// Whether there are two of this node.

@@ -111,9 +111,16 @@ impl Writing {
         node(&row)
     }
 
-    /// A member's new WireGuard key.
-    pub(crate) async fn set_node_key(&mut self, id: NodeId, key: PublicKey, version: u64) -> Result<(), StoreError> {
-        let set = query("UPDATE nodes SET node_key = ?, version = ? WHERE id = ?").bind(key.0.to_vec());
+    /// A member's new WireGuard key, and when the budget of such changes is full again.
+    pub(crate) async fn set_node_key(
+        &mut self,
+        id: NodeId,
+        key: PublicKey,
+        full_at: i64,
+        version: u64,
+    ) -> Result<(), StoreError> {
+        let set = query("UPDATE nodes SET node_key = ?, keys_full_at = ?, version = ? WHERE id = ?");
+        let set = set.bind(key.0.to_vec()).bind(full_at);
         set.bind(signed(version)).bind(signed(id.0)).execute(&mut *self.tx).await?;
         Ok(())
     }

@@ -119,6 +119,8 @@ pub(crate) struct NodeRow {
     pub(crate) version: u64,
     pub(crate) created_at: i64,
     pub(crate) last_seen_at: i64,
+    /// When its budget of key changes is full again, seconds since 1970.
+    pub(crate) keys_full_at: i64,
     pub(crate) removed: bool,
 }
 
@@ -185,6 +187,7 @@ pub(super) fn node(row: &SqliteRow) -> Result<NodeRow, StoreError> {
         version: unsigned(row.try_get("version")?)?,
         created_at: row.try_get("created_at")?,
         last_seen_at: row.try_get("last_seen_at")?,
+        keys_full_at: row.try_get("keys_full_at")?,
         removed: row.try_get::<Option<i64>, _>("removed_at")?.is_some(),
     })
 }

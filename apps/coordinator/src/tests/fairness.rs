@@ -1,12 +1,12 @@
-//! One network's members and the others'.
+//! What one machine, one token or one network may use up.
 
 use std::sync::{Arc, Mutex};
 
-use taut_netmap::JoinToken;
+use taut_netmap::{Enrol, Hello, JoinToken, ProblemCode, SCHEMA, ToCoordinator, ToNode};
 use tokio::task::JoinSet;
 
-use super::world::{Coordinator, Directory, Host};
-use crate::state::{Expiry, Places};
+use super::world::{Channel, Coordinator, Directory, Host};
+use crate::state::{Expiry, Places, StateError, random};
 use crate::store::Party;
 
 /// Changes of one network that wait at once: as if so many members had moved.
@@ -49,4 +49,103 @@ fn fault_e21_one_networks_changes_leave_the_others_their_turn() {
     let place = order.iter().position(|node| *node == small.id()).unwrap();
     assert_eq!(order.len(), usize::from(CROWD) + 1);
     assert!(place <= 3, "the only change of its network was number {place} of {}", order.len());
+}
+
+#[test]
+fn fault_e21_a_machine_changes_its_key_a_few_times_and_then_nobodys_map_changes() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    let (token, witness) = (coordinator.token(), coordinator.join("witness"));
+    let with_new_key = |host: &Host| Host { node: Host::new().node, ..host.clone() };
+    let mut host = coordinator.join("n").host;
+    for _ in 0..4 {
+        host = with_new_key(&host);
+        host.resume(&coordinator, &token, None).unwrap();
+    }
+    let before = witness.fresh_map(&coordinator);
+    for _ in 0..3 {
+        let problem = with_new_key(&host).resume(&coordinator, &token, None).err().unwrap();
+        assert!(problem.code == ProblemCode::TooOften && !problem.code.is_final(), "{problem}");
+        assert!(problem.message.contains("too often"), "{problem}");
+    }
+    assert_eq!(witness.fresh_map(&coordinator), before);
+    let network = witness.network;
+    drop((coordinator, witness));
+    let coordinator = Coordinator::start(&directory);
+    let problem = with_new_key(&host).resume(&coordinator, &token, None).err().unwrap();
+    assert_eq!(problem.code, ProblemCode::TooOften, "a restart gives nothing back");
+    let member = host.resume(&coordinator, &token, None).unwrap();
+    assert_eq!((member.map.me.key, member.network), (host.node, network), "it is a member with the key that it had");
+    // Six hours later.
+    coordinator.wait(coordinator.state.store().edit("UPDATE nodes SET keys_full_at = keys_full_at - 21600"));
+    host = with_new_key(&host);
+    assert_eq!(host.resume(&coordinator, &token, None).unwrap().map.me.key, host.node);
+    assert!(with_new_key(&host).resume(&coordinator, &token, None).is_err(), "one, not four");
+}
+
+#[test]
+fn fault_e21_a_new_program_version_with_each_hello_does_not_take_the_writer() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    let (token, host) = (coordinator.token(), coordinator.join("n").host);
+    let held = coordinator.hold_writer();
+    let mut channel = Channel::open(coordinator.address, &token, &host.machine).unwrap();
+    let ToCoordinator::Hello(hello) = host.hello(None, 0) else { unreachable!() };
+    channel.send(&ToCoordinator::Hello(Hello { version: String::from("9.9.9"), ..hello }));
+    assert!(matches!(channel.receive(), Some(ToNode::Map(_))), "although nothing can be written");
+    let program =
+        |coordinator: &Coordinator| coordinator.wait(coordinator.state.nodes(None)).unwrap()[0].row.program.clone();
+    assert_eq!(program(&coordinator), "9.9.9");
+    drop((held, channel));
+    drop(coordinator);
+    assert_eq!(program(&Coordinator::start(&directory)), "9.9.9", "it was written at the end");
+}
+
+#[test]
+fn fault_e21_machines_that_are_refused_do_not_take_the_writer() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    let (good, mut unknown, mut nowhere) = (coordinator.token(), coordinator.token(), coordinator.token());
+    unknown.secret = random();
+    nowhere.network = [9; 16];
+    let held = coordinator.hold_writer();
+    for token in [&unknown, &nowhere] {
+        assert_eq!(Host::new().join(&coordinator, token, "x").err().unwrap().code, ProblemCode::Enrolment);
+    }
+    for token in [&good, &nowhere] {
+        assert_eq!(Host::new().resume(&coordinator, token, None).err().unwrap().code, ProblemCode::NotAMember);
+    }
+    drop(held);
+}
+
+#[test]
+fn fault_e21_one_enrolment_key_lets_a_crowd_in_at_a_rate() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    let (_, other) = coordinator.key(true, Expiry::Default);
+    let network = coordinator.network();
+    let hello = |token: &JoinToken| {
+        let secret = taut_base::encode_base64url(&token.secret);
+        let ToCoordinator::Hello(hello) = Host::new().hello(Some(Enrol { secret, name: String::from("n") }), 0) else {
+            unreachable!()
+        };
+        assert_eq!(hello.schema, SCHEMA);
+        hello
+    };
+    let crowded = coordinator.wait(async {
+        // Nobody becomes a member meanwhile; more than can come of 256 and 10 a second while these are asked.
+        let held = coordinator.state.store().write(Party::House).await.unwrap();
+        let mut asked = JoinSet::new();
+        for _ in 0..1_000 {
+            let (state, hello) = (Arc::clone(&coordinator.state), hello(&coordinator.token()));
+            asked.spawn(async move { state.admit(network, Host::new().node, &hello).await.map(drop) });
+        }
+        let first = asked.join_next().await.unwrap().unwrap();
+        asked.shutdown().await;
+        drop(held);
+        first
+    });
+    assert!(matches!(crowded, Err(StateError::Crowd)), "{crowded:?}");
+    let joined = coordinator.wait(coordinator.state.admit(network, Host::new().node, &hello(&other)));
+    assert!(joined.is_ok(), "another key is not concerned");
 }

@@ -21,7 +21,7 @@ use tungstenite::client::IntoClientRequest;
 use tungstenite::{Message, WebSocket};
 
 use crate::state::{Expiry, FirstStart, Options, State, TICKET_LIFE, random};
-use crate::store::NetworkId;
+use crate::store::{NetworkId, Party, Writing};
 use crate::{api, log};
 
 /// Longest wait for anything; only a failing test reaches it.
@@ -102,6 +102,11 @@ impl Coordinator {
         self.first.as_ref().unwrap().join_token.parse().unwrap()
     }
 
+    /// Keeps the one writer busy until the value is dropped.
+    pub(super) fn hold_writer(&self) -> HeldWriter<'_> {
+        HeldWriter { turn: Some(self.wait(self.state.store().write(Party::House)).unwrap()), coordinator: self }
+    }
+
     /// The first network.
     pub(super) fn network(&self) -> NetworkId {
         self.wait(self.state.networks()).unwrap()[0].row.id
@@ -150,6 +155,19 @@ impl Drop for Coordinator {
             let _ = self.runtime.block_on(server);
         }
         log::event("test-coordinator-stopped", &[("address", &self.address)]);
+    }
+}
+
+/// The coordinator's one writer, busy. A transaction is given up within its runtime.
+pub(super) struct HeldWriter<'a> {
+    turn: Option<Writing>,
+    coordinator: &'a Coordinator,
+}
+
+impl Drop for HeldWriter<'_> {
+    fn drop(&mut self) {
+        let _runtime = self.coordinator.runtime.enter();
+        drop(self.turn.take());
     }
 }
 

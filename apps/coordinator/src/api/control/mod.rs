@@ -1,7 +1,6 @@
 //! The control channel: one WebSocket per node (`taut_netmap::message`, protocol.md 8).
 
 mod channel;
-mod pace;
 mod refusal;
 mod session;
 

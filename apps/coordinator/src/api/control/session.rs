@@ -16,12 +16,11 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::channel::{Channel, End};
-use super::pace::Pace;
 use super::refusal;
 use crate::api::door::Guest;
 use crate::api::{Channels, Context, stopped};
 use crate::log;
-use crate::state::{Admitted, LEASE, Membership, Places, Signed, State, StateError, Update};
+use crate::state::{Admitted, LEASE, Membership, Pace, Places, Signed, State, StateError, Update};
 use crate::store::NetworkId;
 
 /// Channels per node: the one in use, and an older one that is being closed because the newer one replaced it.
@@ -29,13 +28,6 @@ const PER_NODE: usize = 2;
 
 /// Least time between two updates for a node: a storm of changes becomes ten updates per second.
 const UPDATE_EVERY: Duration = Duration::from_millis(100);
-
-/// Least time, on average, between two changes of where a node is: each is written to disk and told to every peer.
-const PLACES_EVERY: Duration = Duration::from_secs(1);
-
-/// So many of them may follow each other at once: after a start a node first knows its interfaces, then what relays say, then where it is
-/// bound, and each of that helps to reach it.
-const PLACES_BURST: u32 = 4;
 
 /// Least time, on average, between two messages of a node that are read, and how many are read at once before that counts: an honest node sends a ping
 /// every 15 s and a few messages when it moves. Who sends more waits in its own connection.
@@ -74,8 +66,6 @@ pub(super) struct Session {
     /// Where the node says that it may be reached, and at which relays, as long as that is not written.
     places: Option<Places>,
     bound: Option<Vec<RelayId>>,
-    /// When they may be written.
-    writes: Pace,
     /// When the next message may be read.
     reads: Pace,
     /// When the rows were looked at.
@@ -170,7 +160,6 @@ impl Session {
             updated: now,
             places: None,
             bound: None,
-            writes: Pace::new(PLACES_EVERY, PLACES_BURST, now),
             reads: Pace::new(HEARD_EVERY, HEARD_BURST, now),
             looked: now,
             ticket: hello.bind_key.map(|key| (key, now)),
@@ -284,7 +273,7 @@ impl Session {
     }
 
     fn next_wake(&self) -> Instant {
-        let places = (self.places.is_some() || self.bound.is_some()).then(|| self.writes.due());
+        let places = (self.places.is_some() || self.bound.is_some()).then(|| self.membership.places_due());
         let ticket = self.ticket.map(|(_, due)| due);
         let heard = Some(self.reads.due()).filter(|due| *due > Instant::now());
         [self.update_due, places, ticket, heard].into_iter().flatten().fold(self.lease, Instant::min)
@@ -295,12 +284,12 @@ impl Session {
         if now >= self.lease {
             return Err(Stop::Ours("no sign of life"));
         }
-        if now >= self.writes.due()
+        if now >= self.membership.places_due()
             && let Some(places) = self.places.take()
         {
             self.take_places(places).await?;
         }
-        if now >= self.writes.due()
+        if now >= self.membership.places_due()
             && let Some(bound) = self.bound.take()
         {
             self.take_bound(bound).await?;
@@ -321,7 +310,7 @@ impl Session {
             }
             other => other?,
         }
-        self.writes.pay(Instant::now());
+        self.membership.pay_places();
         Ok(())
     }
 
@@ -333,13 +322,13 @@ impl Session {
             }
             other => other?,
         }
-        self.writes.pay(Instant::now());
+        self.membership.pay_places();
         Ok(())
     }
 
     fn not_stored(&mut self, error: &StateError) {
         log::event("endpoints-not-stored", &[("node", &self.node), ("error", error)]);
-        self.writes.pause(Instant::now());
+        self.membership.pause_places();
     }
 
     async fn update(&mut self) -> Result<(), Stop> {

@@ -173,6 +173,8 @@ impl From<StateError> for Failure {
             StateError::Enrolment(_)
             | StateError::NotAMember
             | StateError::KeyConflict
+            | StateError::KeyChanges
+            | StateError::Crowd
             | StateError::BadKey
             | StateError::Unsound(_)
             | StateError::BadMap(_) => Code::Internal,

@@ -1,11 +1,11 @@
-//! How fast one thing of a session may happen: so often on average, and so many at once. Pure: time is an argument.
+//! The rate of one thing: an average, and how many may come at once. Pure: time is an argument.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 /// A token bucket, kept as the moment up to which it is used up.
-pub(super) struct Pace {
+pub(crate) struct Pace {
     every: Duration,
     /// How long before `paid` the next one may come.
     ahead: Duration,
@@ -14,22 +14,22 @@ pub(super) struct Pace {
 
 impl Pace {
     /// One per `every` on average, and `burst` at once.
-    pub(super) fn new(every: Duration, burst: u32, now: Instant) -> Self {
+    pub(crate) fn new(every: Duration, burst: u32, now: Instant) -> Self {
         Self { every, ahead: every * burst.saturating_sub(1), paid: now }
     }
 
     /// When the next one may come.
-    pub(super) fn due(&self) -> Instant {
+    pub(crate) fn due(&self) -> Instant {
         self.paid.checked_sub(self.ahead).unwrap_or(self.paid)
     }
 
     /// It came.
-    pub(super) fn pay(&mut self, now: Instant) {
+    pub(crate) fn pay(&mut self, now: Instant) {
         self.paid = self.paid.max(now) + self.every;
     }
 
     /// The next one comes after a whole pause, not in the rest of a burst.
-    pub(super) fn pause(&mut self, now: Instant) {
+    pub(crate) fn pause(&mut self, now: Instant) {
         self.paid = now + self.ahead;
     }
 }
