@@ -55,8 +55,8 @@ pub(crate) enum StateError {
     OwnRelay,
     /// Another node has this name.
     NameTaken(String),
-    /// No name for a node or a network.
-    BadName(String),
+    /// No name for a node, a network or a relay.
+    BadName(String, BadName),
     /// The expiry is not in the future, or too far in it.
     BadExpiry,
     /// A node's own row makes no sense; only this node is affected.
@@ -113,7 +113,8 @@ impl StateError {
             Self::NoPlace => "give at least one endpoint, such as 203.0.113.7:3478, or `--web wss://HOST/PATH`",
             Self::OwnRelay => "start the coordinator with `serve --no-relay`",
             Self::NameTaken(_) => "choose another name, or rename the other node first",
-            Self::BadName(_) => {
+            Self::BadName(_, BadName::Reserved | BadName::TopLevel) => "choose another name",
+            Self::BadName(_, BadName::NoLabel) => {
                 "use 1 to 63 lower-case letters, digits and hyphens, with no hyphen at the ends and not digits only"
             }
             Self::BadExpiry => "give a number of seconds from 1 to 10 years, or null for a key that never expires",
@@ -161,7 +162,14 @@ impl fmt::Display for StateError {
             Self::NoPlace => f.write_str("nobody could reach this relay"),
             Self::OwnRelay => f.write_str("this is the coordinator's own relay"),
             Self::NameTaken(name) => write!(f, "another node has the name `{name}`"),
-            Self::BadName(name) => write!(f, "{name:?} cannot be a name"),
+            Self::BadName(name, BadName::NoLabel) => write!(f, "{name:?} cannot be a name"),
+            Self::BadName(name, BadName::Reserved) => write!(
+                f,
+                "the name `{name}` is reserved: hosts and programs look it up for a purpose of their own, as they do `localhost`"
+            ),
+            Self::BadName(name, BadName::TopLevel) => {
+                write!(f, "`{name}` is a top-level domain: nodes of such a network would have names of Internet hosts")
+            }
             Self::BadExpiry => f.write_str("the expiry is not in the future, or too far in it"),
             Self::Unsound(id) => write!(f, "the coordinator's entry for node {id} is damaged"),
             Self::BadMap(refusal) => write!(f, "no map is sent because every node would refuse it: {refusal}"),
@@ -179,6 +187,6 @@ impl From<StoreError> for StateError {
 
 impl StateError {
     pub(crate) fn bad_name(name: &str) -> impl FnOnce(BadName) -> Self {
-        move |_| Self::BadName(String::from(name))
+        move |why| Self::BadName(String::from(name), why)
     }
 }

@@ -19,6 +19,7 @@ mod operators;
 mod pace;
 mod presence;
 mod relays;
+mod reserved;
 mod secret;
 mod start;
 mod tickets;

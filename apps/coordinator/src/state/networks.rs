@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 
 use taut_base::Prefix;
-use taut_netmap::check_name;
+use taut_netmap::check_network_name;
 
 use super::{State, StateError, addresses, random, random_bits};
 use crate::clock::unix_now;
@@ -44,7 +44,7 @@ impl State {
 }
 
 pub(super) async fn create(tx: &mut Writing, name: &str, ipv4: Prefix, now: i64) -> Result<NetworkRow, StateError> {
-    check_name(name).map_err(StateError::bad_name(name))?;
+    check_network_name(name).map_err(StateError::bad_name(name))?;
     if !addresses::is_usable(ipv4) {
         return Err(StateError::BadPrefix(ipv4));
     }

@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 
 use taut_base::NodeId;
-use taut_netmap::check_name;
+use taut_netmap::{BadName, check_new_name};
 
 use super::members::{is_number, member};
 use super::{State, StateError, networks, random_bits};
@@ -71,9 +71,9 @@ impl State {
         name: &str,
         new: &str,
     ) -> Result<NodeView, StateError> {
-        check_name(new).map_err(StateError::bad_name(new))?;
+        check_new_name(new).map_err(StateError::bad_name(new))?;
         if is_number(new) {
-            return Err(StateError::BadName(String::from(new)));
+            return Err(StateError::BadName(String::from(new), BadName::NoLabel));
         }
         let mut tx = self.store.write(Party::Operators).await?;
         let (network, row) = find(&mut tx, network, name).await?;

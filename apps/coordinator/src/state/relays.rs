@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use taut_base::{NodeId, PublicKey, RelayId};
-use taut_netmap::{MAX_PEER_RELAYS, MAX_RELAYS, Relay, RelayFault, check_name};
+use taut_netmap::{BadName, MAX_PEER_RELAYS, MAX_RELAYS, Relay, RelayFault, check_name};
 
 use super::members::is_number;
 use super::{State, StateError, networks, random_bits};
@@ -61,7 +61,7 @@ impl State {
     pub(crate) async fn add_relay(&self, network: Option<&str>, named: Named) -> Result<RelayView, StateError> {
         check_name(&named.name).map_err(StateError::bad_name(&named.name))?;
         if is_number(&named.name) {
-            return Err(StateError::BadName(named.name));
+            return Err(StateError::BadName(named.name, BadName::NoLabel));
         }
         let mut tx = self.store.write(Party::Operators).await?;
         let network = networks::named(&mut tx, network).await?;

@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 use super::admission::JOINS;
 use super::arrivals::{Arrivals, CHANNELS};
 use super::keys::{self, Expiry};
-use super::{Secret, State, StateError, networks, random, tickets};
+use super::{Secret, State, StateError, networks, random, reserved, tickets};
 use crate::clock::unix_now;
 use crate::log;
 use crate::store::{Party, Store, StoreError, prepare};
@@ -78,6 +78,7 @@ impl State {
         };
         let [ticket_key, relay_key] = [kept_key(&store, TICKET_KEY).await?, kept_key(&store, RELAY_KEY).await?];
         let signer = tickets::signer(*ticket_key.expose()).ok_or(StoreError::Damaged("the key that signs tickets"))?;
+        reserved::rename(&store).await?;
         let known = store.read(Party::House).await?.networks().await?.iter().map(|network| network.id).collect();
         let state = Self {
             store,

@@ -192,6 +192,61 @@ fn fault_e10_no_name_harms_anybody() {
 }
 
 #[test]
+fn fault_e20_no_node_and_no_network_gets_a_reserved_name() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    // What a host of that name sends, and a node of release 0.1.0 whose user asked for it.
+    let names: Vec<String> = ["localhost", "LOCALHOST.localdomain", "wpad", "ip6-allnodes"]
+        .iter()
+        .map(|wish| coordinator.join(wish).map.me.name)
+        .collect();
+    assert_eq!(names, ["node", "node-2", "node-3", "node-4"]);
+    let token = Some(coordinator.operator_token());
+    for name in ["localhost", "isatap", "ip6-loopback", "broadcasthost"] {
+        let body = format!(r#"{{"name":"{name}"}}"#);
+        for (method, path) in [("PATCH", "nodes/node"), ("POST", "networks")] {
+            let (status, answer) = coordinator.ask(method, &format!("/api/v1/{path}"), token, Some(&body));
+            assert_eq!((status, answer["error"]["code"].as_str()), (400, Some("bad-name")), "{method} {name}");
+            assert!(answer["error"]["message"].as_str().unwrap().contains("reserved"), "{answer}");
+        }
+    }
+    for name in ["com", "de"] {
+        let (status, answer) =
+            coordinator.ask("POST", "/api/v1/networks", token, Some(&format!(r#"{{"name":"{name}"}}"#)));
+        assert_eq!((status, answer["error"]["code"].as_str()), (400, Some("bad-name")), "{name}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains("top-level domain"), "{answer}");
+    }
+}
+
+#[test]
+fn fault_e20_a_member_with_a_reserved_name_is_renamed_at_the_start() {
+    let directory = Directory::new();
+    let (token, mut nodes) = {
+        let coordinator = Coordinator::start(&directory);
+        let nodes: Vec<Node> = ["a", "b", "c"].map(|name| coordinator.join(name)).into();
+        let taken = format!("node-{}", nodes[0].id());
+        coordinator.wait(coordinator.state.rename_node(None, "c", &taken)).unwrap();
+        let store = coordinator.state.store();
+        coordinator.wait(store.edit("UPDATE nodes SET name = 'localhost' WHERE name = 'a'"));
+        coordinator.wait(store.edit("UPDATE nodes SET name = 'wpad' WHERE name = 'b'"));
+        (coordinator.token(), nodes)
+    };
+    let coordinator = Coordinator::start(&directory);
+    // A node that has a map from before hears of it by a change.
+    let back = nodes[2].host.resume(&coordinator, &token, Some(nodes[2].map.clone())).unwrap();
+    assert_eq!((back.wholes, back.deltas), (0, 1));
+    let [first, second] = [0, 1].map(|number: usize| nodes[number].id());
+    let names = [&back.map.peers[&first].name, &back.map.peers[&second].name];
+    assert_eq!(names, [&format!("node-{first}-2"), &format!("node-{second}")], "what another node has stays its own");
+    let own = nodes.remove(0).host.resume(&coordinator, &token, None).unwrap();
+    assert_eq!(own.map.me.name, format!("node-{first}-2"));
+    let version = own.fresh_map(&coordinator).version;
+    drop((own, back, nodes, coordinator));
+    let again = Coordinator::start(&directory);
+    assert_eq!(again.wait(again.state.networks()).unwrap()[0].row.version, version, "once");
+}
+
+#[test]
 fn a_full_network_says_so_and_addresses_come_back_last() {
     let directory = Directory::new();
     let coordinator = Coordinator::start_with(&directory.0, "10.0.0.0/29");

@@ -61,7 +61,7 @@ pub(super) fn problem(error: &StateError) -> Problem {
         | StateError::NoPlace
         | StateError::OwnRelay
         | StateError::NameTaken(_)
-        | StateError::BadName(_)
+        | StateError::BadName(..)
         | StateError::BadExpiry => ProblemCode::BadRequest,
     };
     // What the database says of itself is for the log, not for a node.

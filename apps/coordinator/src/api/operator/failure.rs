@@ -168,7 +168,7 @@ impl From<StateError> for Failure {
             StateError::Full => Code::Full,
             StateError::WhichNetwork => Code::WhichNetwork,
             StateError::BadPrefix(_) => Code::BadPrefix,
-            StateError::BadName(_) => Code::BadName,
+            StateError::BadName(..) => Code::BadName,
             StateError::BadExpiry => Code::BadExpiry,
             StateError::Enrolment(_)
             | StateError::NotAMember
