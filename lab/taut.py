@@ -64,8 +64,8 @@ class Coordinator:
         )
         self.process.wait_for_output("listening on")
         if self.operator_token is None:
-            self.operator_token = self._printed("operator-token:")
-            self.join_token = self._printed("join-token:")
+            self.operator_token = self._first_token("operator-token:")
+            self.join_token = self._first_token("join-token:")
         return self
 
     def stop(self):
@@ -76,7 +76,8 @@ class Coordinator:
 
     def cli(self, *words, check=True):
         """An operator's command, run beside the coordinator."""
-        where = {"TAUT_API": self.url, "TAUT_OPERATOR_TOKEN": self.operator_token}
+        loopback = "[::1]" if ":" in self.address else "127.0.0.1"
+        where = {"TAUT_API": f"http://{loopback}:{self.port}", "TAUT_OPERATOR_TOKEN": self.operator_token}
         return self.host.run(binary("taut-coordinator", self.release), *words, check=check, env=where)
 
     def create_key(self, *options):
@@ -87,11 +88,18 @@ class Coordinator:
             raise LabError(f"`keys create` printed no join token:\n{text}")
         return json.loads(text)["key"], token[0]
 
-    def _printed(self, label):
-        for line in self.process.output().splitlines():
+    @property
+    def first_tokens(self):
+        """The file with the tokens of the first start."""
+        return self.host.state / "coordinator" / "first-tokens"
+
+    def _first_token(self, label):
+        # Release 0.1.0 prints what newer ones write into a file.
+        text = self.first_tokens.read_text() if self.first_tokens.exists() else self.process.output()
+        for line in text.splitlines():
             if line.startswith(label):
                 return line.removeprefix(label).strip()
-        raise LabError(f"the coordinator's first start printed no {label}\n{self.process.tail()}")
+        raise LabError(f"the coordinator's first start made no {label}\n{self.process.tail()}")
 
 
 class Node:

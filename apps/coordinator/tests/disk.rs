@@ -53,31 +53,28 @@ impl Drop for OnDisk {
 #[test]
 fn fault_o3_a_full_disk_stops_writes_and_nothing_else() {
     let Some(mut serve) = OnDisk::start("2m", "") else { return };
-    let mut printed = String::new();
     let mut address = String::new();
     for line in BufReader::new(serve.child.stdout.as_mut().unwrap()).lines() {
-        let line = line.unwrap();
-        if let Some(token) = line.strip_prefix("operator-token: ") {
-            printed = token.to_owned();
-        }
-        if let Some(listening) = line.strip_prefix("listening on ") {
+        if let Some(listening) = line.unwrap().strip_prefix("listening on ") {
             address = listening.to_owned();
             break;
         }
     }
+    let disk =
+        PathBuf::from(format!("/proc/{}/root", serve.child.id())).join(serve.directory.strip_prefix("/").unwrap());
+    let tokens = fs::read_to_string(disk.join("first-tokens")).unwrap();
+    let token = tokens.lines().find_map(|line| line.strip_prefix("operator-token: ")).unwrap();
     let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build().into();
     let ask = |method: &str, body: &str| {
         let request = ureq::http::Request::builder()
             .method(method)
             .uri(format!("http://{address}/api/v1/keys"))
-            .header("authorization", format!("Bearer {printed}"));
+            .header("authorization", format!("Bearer {token}"));
         let mut response = agent.run(request.body(body.to_owned()).unwrap()).unwrap();
         (response.status().as_u16(), response.body_mut().read_to_string().unwrap())
     };
     assert_eq!(ask("POST", "{}").0, 201);
-    let fill = PathBuf::from(format!("/proc/{}/root", serve.child.id()))
-        .join(serve.directory.strip_prefix("/").unwrap())
-        .join("fill");
+    let fill = disk.join("fill");
     let mut file = File::create(&fill).unwrap();
     while file.write_all(&[1; 4096]).is_ok() {}
     let mut made = 1;

@@ -38,6 +38,8 @@ struct Serve {
     child: Child,
     /// What it printed up to the line that says where it listens.
     printed: Vec<String>,
+    /// The lines of the file with the first tokens.
+    tokens: Vec<String>,
 }
 
 impl Serve {
@@ -51,11 +53,13 @@ impl Serve {
             printed.push(lines.next().expect("a line that says where it listens").unwrap());
         }
         drop(lines);
-        Self { child, printed }
+        let file = printed.iter().find_map(|line| line.strip_prefix("first-tokens: "));
+        let text = file.map(|file| std::fs::read_to_string(file).unwrap()).unwrap_or_default();
+        Self { child, printed, tokens: text.lines().map(str::to_owned).collect() }
     }
 
     fn value(&self, name: &str) -> Option<&str> {
-        self.printed.iter().find_map(|line| line.strip_prefix(name))
+        self.printed.iter().chain(&self.tokens).find_map(|line| line.strip_prefix(name))
     }
 
     fn api(&self) -> String {
@@ -84,7 +88,7 @@ fn refusal(directory: &Directory, listen: &str) -> String {
     let mut command = Command::new(PROGRAM);
     command.arg("serve").arg("--state").arg(&directory.0).args(["--listen", listen]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut serve = Serve { child, printed: Vec::new() };
+    let mut serve = Serve { child, printed: Vec::new(), tokens: Vec::new() };
     let mut line = String::new();
     BufReader::new(serve.child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "", "it runs");
@@ -109,18 +113,21 @@ fn complaint(output: &Output) -> String {
 }
 
 #[test]
-fn fault_e7_the_first_start_alone_prints_the_tokens() {
+fn fault_e7_e23_the_first_start_alone_makes_tokens_and_a_pipe_gets_their_file() {
     let directory = Directory::new();
     let first = Serve::start(&directory, &[]);
-    assert_eq!(first.printed.len(), 3);
+    let file = directory.0.join("first-tokens");
+    assert_eq!(first.printed[..1], [format!("first-tokens: {}", file.display())]);
+    assert_eq!((first.printed.len(), first.tokens.len()), (2, 2));
     assert!(first.value("operator-token: tautop-").is_some() && first.value("join-token: taut1-").is_some());
-    let printed = first.printed.clone();
+    let tokens = first.tokens.clone();
     assert_eq!(first.terminate(), (String::new(), Some(0)));
     let elsewhere = Directory::new();
     let other = Serve::start(&elsewhere, &[]);
-    assert!(printed.iter().all(|line| !other.printed.contains(line)), "no token is another coordinator's, too");
+    assert!(tokens.iter().all(|line| !other.tokens.contains(line)), "no token is another coordinator's, too");
     let second = Serve::start(&directory, &[]);
     assert_eq!(second.printed.len(), 1);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), format!("{}\n{}\n", tokens[0], tokens[1]), "it stays");
     assert_eq!(metadata(&directory.0).unwrap().permissions().mode() & 0o777, 0o700);
     for file in std::fs::read_dir(&directory.0).unwrap() {
         let file = file.unwrap();
@@ -174,7 +181,7 @@ fn a_taken_port_is_named_and_uses_up_nothing() {
     let address = first.value("listening on ").unwrap();
     let complaint = refusal(&two, address);
     assert!(complaint.contains(address), "{complaint}");
-    assert_eq!(Serve::start(&two, &[]).printed.len(), 3, "the tokens are still to be shown");
+    assert_eq!(Serve::start(&two, &[]).tokens.len(), 2, "the tokens are still to be shown");
 }
 
 #[test]

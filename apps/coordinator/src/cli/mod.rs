@@ -2,6 +2,7 @@
 
 mod arguments;
 mod backup;
+mod first;
 mod help;
 mod keys;
 mod networks;

@@ -13,11 +13,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::arguments::Arguments;
-use super::{Failed, show};
+use super::{Failed, first, show};
 use crate::api;
 use crate::log;
 use crate::relay::{self, Wanted};
-use crate::state::{FirstStart, Options, State, TICKET_LIFE};
+use crate::state::{Options, State, TICKET_LIFE};
 
 const DEFAULT_STATE: &str = "/var/lib/taut-coordinator";
 
@@ -54,14 +54,14 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), Failed> {
         // Before anything is made: a port that is taken must not use up the first start's one printing of the tokens.
         let (listeners, address) = bind(listen).await?;
         let urls = if urls.is_empty() { derived_urls(address) } else { urls };
-        let options = Options { directory, urls, network, ipv4: prefix, ticket_life: TICKET_LIFE };
+        let options = Options { directory: directory.clone(), urls, network, ipv4: prefix, ticket_life: TICKET_LIFE };
         let (state, first) = State::open(options).await.map_err(Failed::run)?;
         match &first {
-            Some(first) => show_first(first)?,
-            None if is_named => {
-                log::event("ignored", &[("what", &"--network, --ipv4-prefix"), ("why", &"not the first start")]);
-            }
-            None => {}
+            Some(first) => first::show_tokens(first)?,
+            None => first::remind(&directory),
+        }
+        if is_named && first.is_none() {
+            log::event("ignored", &[("what", &"--network, --ipv4-prefix"), ("why", &"not the first start")]);
         }
         let admission = Admission::new(descriptors.unauthenticated, proxies);
         let relay = relay::start(&state, relay.as_ref(), &admission).await.map_err(Failed::run)?;
@@ -94,15 +94,6 @@ pub(super) fn state_directory(arguments: &mut Arguments) -> Result<PathBuf, Fail
 
 pub(super) fn runtime() -> Result<Runtime, Failed> {
     Runtime::new().map_err(|error| Failed::Run(format!("the runtime does not start: {error}")))
-}
-
-fn show_first(first: &FirstStart) -> Result<(), Failed> {
-    show(&format!("operator-token: {}\njoin-token: {}\n", first.operator_token, first.join_token))?;
-    log::event(
-        "first-start",
-        &[("note", &"the two tokens are shown this once; the join token is reusable and ends in 90 days")],
-    );
-    Ok(())
 }
 
 /// Binds where it was told to. Unless told, to everything: one IPv6 socket that takes IPv4, too, and another one where the system keeps

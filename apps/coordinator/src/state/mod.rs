@@ -8,6 +8,7 @@ mod arrivals;
 mod backup;
 mod endpoints;
 mod error;
+mod first_tokens;
 mod hub;
 mod key_changes;
 mod keys;
@@ -48,7 +49,7 @@ pub(crate) use nodes::NodeView;
 pub(crate) use pace::Pace;
 pub(crate) use relays::{Named, OWN, OWN_NAME, RelayView};
 pub(crate) use secret::{Secret, random};
-pub(crate) use start::{FirstStart, Options, new_operator_token};
+pub(crate) use start::{FirstStart, Options, kept_first_tokens, new_operator_token};
 pub(crate) use tickets::{LIFE as TICKET_LIFE, Signed};
 
 use crate::clock::unix_now;

@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 use super::admission::JOINS;
 use super::arrivals::{Arrivals, CHANNELS};
 use super::keys::{self, Expiry};
-use super::{Secret, State, StateError, networks, random, reserved, tickets};
+use super::{Secret, State, StateError, first_tokens, networks, random, reserved, tickets};
 use crate::clock::unix_now;
 use crate::log;
 use crate::store::{Party, Store, StoreError, prepare};
@@ -54,6 +54,30 @@ pub(crate) struct FirstStart {
     pub(crate) operator_token: String,
     /// A reusable join token for the first network.
     pub(crate) join_token: String,
+    /// The state directory, in which a file has both.
+    directory: PathBuf,
+}
+
+impl FirstStart {
+    /// The lines that a terminal is shown.
+    pub(crate) fn lines(&self) -> Zeroizing<String> {
+        first_tokens::lines(&self.operator_token, &self.join_token)
+    }
+
+    /// The file that has the same lines.
+    pub(crate) fn file(&self) -> PathBuf {
+        first_tokens::path(&self.directory)
+    }
+
+    /// Deletes the file: the lines were shown to a person.
+    pub(crate) fn forget_file(&self) -> io::Result<()> {
+        first_tokens::remove(&self.directory)
+    }
+}
+
+/// The file with the tokens of the first start, if nobody has deleted it yet.
+pub(crate) fn kept_first_tokens(directory: &Path) -> Option<PathBuf> {
+    Some(first_tokens::path(directory)).filter(|path| path.exists())
 }
 
 impl State {
@@ -124,9 +148,14 @@ async fn first_start(store: &Store, options: &Options) -> Result<(PrivateKey, Fi
     tx.insert_operator(&operator.hash(), now).await?;
     let network = networks::create(&mut tx, &options.network, options.ipv4, now).await?;
     let (_, secret) = keys::create(&mut tx, network.id, true, Expiry::Default, now).await?;
+    let first = FirstStart {
+        operator_token: operator.expose_operator_token(),
+        join_token: keys::join_token(network.id, public_key(&key), &options.urls, &secret),
+        directory: options.directory.clone(),
+    };
+    first_tokens::write(&options.directory, &first.lines()).map_err(|source| StartError::File(first.file(), source))?;
     tx.commit().await?;
-    let join_token = keys::join_token(network.id, public_key(&key), &options.urls, &secret);
-    Ok((key, FirstStart { operator_token: operator.expose_operator_token(), join_token }))
+    Ok((key, first))
 }
 
 /// Makes another operator's token for the coordinator in `directory`, beside a running one if need be: for whoever lost theirs and
@@ -178,7 +207,7 @@ pub(crate) enum StartError {
     Occupied(PathBuf),
     /// The file that a backup should become is there already.
     Exists(PathBuf),
-    /// A file of a backup cannot be used.
+    /// A file of a backup, or that of the first tokens, cannot be used.
     File(PathBuf, io::Error),
     /// What should be a backup is none, or damaged.
     Unsound(String),

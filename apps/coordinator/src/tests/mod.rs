@@ -14,3 +14,5 @@ mod relays;
 mod replay;
 mod trouble;
 mod world;
+
+pub(crate) use world::Directory;

@@ -28,10 +28,10 @@ use crate::{api, log};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A directory that goes away with its test.
-pub(super) struct Directory(pub(super) PathBuf);
+pub(crate) struct Directory(pub(crate) PathBuf);
 
 impl Directory {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("taut-coordinator-test-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         Self(std::env::temp_dir().join(name))

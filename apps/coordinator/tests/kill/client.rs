@@ -44,16 +44,10 @@ impl Serve {
     /// Starts it by a command that ends in the program.
     pub(crate) fn start_by(command: Command, directory: &Path) -> Self {
         let mut serve = Self { child: Self::spawn_by(command, directory), address: String::new(), tokens: None };
-        let (mut operator, mut join) = (None, None);
         for line in BufReader::new(serve.child.stdout.take().unwrap()).lines() {
-            let line = line.unwrap();
-            if let Some(token) = line.strip_prefix("operator-token: ") {
-                operator = Some(token.to_owned());
-            } else if let Some(token) = line.strip_prefix("join-token: ") {
-                join = Some(token.to_owned());
-            } else if let Some(address) = line.strip_prefix("listening on ") {
+            if let Some(address) = line.unwrap().strip_prefix("listening on ") {
                 serve.address = address.to_owned();
-                serve.tokens = operator.zip(join);
+                serve.tokens = first_tokens(&directory.join("first-tokens"));
                 return serve;
             }
         }
@@ -68,6 +62,13 @@ impl Serve {
     pub(crate) fn kill(self) {
         drop(self);
     }
+}
+
+/// The operator token and the join token of the first start.
+fn first_tokens(file: &Path) -> Option<(String, String)> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+    value("operator-token: ").zip(value("join-token: "))
 }
 
 impl Drop for Serve {
