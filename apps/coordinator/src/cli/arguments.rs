@@ -16,6 +16,7 @@ const VALUED: [&str; 14] = [
     "ipv4-prefix",
     "api",
     "token",
+    "ca",
     "expires",
     "stun-port",
     "web",
@@ -26,7 +27,7 @@ const VALUED: [&str; 14] = [
 ];
 
 /// Options without one.
-const SWITCHES: [&str; 6] = ["json", "one-off", "force", "no-relay", "help", "version"];
+const SWITCHES: [&str; 7] = ["json", "one-off", "force", "insecure", "no-relay", "help", "version"];
 
 /// What was typed and not yet understood.
 pub(super) struct Arguments {

@@ -14,6 +14,21 @@ pub(super) fn text(command: Option<&str>) -> &'static str {
     }
 }
 
+/// The options of all commands that talk to a coordinator's HTTP API.
+macro_rules! remote_options {
+    () => {
+        "\
+  --json               print the API's answer as JSON
+  --api URL            the coordinator's URL (default $TAUT_API or http://127.0.0.1:8288). Plain http:// is for loopback
+                       addresses and `localhost` alone: the operator token would cross a network in clear text
+  --ca FILE            with https://: trust the certificate authorities in this PEM file (default $TAUT_CA), instead
+                       of those in the system's store
+  --insecure           send the operator token over http:// to another host all the same
+  --token TOKEN        the operator token (default $TAUT_OPERATOR_TOKEN)
+"
+    };
+}
+
 const PROGRAM: &str = "\
 taut-coordinator: enrols nodes, hands out addresses, streams the network map
 
@@ -31,14 +46,15 @@ taut-coordinator: enrols nodes, hands out addresses, streams the network map
   taut-coordinator version
 
 `taut-coordinator COMMAND --help` tells more.
-Exit codes: 0 done, 1 failed, 2 not understood.
+Exit status: 0 success, 1 failure, 2 usage error.
 ";
 
 const SERVE: &str = "\
 taut-coordinator serve [OPTIONS]
 
 The first start makes the coordinator's key, a network, a reusable join token (valid for 90 days) and an operator
-token, and prints the two tokens once:
+token. A terminal is shown the two tokens once; anything else that standard output may be, such as a journal, gets the
+name of a file in the state directory that holds them (`first-tokens`, mode 0600): read it, and delete it.
   operator-token: tautop-…          for `nodes`, `keys`, `networks` and the HTTP API
   join-token: taut1-…               for `taut up --join` on each host
 Every start prints `listening on ADDRESS:PORT` once it answers. SIGTERM and SIGINT end it.
@@ -65,7 +81,8 @@ Nodes whose UDP is blocked reach it by WebSocket at the URL by which they reach 
   --ipv4-prefix P      the first network's IPv4 prefix (default 100.64.0.0/10); first start only
 ";
 
-const NODES: &str = "\
+const NODES: &str = concat!(
+    "\
 taut-coordinator nodes list [--network NAME]
 taut-coordinator nodes rename NODE NEW-NAME [--network NAME]
 taut-coordinator nodes remove NODE [--network NAME]
@@ -73,12 +90,12 @@ taut-coordinator nodes remove NODE [--network NAME]
 NODE is a name or a number. A removed node may join again with a join token; it is a new node then.
 
   --network NAME       needed when there are several networks; `list` shows all without it
-  --json               for programs
-  --api URL            the coordinator's address (default $TAUT_API or http://127.0.0.1:8288)
-  --token TOKEN        the operator token (default $TAUT_OPERATOR_TOKEN)
-";
+",
+    remote_options!()
+);
 
-const KEYS: &str = "\
+const KEYS: &str = concat!(
+    "\
 taut-coordinator keys list [--network NAME]
 taut-coordinator keys create [--one-off] [--expires 90d] [--network NAME]
 taut-coordinator keys revoke ID
@@ -88,24 +105,24 @@ taut-coordinator keys revoke ID
   --one-off            for one node only
   --expires WHEN       30m, 24h, 90d (the default) or never
   --network NAME       needed when there are several networks; `list` shows all without it
-  --json               for programs
-  --api URL            the coordinator's address (default $TAUT_API or http://127.0.0.1:8288)
-  --token TOKEN        the operator token (default $TAUT_OPERATOR_TOKEN)
-";
+",
+    remote_options!()
+);
 
-const NETWORKS: &str = "\
+const NETWORKS: &str = concat!(
+    "\
 taut-coordinator networks list
 taut-coordinator networks show NAME
 taut-coordinator networks create NAME [--ipv4-prefix 100.64.0.0/10]
 
 Each network has the IPv4 prefix that you choose and a random IPv6 one (RFC 4193).
 
-  --json               for programs
-  --api URL            the coordinator's address (default $TAUT_API or http://127.0.0.1:8288)
-  --token TOKEN        the operator token (default $TAUT_OPERATOR_TOKEN)
-";
+",
+    remote_options!()
+);
 
-const RELAYS: &str = "\
+const RELAYS: &str = concat!(
+    "\
 taut-coordinator relays list [--network NAME]
 taut-coordinator relays add NAME KEY ENDPOINT… [--stun-port PORT] [--web URL] [--network NAME]
 taut-coordinator relays remove RELAY [--network NAME]
@@ -118,24 +135,23 @@ The one called `coordinator` is the coordinator's own (see `serve`).
   --stun-port PORT     a second UDP port on which it answers STUN, so that nodes learn what kind of NAT they are behind
   --web URL            wss:// or ws:// URL of it, for nodes where UDP is blocked
   --network NAME       needed when there are several networks; `list` shows all without it
-  --json               for programs
-  --api URL            the coordinator's address (default $TAUT_API or http://127.0.0.1:8288)
-  --token TOKEN        the operator token (default $TAUT_OPERATOR_TOKEN)
-";
+",
+    remote_options!()
+);
 
-const OPERATOR_TOKEN: &str = "\
+const OPERATOR_TOKEN: &str = concat!(
+    "\
 taut-coordinator operator-token create [--state DIR]
 taut-coordinator operator-token list
 taut-coordinator operator-token revoke ID
 
 `create` makes another operator token directly on the state directory (default /var/lib/taut-coordinator) and prints it
-once: for whoever lost theirs, or hands them out by person. The coordinator may keep running. `revoke` ends one at once;
-the last one that is valid stays.
+once: for an operator who lost the first one, or for one token per person. The coordinator may keep running. `revoke`
+ends a token at once; the last valid one cannot be revoked. `list` and `revoke` take these options:
 
-  --json               for programs (list, revoke)
-  --api URL            the coordinator's address (default $TAUT_API or http://127.0.0.1:8288)
-  --token TOKEN        the operator token (default $TAUT_OPERATOR_TOKEN)
-";
+",
+    remote_options!()
+);
 
 const BACKUP: &str = "\
 taut-coordinator backup FILE [--state DIR]

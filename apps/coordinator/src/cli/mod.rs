@@ -11,6 +11,8 @@ mod relays;
 mod remote;
 mod serve;
 mod table;
+mod target;
+mod tls;
 mod tokens;
 
 use std::fmt;

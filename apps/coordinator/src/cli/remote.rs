@@ -1,12 +1,20 @@
 //! A client of the operator's API.
 
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
+use taut_netmap::{OPERATOR_PREFIX, TOKEN_PREFIX};
 use ureq::Agent;
+use ureq::config::Config;
+use ureq::http::Uri;
+use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 
 use super::arguments::Arguments;
-use super::{Failed, show};
+use super::target::{Target, judge};
+use super::{Failed, show, tls};
 
 /// Longest wait for an answer; the coordinator itself gives up a request after 30 s.
 const PATIENCE: Duration = Duration::from_secs(35);
@@ -20,30 +28,35 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    /// From `--api`, `--token`, `--json` and their variables.
+    /// From `--api`, `--token`, `--ca`, `--insecure`, `--json` and their variables. Nothing is sent yet.
     pub(super) fn new(arguments: &mut Arguments) -> Result<Self, Failed> {
         let or_variable = |value: Option<String>, name| value.or_else(|| std::env::var(name).ok());
         let api =
             or_variable(arguments.value("api")?, "TAUT_API").unwrap_or_else(|| String::from("http://127.0.0.1:8288"));
-        if !api.starts_with("http://") {
-            return Err(Failed::Usage(format!(
-                "`{api}` cannot be reached: this command speaks plain http only; run it on the coordinator's host, or over `ssh -L 8288:127.0.0.1:8288`"
-            )));
-        }
+        let ca = or_variable(arguments.value("ca")?, "TAUT_CA").map(PathBuf::from);
+        let localhost = |port| ("localhost", port).to_socket_addrs().map(Iterator::collect);
+        let Target { url, addresses, is_https } = judge(&api, arguments.switch("insecure"), localhost)?;
         let token = or_variable(arguments.value("token")?, "TAUT_OPERATOR_TOKEN").ok_or_else(|| {
             Failed::Usage(String::from(
-                "no operator token: give --token or TAUT_OPERATOR_TOKEN; the first `serve` printed one, `taut-coordinator operator-token create` makes another",
+                "no operator token: give --token or TAUT_OPERATOR_TOKEN; the first start of `serve` made one, \
+                 `taut-coordinator operator-token create` makes another",
             ))
         })?;
-        let config = Agent::config_builder()
+        check_token(&token)?;
+        let mut config = Agent::config_builder()
             .http_status_as_error(false)
             .timeout_global(Some(PATIENCE))
-            // The token is for the coordinator alone, not for a proxy that the environment names.
+            // The token is for the coordinator alone: not for a proxy that the environment names, nor for what a redirect names.
             .proxy(None)
-            .max_redirects(0)
-            .build();
-        let api = String::from(api.trim_end_matches('/'));
-        Ok(Self { agent: config.into(), api, token, json: arguments.switch("json") })
+            .max_redirects(0);
+        if is_https {
+            config = config.tls_config(tls::config(ca.as_deref())?);
+        }
+        let agent = match addresses {
+            Some(addresses) => Agent::with_parts(config.build(), DefaultConnector::default(), Pinned(addresses)),
+            None => config.build().into(),
+        };
+        Ok(Self { agent, api: url, token, json: arguments.switch("json") })
     }
 
     pub(super) fn get(&self, path: &str) -> Result<Value, Failed> {
@@ -84,13 +97,19 @@ impl Remote {
 
     fn read(&self, response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Value, Failed> {
         let unreachable = |error: ureq::Error| {
-            Failed::Run(format!(
-                "no answer from {}: {error}; is `taut-coordinator serve` running there? see --api",
-                self.api
-            ))
+            Failed::Run(tls::explain(&self.api, &error).unwrap_or_else(|| {
+                format!("no answer from {}: {error}; is `taut-coordinator serve` running there? see --api", self.api)
+            }))
         };
         let mut response = response.map_err(unreachable)?;
         let status = response.status();
+        if status.is_redirection() {
+            let place = response.headers().get("location").and_then(|place| place.to_str().ok()).unwrap_or("nowhere");
+            return Err(Failed::Run(format!(
+                "{} redirects to {place}, which is not followed with an operator token; give the right address by --api",
+                self.api
+            )));
+        }
         let body: Value = response.body_mut().read_json().map_err(|_| {
             Failed::Run(format!("what answers at {} is no taut-coordinator (status {status}); check --api", self.api))
         })?;
@@ -99,6 +118,34 @@ impl Remote {
         }
         let part = |name: &str| body["error"][name].as_str().unwrap_or("unknown").to_owned();
         Err(Failed::Run(format!("{}; {}", part("message"), part("hint"))))
+    }
+}
+
+/// Refuses what is no operator token before it is sent: a join token is a secret, too.
+fn check_token(token: &str) -> Result<(), Failed> {
+    if token.starts_with(OPERATOR_PREFIX) {
+        return Ok(());
+    }
+    let what = if token.starts_with(TOKEN_PREFIX) {
+        "this is a join token, for `taut up --join`"
+    } else {
+        "this is no operator token"
+    };
+    Err(Failed::Usage(format!(
+        "{what}; an operator token starts with `{OPERATOR_PREFIX}`, and `taut-coordinator operator-token create` makes one on the coordinator's host"
+    )))
+}
+
+/// Leads every name to the addresses that were judged.
+#[derive(Debug)]
+struct Pinned(Vec<SocketAddr>);
+
+impl Resolver for Pinned {
+    fn resolve(&self, _: &Uri, _: &Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        let mut addresses = self.empty();
+        // An array of this length cannot take more.
+        self.0.iter().take(16).for_each(|address| addresses.push(*address));
+        if addresses.is_empty() { Err(ureq::Error::HostNotFound) } else { Ok(addresses) }
     }
 }
 

@@ -6,10 +6,8 @@
 use ring::rand::{SecureRandom, SystemRandom};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 use taut_base::{decode_base64url, encode_base64url};
+use taut_netmap::OPERATOR_PREFIX;
 use zeroize::{Zeroize, ZeroizeOnDrop};
-
-/// What every operator token starts with, so that people and secret scanners know it when they see it.
-const OPERATOR_PREFIX: &str = "tautop-";
 
 /// 32 random bytes. No `Debug`, wiped when dropped.
 #[derive(Zeroize, ZeroizeOnDrop)]

@@ -1,0 +1,108 @@
+"""Operators: how they get their first token, where it may travel, and several networks."""
+
+import re
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from lab import needs
+from lab.taut import binary
+from lab.wait import wait_until
+
+MODULES = Path("/usr/lib/apache2/modules")
+
+
+def test_fault_e23_a_journal_gets_the_name_of_the_tokens_file_and_a_terminal_the_tokens(layout):
+    coordinator = layout(nodes=1).coordinator.start()
+    file = coordinator.first_tokens
+    told = coordinator.process.out.read_text() + coordinator.process.err.read_text()
+    assert f"first-tokens: {file}\n" in told and "taut1-" not in told and "tautop-" not in told
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.read_text() == f"operator-token: {coordinator.operator_token}\njoin-token: {coordinator.join_token}\n"
+    assert coordinator.cli("nodes", "list").returncode == 0
+    coordinator.stop()
+    # The next start says that the file is still there, and nothing else of it.
+    coordinator.start()
+    assert "first-tokens-kept" in coordinator.process.err.read_text()
+    assert "tautop-" not in coordinator.process.err.read_text()
+    coordinator.stop()
+    file.unlink()
+
+    # A terminal, made by script(1).
+    host = coordinator.host
+    state = host.state / "second"
+    serve = f"{binary('taut-coordinator')} serve --state {state} --listen 127.0.0.1:8299 --no-relay"
+    shown = host.start("script", "--quiet", "--return", "--flush", "--command", serve, "/dev/null", name="terminal")
+    shown.wait_for_output("listening on")
+    (token,) = re.findall(r"^operator-token: (tautop-\S+)\r?$", shown.output(), re.MULTILINE)
+    assert re.search(r"^join-token: taut1-\S+\r?$", shown.output(), re.MULTILINE)
+    assert not (state / "first-tokens").exists(), "what was shown is kept nowhere"
+    listed = host.run(binary("taut-coordinator"), "networks", "list", "--api", "http://127.0.0.1:8299", "--token", token)
+    assert "default" in listed.stdout
+    shown.stop()
+
+
+@pytest.mark.skipif(bool(needs.without("apache2", "openssl", "ss")), reason=needs.without("apache2", "openssl", "ss"))
+def test_fault_e22_the_operator_token_crosses_the_network_by_tls_or_not_at_all(layout):
+    net = layout(nodes=1)
+    coordinator, client = net.coordinator.start(), net.nodes[0].host
+    options = ("--token", coordinator.operator_token)
+
+    def ask(*words):
+        return client.run(binary("taut-coordinator"), "networks", "list", *words, *options, check=False)
+
+    refused = ask("--api", coordinator.url)
+    assert refused.returncode == 2 and "--insecure" in refused.stderr
+    assert ask("--api", coordinator.url, "--insecure").returncode == 0
+    with tempfile.TemporaryDirectory(prefix="front-", dir=client.state.parent) as name:
+        directory = Path(name)
+        directory.chmod(0o755)
+        front = https_front(coordinator.host, directory, coordinator)
+        url = f"https://{coordinator.address}:8443"
+        assert "default" in ask("--api", url, "--ca", directory / "ca.pem").stdout
+        unknown = ask("--api", url)
+        assert unknown.returncode == 1
+        assert "not trusted" in unknown.stderr or "ca-certificates" in unknown.stderr, unknown.stderr
+        elsewhere = ask("--api", "https://localhost:8443", "--ca", directory / "ca.pem")
+        assert elsewhere.returncode == 1, "nothing listens on the client itself"
+        front.stop()
+
+
+def https_front(host, directory, coordinator):
+    """Apache with TLS in front of the coordinator, with a certificate of an authority in `ca.pem`."""
+    certify(host, directory, coordinator.address)
+    modules = "\n".join(
+        f"LoadModule {name}_module {MODULES}/mod_{name}.so" for name in ("mpm_event", "authz_core", "ssl", "proxy", "proxy_http")
+    )
+    config = directory / "apache.conf"
+    config.write_text(f"""{modules}
+ServerName {coordinator.address}
+Listen {coordinator.address}:8443
+DefaultRuntimeDir {directory}
+PidFile {directory}/pid
+Mutex file:{directory} default
+ErrorLog /dev/stderr
+User www-data
+Group www-data
+SSLEngine on
+SSLCertificateFile {directory}/certificate.pem
+SSLCertificateKeyFile {directory}/key.pem
+ProxyPass / http://127.0.0.1:{coordinator.port}/
+""")
+    front = host.start("apache2", "-d", directory, "-f", config, "-DFOREGROUND", name="apache2")
+    wait_until(lambda: host.run("ss", "-Hltn", "sport = :8443").stdout.strip(), "apache2 to listen", story=front.tail)
+    return front
+
+
+def certify(host, directory, address):
+    """An authority and a certificate of it for the address."""
+    kind = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    (directory / "ext").write_text(f"subjectAltName=IP:{address}\nbasicConstraints=critical,CA:FALSE\n")
+    authority = ("-keyout", directory / "ca.key", "-out", directory / "ca.pem")
+    host.run("openssl", "req", "-x509", *kind, "-subj", "/CN=taut-lab authority", "-days", "2", *authority)
+    host.run("openssl", "req", *kind, "-subj", "/CN=taut-lab", "-keyout", directory / "key.pem", "-out", directory / "csr")
+    signed = ("-CA", directory / "ca.pem", "-CAkey", directory / "ca.key", "-CAcreateserial", "-days", "2")
+    host.run(
+        "openssl", "x509", "-req", "-in", directory / "csr", *signed, "-extfile", directory / "ext", "-out", directory / "certificate.pem"
+    )
