@@ -230,6 +230,20 @@ fn the_operators_commands() {
     for arguments in wrong {
         bad(arguments, 2);
     }
+    for (arguments, meant) in [
+        (["nods", "list", ""], "nodes"),
+        (["networks", "remvoe", "lab"], "remove"),
+        (["nodes", "list", "--jsno"], "--json"),
+        (["operator-tokens", "list", ""], "operator-token"),
+    ] {
+        let words: Vec<&str> = arguments.into_iter().filter(|word| !word.is_empty()).collect();
+        let output = run(&words, &variables);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(complaint(&output).contains(&format!("did you mean `{meant}`?")), "{}", complaint(&output));
+    }
+    assert!(!complaint(&run(&["nonsense"], &variables)).contains("did you mean"));
+    assert!(good(&["networks", "remove", "lab"]).contains("network lab is removed"));
+    bad(&["networks", "remove", "lab", "--force"], 1);
 }
 
 #[test]

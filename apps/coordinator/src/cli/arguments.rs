@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use lexopt::{Arg, Parser};
+use taut_base::closest;
 
 use super::Failed;
 
@@ -57,7 +58,7 @@ impl Arguments {
                 Arg::Short(letter) => return Err(Failed::Usage(format!("there is no option `-{letter}`"))),
                 Arg::Long(name) => match VALUED.iter().chain(&SWITCHES).find(|known| **known == name) {
                     Some(known) => known,
-                    None => return Err(Failed::Usage(format!("there is no option `--{name}`"))),
+                    None => return Err(no_option(name)),
                 },
             };
             if VALUED.contains(&name) {
@@ -109,6 +110,12 @@ impl Arguments {
             None => Ok(()),
         }
     }
+}
+
+fn no_option(typed: &str) -> Failed {
+    let meant = closest(typed, VALUED.into_iter().chain(SWITCHES));
+    let meant = meant.map_or_else(String::new, |option| format!("; did you mean `--{option}`?"));
+    Failed::Usage(format!("there is no option `--{typed}`{meant}"))
 }
 
 fn text(value: OsString) -> Result<String, Failed> {

@@ -33,6 +33,7 @@ pub(super) fn put_back(mut arguments: Arguments) -> Result<(), Failed> {
 What happened after the backup is not known to it. Look through these before you rely on it:
   nodes that joined since then    are refused; they need a new join token
   nodes that were removed         are members again: remove them again
+  networks that were removed      are there again, with their members: remove them again
   keys that were revoked          are valid again: revoke them again
   one-off keys that were used     open the network again: revoke them
   operator tokens                 are those of the backup: revoke again what was revoked

@@ -35,7 +35,7 @@ taut-coordinator: enrols nodes, hands out addresses, streams the network map
   taut-coordinator serve            run the coordinator
   taut-coordinator nodes …          list, rename, remove nodes
   taut-coordinator keys …           list, create, revoke enrolment keys (join tokens)
-  taut-coordinator networks …       list, create, show networks
+  taut-coordinator networks …       list, create, show, remove networks
   taut-coordinator relays …         list, add, remove relays
   taut-coordinator ticket-key       what a relay is told to trust
   taut-coordinator operator-token … create, list, revoke operator tokens
@@ -89,7 +89,7 @@ taut-coordinator nodes remove NODE [--network NAME]
 
 NODE is a name or a number. A removed node may join again with a join token; it is a new node then.
 
-  --network NAME       needed when there are several networks; `list` shows all without it
+  --network NAME       needed when several networks have a node of that name; `list` shows all networks without it
 ",
     remote_options!()
 );
@@ -104,7 +104,7 @@ taut-coordinator keys revoke ID
 
   --one-off            for one node only
   --expires WHEN       30m, 24h, 90d (the default) or never
-  --network NAME       needed when there are several networks; `list` shows all without it
+  --network NAME       needed by `create` when there are several networks; `list` shows all networks without it
 ",
     remote_options!()
 );
@@ -114,9 +114,12 @@ const NETWORKS: &str = concat!(
 taut-coordinator networks list
 taut-coordinator networks show NAME
 taut-coordinator networks create NAME [--ipv4-prefix 100.64.0.0/10]
+taut-coordinator networks remove NAME [--force]
 
-Each network has the IPv4 prefix that you choose and a random IPv6 one (RFC 4193).
+Each network has the IPv4 prefix that you choose and a random IPv6 one (RFC 4193). `remove` ends a network with its
+enrolment keys and relays; it refuses while the network has members.
 
+  --force              remove the network's members with it; each of them is told that it is no member any more
 ",
     remote_options!()
 );
@@ -134,7 +137,8 @@ The one called `coordinator` is the coordinator's own (see `serve`).
 
   --stun-port PORT     a second UDP port on which it answers STUN, so that nodes learn what kind of NAT they are behind
   --web URL            wss:// or ws:// URL of it, for nodes where UDP is blocked
-  --network NAME       needed when there are several networks; `list` shows all without it
+  --network NAME       needed by `add` when there are several networks, and by `remove` when several have a relay of
+                       that name; `list` shows all networks without it
 ",
     remote_options!()
 );

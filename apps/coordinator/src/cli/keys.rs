@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::Failed;
 use super::arguments::Arguments;
 use super::remote::{Remote, in_network, word};
 use super::table::{distance, duration, table};
+use super::{Failed, no_verb};
 
 pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
     let verb = arguments.need("list, create or revoke")?;
@@ -26,7 +26,7 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
             let answer = remote.delete(&format!("keys/{id}"))?;
             remote.show(&answer, |_| format!("key {id} opens nothing any more; nodes that used it stay members\n"))
         }
-        other => Err(Failed::Usage(format!("there is no `keys {other}`; there is list, create, revoke"))),
+        other => Err(no_verb("keys", other, &["list", "create", "revoke"])),
     }
 }
 

@@ -20,8 +20,26 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use arguments::Arguments;
+use taut_base::closest;
 
 use crate::api::document;
+
+/// All commands.
+const COMMANDS: [&str; 13] = [
+    "serve",
+    "nodes",
+    "keys",
+    "networks",
+    "relays",
+    "ticket-key",
+    "operator-token",
+    "openapi",
+    "backup",
+    "restore",
+    "check",
+    "version",
+    "help",
+];
 
 /// Why a command did not do what it should.
 #[derive(Debug)]
@@ -79,8 +97,19 @@ fn run(mut arguments: Arguments) -> Result<(), Failed> {
         Some("ticket-key") => relays::ticket_key(arguments),
         Some("keys") => keys::run(arguments),
         Some("networks") => networks::run(arguments),
-        Some(other) => Err(Failed::Usage(format!("there is no command `{other}`"))),
+        Some(other) => Err(Failed::Usage(format!("there is no command `{other}`{}", did_you_mean(other, &COMMANDS)))),
     }
+}
+
+/// The complaint about a verb that a command does not have.
+fn no_verb(command: &str, typed: &str, verbs: &[&str]) -> Failed {
+    let meant = did_you_mean(typed, verbs);
+    Failed::Usage(format!("there is no `{command} {typed}`{meant}; there is {}", verbs.join(", ")))
+}
+
+/// `; did you mean …?` if one of `known` is close to what was typed, else nothing.
+fn did_you_mean(typed: &str, known: &[&str]) -> String {
+    closest(typed, known.iter().copied()).map_or_else(String::new, |word| format!("; did you mean `{word}`?"))
 }
 
 fn version() -> Result<(), Failed> {

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::Failed;
 use super::arguments::Arguments;
 use super::remote::{Remote, escape, word};
 use super::table::{distance, table};
+use super::{Failed, no_verb};
 
 pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
-    let verb = arguments.need("list, show or create")?;
+    let verb = arguments.need("list, show, create or remove")?;
     match verb.as_str() {
         "list" => {
             let remote = Remote::new(&mut arguments)?;
@@ -30,7 +30,18 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
             arguments.finish()?;
             remote.show(&remote.post("networks", &body)?, |answer| one(&answer["network"]))
         }
-        other => Err(Failed::Usage(format!("there is no `networks {other}`; there is list, show, create"))),
+        "remove" => {
+            let (name, force) = (arguments.need("the network")?, arguments.switch("force"));
+            let remote = Remote::new(&mut arguments)?;
+            arguments.finish()?;
+            let force = if force { "?force=true" } else { "" };
+            let answer = remote.delete(&format!("networks/{}{force}", escape(&name)))?;
+            remote.show(&answer, |answer| match answer["removed"]["nodes"].as_u64() {
+                Some(0) | None => format!("network {name} is removed\n"),
+                Some(nodes) => format!("network {name} is removed; members that were removed with it: {nodes}\n"),
+            })
+        }
+        other => Err(no_verb("networks", other, &["list", "show", "create", "remove"])),
     }
 }
 

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::Failed;
 use super::arguments::Arguments;
 use super::remote::{Remote, escape, in_network, word};
 use super::table::{distance, table};
+use super::{Failed, no_verb};
 
 pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
     let verb = arguments.need("list, rename or remove")?;
@@ -31,7 +31,7 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
             let answer = remote.delete(&format!("nodes/{}{network}", escape(&name)))?;
             remote.show(&answer, |answer| format!("{} is no member any more\n", word(&answer["removed"]["name"])))
         }
-        other => Err(Failed::Usage(format!("there is no `nodes {other}`; there is list, rename, remove"))),
+        other => Err(no_verb("nodes", other, &["list", "rename", "remove"])),
     }
 }
 

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::Failed;
 use super::arguments::Arguments;
 use super::remote::{Remote, escape, in_network, word};
 use super::table::table;
+use super::{Failed, no_verb};
 
 pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
     let verb = arguments.need("list, add or remove")?;
@@ -24,7 +24,7 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
             let answer = remote.delete(&format!("relays/{}{}", escape(&name), in_network(network.as_deref())))?;
             remote.show(&answer, |answer| format!("nodes are told of {} no more\n", word(&answer["removed"]["name"])))
         }
-        other => Err(Failed::Usage(format!("there is no `relays {other}`; there is list, add, remove"))),
+        other => Err(no_verb("relays", other, &["list", "add", "remove"])),
     }
 }
 

@@ -6,7 +6,7 @@ use super::arguments::Arguments;
 use super::remote::{Remote, word};
 use super::serve::{runtime, state_directory};
 use super::table::{distance, table};
-use super::{Failed, show};
+use super::{Failed, no_verb, show};
 use crate::state::new_operator_token;
 
 pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
@@ -31,7 +31,7 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
                 format!("operator token {id} opens nothing any more{own}\n")
             })
         }
-        other => Err(Failed::Usage(format!("there is no `operator-token {other}`; there is create, list, revoke"))),
+        other => Err(no_verb("operator-token", other, &["create", "list", "revoke"])),
     }
 }
 

@@ -29,6 +29,17 @@ pub(crate) enum StateError {
     NoNetwork(String),
     /// There are several networks and none was named.
     WhichNetwork,
+    /// Several networks have something of this name and none was named.
+    Several {
+        /// What was looked for: a node, a relay.
+        what: &'static str,
+        name: String,
+        networks: Vec<String>,
+    },
+    /// There is no network at all.
+    NoNetworks,
+    /// The network is not to be removed with its members.
+    HasMembers { network: String, nodes: usize },
     /// There is a network of this name.
     NetworkExists(String),
     /// No prefix for an overlay.
@@ -94,6 +105,11 @@ impl StateError {
             }
             Self::NoNetwork(_) => "`taut-coordinator networks list` shows the networks that exist",
             Self::WhichNetwork => "name one with `--network NAME`; `taut-coordinator networks list` shows them",
+            Self::Several { .. } => "name one with `--network NAME` (in the API `?network=NAME`)",
+            Self::NoNetworks => "`taut-coordinator networks create NAME` makes one",
+            Self::HasMembers { .. } => {
+                "remove its nodes first (`taut-coordinator nodes remove`), or give `--force` (in the API `?force=true`) to remove them with it"
+            }
             Self::NetworkExists(_) => "choose another name",
             Self::BadPrefix(_) => "choose a /8 to /30 of 10.0.0.0/8, 100.64.0.0/10, 172.16.0.0/12 or 192.168.0.0/16",
             Self::Full => {
@@ -145,6 +161,11 @@ impl fmt::Display for StateError {
             }
             Self::NoNetwork(name) => write!(f, "there is no network `{name}`"),
             Self::WhichNetwork => f.write_str("there are several networks, and the request names none"),
+            Self::Several { what, name, networks } => {
+                write!(f, "there is a {what} `{name}` in several networks: {}", networks.join(", "))
+            }
+            Self::NoNetworks => f.write_str("this coordinator has no network"),
+            Self::HasMembers { network, nodes } => write!(f, "the network `{network}` has members: {nodes}"),
             Self::NetworkExists(name) => write!(f, "there already is a network `{name}`"),
             Self::BadPrefix(prefix) => {
                 write!(f, "{prefix} cannot be the prefix of an overlay: it covers foreign addresses or has no room")

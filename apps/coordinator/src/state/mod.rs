@@ -20,6 +20,7 @@ mod operators;
 mod pace;
 mod presence;
 mod relays;
+mod removal;
 mod reserved;
 mod secret;
 mod start;
@@ -58,6 +59,9 @@ use crate::store::{NetworkId, Party, Store};
 
 /// How often run-out leases are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// How often marks of removed networks are looked for.
+const FORGET_EVERY: Duration = Duration::from_secs(3600);
 
 /// How often "last seen" is written: often enough for people, seldom enough to cost nothing.
 const SEEN_EVERY: Duration = Duration::from_secs(60);
@@ -143,9 +147,16 @@ impl State {
     /// Ends leases and writes "last seen", for ever; runs beside the server.
     pub(crate) async fn keep_house(&self) {
         let mut seen_at = Instant::now();
+        let mut forgot_at: Option<Instant> = None;
         loop {
             tokio::time::sleep(SWEEP_EVERY).await;
             self.sweep();
+            if forgot_at.is_none_or(|last| last.elapsed() >= FORGET_EVERY) {
+                forgot_at = Some(Instant::now());
+                if let Err(error) = self.forget_networks().await {
+                    log::event("networks-not-forgotten", &[("error", &error)]);
+                }
+            }
             if seen_at.elapsed() >= SEEN_EVERY {
                 seen_at = Instant::now();
                 self.write_last_seen().await;

@@ -73,7 +73,8 @@ pub(super) async fn named(tx: &mut Reading, name: Option<&str>) -> Result<Networ
         let mut all = tx.networks().await?;
         return match (all.pop(), all.is_empty()) {
             (Some(only), true) => Ok(only),
-            _ => Err(StateError::WhichNetwork),
+            (Some(_), false) => Err(StateError::WhichNetwork),
+            (None, _) => Err(StateError::NoNetworks),
         };
     };
     let found = match tx.network_by_name(name).await? {
@@ -84,6 +85,19 @@ pub(super) async fn named(tx: &mut Reading, name: Option<&str>) -> Result<Networ
         },
     };
     found.ok_or_else(|| StateError::NoNetwork(String::from(name)))
+}
+
+/// The one network that has something, such as a node of a name; `found` are those that have. None is an answer, too.
+pub(super) fn only<T>(
+    mut found: Vec<(NetworkRow, T)>,
+    what: &'static str,
+    name: &str,
+) -> Result<Option<(NetworkRow, T)>, StateError> {
+    if found.len() > 1 {
+        let networks = found.into_iter().map(|(network, _)| network.name).collect();
+        return Err(StateError::Several { what, name: String::from(name), networks });
+    }
+    Ok(found.pop())
 }
 
 /// The networks to list: the one that is named, or all.

@@ -37,8 +37,7 @@ impl State {
     pub(crate) async fn remove_node(&self, network: Option<&str>, name: &str) -> Result<NodeView, StateError> {
         let mut tx = self.store.write(Party::Operators).await?;
         let (network, row) = find(&mut tx, network, name).await?;
-        self.remove(tx, &network, &row).await?;
-        log::event("removed", &[("network", &network.name), ("node", &row.id), ("name", &row.name)]);
+        self.remove(tx, "removed", &network, &row).await?;
         Ok(self.view(&network, row))
     }
 
@@ -49,18 +48,23 @@ impl State {
             Err(StateError::NotAMember) => return Ok(()),
             found => found?,
         };
-        self.remove(tx, &network, &row).await?;
-        log::event("left", &[("network", &network.name), ("node", &row.id), ("name", &row.name)]);
+        self.remove(tx, "left", &network, &row).await?;
         Ok(())
     }
 
-    async fn remove(&self, mut tx: Writing, network: &NetworkRow, row: &NodeRow) -> Result<(), StateError> {
+    /// Ends a membership. `event` is what the log calls it.
+    async fn remove(
+        &self,
+        mut tx: Writing,
+        event: &'static str,
+        network: &NetworkRow,
+        row: &NodeRow,
+    ) -> Result<(), StateError> {
         let version = tx.next_version(network.id, random_bits()).await?;
         tx.remove_node(row.id, version, unix_now()).await?;
         tx.commit().await?;
-        let hub = self.hub(network.id);
-        hub.forget(row.id);
-        hub.announce(version);
+        self.forget_member(event, network.id, &network.name, row);
+        self.hub(network.id).announce(version);
         Ok(())
     }
 
@@ -99,7 +103,8 @@ impl State {
     }
 }
 
-/// A node by number (digits only; numbers are the coordinator's own, so no network need be named) or by name.
+/// A node by number (digits only) or by name. Numbers are the coordinator's own, and a name may be in one network only: where either is
+/// unambiguous, no network need be named.
 async fn find(tx: &mut Reading, network: Option<&str>, name: &str) -> Result<(NetworkRow, NodeRow), StateError> {
     let unknown = || StateError::NoNode(String::from(name));
     if is_number(name) {
@@ -111,7 +116,11 @@ async fn find(tx: &mut Reading, network: Option<&str>, name: &str) -> Result<(Ne
         }
         return Ok((own, row));
     }
-    let network = networks::named(tx, network).await?;
-    let row = tx.node_by_name(network.id, name).await?.ok_or_else(unknown)?;
-    Ok((network, row))
+    let mut found = Vec::new();
+    for network in networks::listed(tx, network).await? {
+        if let Some(row) = tx.node_by_name(network.id, name).await? {
+            found.push((network, row));
+        }
+    }
+    networks::only(found, "node", name)?.ok_or_else(unknown)
 }

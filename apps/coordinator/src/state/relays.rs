@@ -93,12 +93,16 @@ impl State {
         Ok(RelayView { network: network.name, relay, created_at, bound: 0 })
     }
 
-    /// Members of a network are told of a relay no more.
+    /// Members of a network are told of a relay no more. A number, or a name that one network alone has, needs no network.
     pub(crate) async fn remove_relay(&self, network: Option<&str>, name: &str) -> Result<RelayView, StateError> {
         let mut tx = self.store.write(Party::Operators).await?;
-        let network = networks::named(&mut tx, network).await?;
-        let rows = tx.relays(network.id).await?;
-        let Some(row) = rows.into_iter().find(|row| row.name == name || row.id.to_string() == name) else {
+        let mut found = Vec::new();
+        for network in networks::listed(&mut tx, network).await? {
+            let rows = tx.relays(network.id).await?;
+            let named = rows.into_iter().find(|row| row.name == name || row.id.to_string() == name);
+            found.extend(named.map(|row| (network, row)));
+        }
+        let Some((network, row)) = networks::only(found, "relay", name)? else {
             let is_own = name == OWN_NAME || name == OWN.to_string();
             return Err(if is_own { StateError::OwnRelay } else { StateError::NoRelay(String::from(name)) });
         };

@@ -6,7 +6,7 @@
 
 use sqlx::{Row, query};
 
-use super::rows::{network, signed, unsigned};
+use super::rows::{bytes, network, signed, unsigned};
 use super::{NetworkId, NetworkRow, Reading, StoreError, Writing};
 
 /// Two histories that parted share a version once in a million.
@@ -21,21 +21,33 @@ const SWEEP_EVERY: u64 = 256;
 impl Reading {
     /// All networks, by name.
     pub(crate) async fn networks(&mut self) -> Result<Vec<NetworkRow>, StoreError> {
-        let rows = query("SELECT * FROM networks ORDER BY name").fetch_all(&mut *self.tx).await?;
+        let rows =
+            query("SELECT * FROM networks WHERE removed_at IS NULL ORDER BY name").fetch_all(&mut *self.tx).await?;
         rows.iter().map(network).collect()
     }
 
     /// A network by its number.
     pub(crate) async fn network(&mut self, id: NetworkId) -> Result<Option<NetworkRow>, StoreError> {
-        let row =
-            query("SELECT * FROM networks WHERE id = ?").bind(id.0.as_slice()).fetch_optional(&mut *self.tx).await?;
+        let row = query("SELECT * FROM networks WHERE id = ? AND removed_at IS NULL")
+            .bind(id.0.as_slice())
+            .fetch_optional(&mut *self.tx)
+            .await?;
         row.as_ref().map(network).transpose()
     }
 
     /// A network by its name.
     pub(crate) async fn network_by_name(&mut self, name: &str) -> Result<Option<NetworkRow>, StoreError> {
-        let row = query("SELECT * FROM networks WHERE name = ?").bind(name).fetch_optional(&mut *self.tx).await?;
+        let row = query("SELECT * FROM networks WHERE name = ? AND removed_at IS NULL")
+            .bind(name)
+            .fetch_optional(&mut *self.tx)
+            .await?;
         row.as_ref().map(network).transpose()
+    }
+
+    /// Networks that are only marks since before `time`.
+    pub(crate) async fn networks_removed_before(&mut self, time: i64) -> Result<Vec<NetworkId>, StoreError> {
+        let rows = query("SELECT id FROM networks WHERE removed_at < ?").bind(time).fetch_all(&mut *self.tx).await?;
+        rows.iter().map(|row| Ok(NetworkId(bytes(row, "id")?))).collect()
     }
 
     /// Whether this database has been through `version`, and remembers all changes since.
@@ -61,6 +73,47 @@ impl Writing {
             .execute(&mut *self.tx)
             .await?;
         self.next_version(row.id, random).await?;
+        Ok(())
+    }
+
+    /// Turns a network and its members into marks of removed ones; its keys open nothing any more, its relays are gone.
+    pub(crate) async fn remove_network(&mut self, id: NetworkId, version: u64, now: i64) -> Result<(), StoreError> {
+        let id = id.0.as_slice();
+        query(
+            "UPDATE nodes SET removed_at = ?1, version = ?2, endpoints = '[]', relays = '[]' \
+             WHERE network = ?3 AND removed_at IS NULL",
+        )
+        .bind(now)
+        .bind(signed(version))
+        .bind(id)
+        .execute(&mut *self.tx)
+        .await?;
+        query("UPDATE keys SET revoked_at = coalesce(revoked_at, ?) WHERE network = ?")
+            .bind(now)
+            .bind(id)
+            .execute(&mut *self.tx)
+            .await?;
+        query("DELETE FROM relays WHERE network = ?").bind(id).execute(&mut *self.tx).await?;
+        query("UPDATE networks SET removed_at = ?, name = '#' || hex(id) WHERE id = ?")
+            .bind(now)
+            .bind(id)
+            .execute(&mut *self.tx)
+            .await?;
+        Ok(())
+    }
+
+    /// Deletes a network with all that belongs to it.
+    pub(crate) async fn delete_network(&mut self, id: NetworkId) -> Result<(), StoreError> {
+        let tables = [
+            "DELETE FROM history WHERE network = ?",
+            "DELETE FROM nodes WHERE network = ?",
+            "DELETE FROM keys WHERE network = ?",
+            "DELETE FROM relays WHERE network = ?",
+            "DELETE FROM networks WHERE id = ?",
+        ];
+        for delete in tables {
+            query(delete).bind(id.0.as_slice()).execute(&mut *self.tx).await?;
+        }
         Ok(())
     }
 

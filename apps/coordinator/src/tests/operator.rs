@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
+use taut_netmap::{JoinToken, ProblemCode, ToNode};
 
 use super::world::{Coordinator, Directory, Host};
 use crate::api::document;
-use crate::state::{Secret, new_operator_token};
+use crate::state::{Expiry, Secret, findings, new_operator_token};
 
 /// Who is asking.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -19,7 +20,7 @@ use Who::{Anybody, Operator};
 /// Every request that there is, who may make it, a path for it, a good body, and the status of a good answer. In this order each finds
 /// what it needs.
 type Row = (&'static str, &'static str, Who, &'static str, Option<&'static str>, u16);
-const ROUTES: [Row; 17] = [
+const ROUTES: [Row; 18] = [
     ("GET", "/healthz", Anybody, "", None, 200),
     ("GET", "/api/v1/openapi.json", Operator, "", None, 200),
     ("GET", "/api/v1/networks", Operator, "", None, 200),
@@ -35,6 +36,7 @@ const ROUTES: [Row; 17] = [
     ("POST", "/api/v1/relays", Operator, "", Some(RELAY), 201),
     ("DELETE", "/api/v1/relays/{name}", Operator, "far?network=lab", None, 200),
     ("GET", "/api/v1/ticket-key", Operator, "", None, 200),
+    ("DELETE", "/api/v1/networks/{name}", Operator, "lab?force=true", None, 200),
     ("GET", "/api/v1/operator-tokens", Operator, "", None, 200),
     ("DELETE", "/api/v1/operator-tokens/{id}", Operator, "2", None, 200),
 ];
@@ -304,7 +306,114 @@ fn nodes_are_found_by_name_and_by_number() {
     let (status, answer) = coordinator.ask("PATCH", &by_number, Some(token), Some(r#"{"name":"b"}"#));
     assert_eq!((status, &answer["node"]["name"]), (200, &json!("b")));
     assert_eq!(coordinator.ask("DELETE", &format!("{by_number}?network=lab"), Some(token), None).0, 404);
-    let (status, answer) = coordinator.ask("DELETE", "/api/v1/nodes/b", Some(token), None);
+    // A name that one network alone has needs no network.
+    let (status, answer) = coordinator.ask("PATCH", "/api/v1/nodes/b", Some(token), Some(r#"{"name":"c"}"#));
+    assert_eq!((status, &answer["node"]["network"]), (200, &json!("default")));
+    let (_, _, join) = coordinator.wait(coordinator.state.create_key(Some("lab"), true, Expiry::Default)).unwrap();
+    Host::new().join(&coordinator, &join.parse().unwrap(), "c").unwrap();
+    for (method, body) in [("PATCH", Some(r#"{"name":"d"}"#)), ("DELETE", None)] {
+        let (status, answer) = coordinator.ask(method, "/api/v1/nodes/c", Some(token), body);
+        assert_eq!((status, &answer["error"]["code"]), (409, &json!("which-network")));
+        let said = answer["error"].to_string();
+        assert!(said.contains("default, lab") && said.contains("--network"), "{said}");
+    }
+    assert_eq!(coordinator.ask("DELETE", "/api/v1/nodes/c?network=default", Some(token), None).0, 200);
+    assert_eq!(coordinator.ask("DELETE", "/api/v1/nodes/c", Some(token), None).1["removed"]["network"], "lab");
+    assert_eq!(coordinator.ask("DELETE", "/api/v1/nodes/c", Some(token), None).0, 404);
+}
+
+#[test]
+fn relays_are_found_by_a_name_that_one_network_alone_has() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    let token = Some(coordinator.operator_token());
+    coordinator.wait(coordinator.state.create_network("lab", "10.0.0.0/24".parse().unwrap())).unwrap();
+    let add = |network: &str| {
+        let (status, answer) = coordinator.ask("POST", "/api/v1/relays", token, Some(&RELAY.replace("lab", network)));
+        assert_eq!(status, 201, "{answer}");
+        answer["relay"]["id"].to_string()
+    };
+    let remove = |name: &str| coordinator.ask("DELETE", &format!("/api/v1/relays/{name}"), token, None);
+    add("lab");
+    assert_eq!(remove("far").1["removed"]["network"], "lab");
+    let (first, _) = (add("default"), add("lab"));
+    let (status, answer) = remove("far");
     assert_eq!((status, &answer["error"]["code"]), (409, &json!("which-network")));
-    assert_eq!(coordinator.ask("DELETE", "/api/v1/nodes/b?network=default", Some(token), None).0, 200);
+    assert_eq!(remove(&first).1["removed"]["network"], "default", "by number");
+    assert_eq!((remove("far").0, remove("far").0), (200, 404));
+    assert_eq!(remove("coordinator").1["error"]["code"], "own-relay");
+}
+
+#[test]
+fn a_network_is_removed_with_its_members_when_told_so() {
+    let directory = Directory::new();
+    let (join, hosts) = {
+        let coordinator = Coordinator::start(&directory);
+        let token = Some(coordinator.operator_token());
+        let ask = |method: &str, path: &str| coordinator.ask(method, &format!("/api/v1/networks{path}"), token, None);
+        coordinator.wait(coordinator.state.create_network("lab", "10.0.0.0/24".parse().unwrap())).unwrap();
+        let (_, key, join) = coordinator.wait(coordinator.state.create_key(Some("lab"), true, Expiry::Never)).unwrap();
+        let join: JoinToken = join.parse().unwrap();
+        let mut bystander = coordinator.join("bystander");
+        let before = bystander.fresh_map(&coordinator);
+        let mut nodes = ["a", "b"].map(|name| Host::new().join(&coordinator, &join, name).unwrap());
+        coordinator.ask("POST", "/api/v1/relays", token, Some(RELAY));
+        let (status, answer) = ask("DELETE", "/lab");
+        assert_eq!((status, &answer["error"]["code"]), (409, &json!("network-not-empty")));
+        assert!(answer["error"].to_string().contains("--force"), "{answer}");
+        assert_eq!(ask("DELETE", "/lab?force=perhaps").0, 400);
+        assert_eq!(ask("GET", "/lab").1["network"]["nodes"], 2, "nothing was removed");
+
+        let (status, answer) = ask("DELETE", "/lab?force=true");
+        assert_eq!((status, &answer["removed"]["name"], &answer["removed"]["nodes"]), (200, &json!("lab"), &json!(2)));
+        for node in &mut nodes {
+            let told = std::iter::from_fn(|| node.channel.receive()).find_map(|said| match said {
+                ToNode::Refused(problem) => Some(problem.code),
+                _ => None,
+            });
+            assert_eq!(told, Some(ProblemCode::NotAMember));
+        }
+        assert_eq!(ask("DELETE", "/lab?force=true").0, 404);
+        assert_eq!(ask("GET", "").1["networks"].as_array().unwrap().len(), 1);
+        let keys = coordinator.wait(coordinator.state.keys(None)).unwrap();
+        assert!(keys.iter().all(|(_, row)| row.id != key.id), "its keys are listed no more");
+        assert_eq!(bystander.fresh_map(&coordinator), before, "another network is not concerned");
+        bystander.channel.send(&taut_netmap::ToCoordinator::Ping);
+        bystander.hear();
+        // The name is free, for another network.
+        assert_eq!(coordinator.ask("POST", "/api/v1/networks", token, Some(r#"{"name":"lab"}"#)).0, 201);
+        assert_eq!(ask("DELETE", "/lab").0, 200, "it has no members");
+        (join, nodes.map(|node| node.host))
+    };
+    let coordinator = Coordinator::start(&directory);
+    let refused = |host: &Host| host.resume(&coordinator, &join, None).err().unwrap().code;
+    assert_eq!(refused(&hosts[0]), ProblemCode::NotAMember, "after a restart, too");
+    assert_eq!(Host::new().join(&coordinator, &join, "c").err().unwrap().code, ProblemCode::Enrolment);
+    assert_eq!(coordinator.wait(findings(&directory.0)).unwrap(), [""; 0]);
+    // Three days later nothing is left of it.
+    let count = "UPDATE networks SET removed_at = removed_at - 72 * 3600 - 1 WHERE removed_at IS NOT NULL";
+    coordinator.wait(coordinator.state.store().edit(count));
+    coordinator.wait(coordinator.state.forget_networks()).unwrap();
+    assert_eq!(coordinator.wait(findings(&directory.0)).unwrap(), [""; 0]);
+    assert_eq!(refused(&hosts[1]), ProblemCode::NotAMember);
+    assert_eq!(coordinator.wait(coordinator.state.nodes(None)).unwrap().len(), 1, "of the other network");
+}
+
+#[test]
+fn the_last_network_may_go_and_another_one_come() {
+    let directory = Directory::new();
+    {
+        let coordinator = Coordinator::start(&directory);
+        let token = Some(coordinator.operator_token());
+        assert_eq!(coordinator.ask("DELETE", "/api/v1/networks/default", token, None).0, 200);
+        let (status, answer) = coordinator.ask("POST", "/api/v1/keys", token, Some("{}"));
+        assert_eq!((status, &answer["error"]["code"]), (404, &json!("no-such-network")));
+        assert!(answer["error"].to_string().contains("networks create"), "{answer}");
+        assert_eq!(coordinator.ask("DELETE", "/api/v1/nodes/x", token, None).0, 404);
+    }
+    let coordinator = Coordinator::start(&directory);
+    assert!(coordinator.first.is_none() && coordinator.wait(coordinator.state.networks()).unwrap().is_empty());
+    coordinator.wait(coordinator.state.create_network("new", "10.0.0.0/24".parse().unwrap())).unwrap();
+    let (_, token) = coordinator.key(true, Expiry::Default);
+    assert!(Host::new().join(&coordinator, &token, "a").is_ok());
 }

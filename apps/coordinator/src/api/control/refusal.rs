@@ -49,6 +49,9 @@ pub(super) fn problem(error: &StateError) -> Problem {
         }
         StateError::NoNetwork(_)
         | StateError::WhichNetwork
+        | StateError::Several { .. }
+        | StateError::NoNetworks
+        | StateError::HasMembers { .. }
         | StateError::NetworkExists(_)
         | StateError::BadPrefix(_)
         | StateError::NoNode(_)

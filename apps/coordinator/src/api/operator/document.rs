@@ -74,8 +74,13 @@ fn operation(route: &Route, failures: &mut Map<String, Value>) -> Value {
         parameters.push(json!({ "name": name, "in": "path", "required": true, "schema": schema }));
     }
     if route.in_network {
-        let schema = text("name or number of a network; may be left out while there is one, and in lists");
+        let schema = text(
+            "name or number of a network; may be left out where one network alone has what is named, and in lists",
+        );
         parameters.push(json!({ "name": "network", "in": "query", "schema": schema }));
+    }
+    if let Some((name, schema)) = &route.query {
+        parameters.push(json!({ "name": name, "in": "query", "schema": schema }));
     }
     if !parameters.is_empty() {
         operation["parameters"] = Value::Array(parameters);

@@ -28,6 +28,7 @@ pub(in crate::api) enum Code {
     NoSuchMethod,
     Slow,
     NetworkExists,
+    NetworkNotEmpty,
     NameTaken,
     RelayExists,
     OwnRelay,
@@ -56,6 +57,7 @@ impl Code {
             // The request is good, and what there is does not let it pass.
             Self::WhichNetwork
             | Self::NetworkExists
+            | Self::NetworkNotEmpty
             | Self::NameTaken
             | Self::RelayExists
             | Self::OwnRelay
@@ -85,6 +87,7 @@ impl Code {
             Self::NoSuchMethod => "no-such-method",
             Self::Slow => "slow",
             Self::NetworkExists => "network-exists",
+            Self::NetworkNotEmpty => "network-not-empty",
             Self::NameTaken => "name-taken",
             Self::RelayExists => "relay-exists",
             Self::OwnRelay => "own-relay",
@@ -154,7 +157,8 @@ impl From<StateError> for Failure {
     fn from(error: StateError) -> Self {
         let code = match &error {
             StateError::Store(_) => Code::Unavailable,
-            StateError::NoNetwork(_) => Code::NoSuchNetwork,
+            StateError::NoNetwork(_) | StateError::NoNetworks => Code::NoSuchNetwork,
+            StateError::HasMembers { .. } => Code::NetworkNotEmpty,
             StateError::NoNode(_) => Code::NoSuchNode,
             StateError::NoKey(_) => Code::NoSuchKey,
             StateError::NoRelay(_) => Code::NoSuchRelay,
@@ -166,7 +170,7 @@ impl From<StateError> for Failure {
             StateError::NetworkExists(_) => Code::NetworkExists,
             StateError::NameTaken(_) => Code::NameTaken,
             StateError::Full => Code::Full,
-            StateError::WhichNetwork => Code::WhichNetwork,
+            StateError::WhichNetwork | StateError::Several { .. } => Code::WhichNetwork,
             StateError::BadPrefix(_) => Code::BadPrefix,
             StateError::BadName(..) => Code::BadName,
             StateError::BadExpiry => Code::BadExpiry,

@@ -1,7 +1,7 @@
 //! `/api/v1/networks`.
 
 use axum::body::Bytes;
-use axum::extract::{Path, State as Shared};
+use axum::extract::{Path, Query, State as Shared};
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -44,6 +44,23 @@ pub(super) async fn create(Shared(context): Shared<Context>, body: Bytes) -> Res
     })?;
     let network = context.state.create_network(&create.name, prefix).await?;
     Ok(created(json!({ "network": value(&network) })))
+}
+
+/// `?force=true`: with its members.
+#[derive(Deserialize)]
+pub(super) struct Removal {
+    #[serde(default)]
+    force: bool,
+}
+
+/// `DELETE …/{name}`: the network is gone.
+pub(super) async fn remove(
+    Shared(context): Shared<Context>,
+    Path(name): Path<String>,
+    Query(removal): Query<Removal>,
+) -> Result<Response, Failure> {
+    let network = context.state.remove_network(&name, removal.force).await?;
+    Ok(answer(json!({ "removed": value(&network) })))
 }
 
 /// What [`create`] takes.

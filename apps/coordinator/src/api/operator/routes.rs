@@ -23,6 +23,8 @@ pub(in crate::api) struct Route {
     pub(super) about: &'static str,
     /// Whether `?network=` is understood.
     pub(super) in_network: bool,
+    /// Another parameter of the query.
+    pub(super) query: Option<(&'static str, Value)>,
     /// Schema of the path's `{…}`.
     pub(super) place: Option<(&'static str, Value)>,
     /// Schema of the body.
@@ -50,6 +52,7 @@ impl Route {
             id,
             about,
             in_network: false,
+            query: None,
             place: None,
             body: None,
             good,
@@ -110,6 +113,11 @@ impl Route {
         self.fails(&[Code::BadRequest, Code::NoSuchNetwork])
     }
 
+    fn query(mut self, name: &'static str, schema: Value) -> Self {
+        self.query = Some((name, schema));
+        self.fails(&[Code::BadRequest])
+    }
+
     fn place(mut self, name: &'static str, schema: Value) -> Self {
         self.place = Some((name, schema));
         self
@@ -151,6 +159,11 @@ pub(in crate::api) fn routes() -> Vec<Route> {
             .place("name", network())
             .answers(&[("network", component("Network"))])
             .fails(&[Code::NoSuchNetwork]),
+        Route::delete("/api/v1/networks/{name}", "removeNetwork", "Removes a network.", networks::remove)
+            .place("name", network())
+            .query("force", boolean("true to remove its members with it; each of them is told"))
+            .answers(&[("removed", component("Network"))])
+            .fails(&[Code::NoSuchNetwork, Code::NetworkNotEmpty]),
         Route::get("/api/v1/keys", "listKeys", "All enrolment keys.", keys::list)
             .in_network()
             .answers(&[("keys", list(&component("Key")))]),
