@@ -106,3 +106,31 @@ def certify(host, directory, address):
     host.run(
         "openssl", "x509", "-req", "-in", directory / "csr", *signed, "-extfile", directory / "ext", "-out", directory / "certificate.pem"
     )
+
+
+def test_a_network_ends_and_its_members_are_told_while_another_one_goes_on(layout):
+    net = layout(nodes=4)
+    coordinator, (one, two, three, four) = net.coordinator.start(), net.nodes
+    net.join(one, two)
+    coordinator.cli("networks", "create", "lab", "--ipv4-prefix", "10.80.0.0/16")
+    _, join = coordinator.create_key("--network", "lab")
+    for node in (three, four):
+        node.start()
+        node.up(join)
+    # A name of one network alone; then one that two have.
+    coordinator.cli("nodes", "rename", three.name, "attic")
+    three.wait_for(lambda status: status["self"]["name"] == "attic", "its new name")
+    assert "attic.lab" in four.taut("hosts").stdout
+    coordinator.cli("nodes", "rename", one.name, "attic")
+    unclear = coordinator.cli("nodes", "remove", "attic", check=False)
+    assert unclear.returncode == 1 and "default, lab" in unclear.stderr and "--network" in unclear.stderr
+
+    refused = coordinator.cli("networks", "remove", "lab", check=False)
+    assert refused.returncode == 1 and "members" in refused.stderr and "--force" in refused.stderr
+    four.kill()
+    coordinator.cli("networks", "remove", "lab", "--force")
+    for node in (three, four.start()):
+        told = node.wait_for(lambda status: status["problem"], "word that it is no member")
+        assert "not a member" in told["problem"]["message"]
+    assert "lab" not in coordinator.cli("networks", "list").stdout
+    assert one.reach(two.name)

@@ -60,5 +60,11 @@ pub(super) fn number() -> Value {
 
 /// A name that may be given: one label of a DNS name (`taut_netmap::check_name`).
 pub(super) fn label() -> Value {
-    json!({ "type": "string", "minLength": 1, "maxLength": taut_netmap::MAX_NAME, "pattern": "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" })
+    json!({
+        "type": "string",
+        "minLength": 1,
+        "maxLength": taut_netmap::MAX_NAME,
+        "pattern": "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
+        "description": "a DNS label; of nodes and networks none that is reserved, such as localhost",
+    })
 }
