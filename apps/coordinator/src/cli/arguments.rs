@@ -9,7 +9,7 @@ use taut_base::closest;
 use super::Failed;
 
 /// Options with a value.
-const VALUED: [&str; 14] = [
+const VALUED: [&str; 15] = [
     "state",
     "listen",
     "url",

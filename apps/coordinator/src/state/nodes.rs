@@ -9,7 +9,7 @@ use super::members::{is_number, member};
 use super::{State, StateError, networks, random_bits};
 use crate::clock::unix_now;
 use crate::log;
-use crate::store::{NetworkRow, NodeRow, Party, Reading, Writing};
+use crate::store::{NetworkId, NetworkRow, NodeRow, Party, Reading, Writing};
 
 /// A node as the operator sees it. No field of it is a secret (fault E4): the coordinator has none of a node's.
 pub(crate) struct NodeView {
