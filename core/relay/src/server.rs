@@ -18,9 +18,9 @@
 mod bindings;
 mod channels;
 mod door;
+mod tally;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -31,9 +31,10 @@ use taut_tunnel::handshake::Identity;
 use crate::control::{Message, Why};
 use crate::forward::Change;
 use crate::frame::{self, BOUND_LEN, COOKIE_LEN, Frame};
-use crate::ticket::{BadTicket, NetworkTag, VerifyingKey};
+use crate::ticket::{NetworkTag, VerifyingKey};
 use bindings::{Binding, Pending};
 use door::Door;
+pub use tally::{Refused, Tally};
 
 /// Where a client is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -111,87 +112,6 @@ impl Member {
         let mut scope = [0; 16];
         scope.copy_from_slice(&hash(&[&signer.0, &network.0])[..16]);
         Self { scope, node }
-    }
-}
-
-/// What has happened since the start, and how many there are now. No address, no key (fault F12).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Clients that are bound now.
-    pub clients: u64,
-    /// Channels between two of them now, each counted once for each direction.
-    pub channels: u64,
-    /// Bindings that began.
-    pub bound: u64,
-    /// Of them, those that took the place of another one.
-    pub replaced: u64,
-    /// Clients that were heard from elsewhere.
-    pub moved: u64,
-    /// Bindings that ended by themselves: silent, left, expired.
-    pub ended: u64,
-    /// [`Refused::NotAFrame`].
-    pub not_a_frame: u64,
-    /// [`Refused::BadMac`].
-    pub bad_mac: u64,
-    /// [`Refused::CookieAsked`].
-    pub cookie_asked: u64,
-    /// [`Refused::BindRate`].
-    pub bind_rate: u64,
-    /// [`Refused::NotAuthentic`].
-    pub not_authentic: u64,
-    /// [`Refused::Ticket`], whatever is wrong with it.
-    pub bad_ticket: u64,
-    /// [`Refused::NotTheirs`].
-    pub not_theirs: u64,
-    /// [`Refused::Full`].
-    pub full: u64,
-    /// [`Refused::Unbound`].
-    pub unbound: u64,
-    /// [`Refused::ControlRate`].
-    pub control_rate: u64,
-}
-
-/// Why a frame changed nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// No frame that a client sends.
-    NotAFrame,
-    /// A bind that was not made for this relay: the sender does not know its key.
-    BadMac,
-    /// A bind without a cookie, while there are too many; the sender was given one.
-    CookieAsked,
-    /// More binds from there than anybody needs.
-    BindRate,
-    /// It does not open, or not a second time.
-    NotAuthentic,
-    /// A bind whose ticket does not hold.
-    Ticket(BadTicket),
-    /// A bind with somebody else's ticket (fault F3).
-    NotTheirs,
-    /// There is no more room.
-    Full,
-    /// From somebody who is not bound here; told so, within limits.
-    Unbound,
-    /// More control frames of one client than anybody needs.
-    ControlRate,
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotAFrame => f.write_str("no frame that a client of a relay sends"),
-            Self::BadMac => f.write_str("a bind for another relay"),
-            Self::CookieAsked => f.write_str("too many binds; the sender was asked for a cookie"),
-            Self::BindRate => f.write_str("too many binds from there"),
-            Self::NotAuthentic => {
-                f.write_str("a frame that was altered, repeated or made by nobody whom this relay knows")
-            }
-            Self::Ticket(reason) => write!(f, "a bind with {reason}"),
-            Self::NotTheirs => f.write_str("a bind with somebody else's ticket"),
-            Self::Full => f.write_str("as many clients as this relay takes"),
-            Self::Unbound => f.write_str("from somebody who is not bound here; told to bind again"),
-            Self::ControlRate => f.write_str("more control frames of one client than anybody needs"),
-        }
     }
 }
 
@@ -283,7 +203,7 @@ impl Server {
             _ => Err(Refused::NotAFrame),
         };
         if let Err(refused) = &outcome {
-            *self.counter(refused) += 1;
+            *self.tally.counter(refused) += 1;
         }
         outcome
     }
@@ -352,22 +272,6 @@ impl Server {
             && let Some(again) = frame::again(id, datagram)
         {
             self.out.push_back(Reply::new(place, &again));
-        }
-    }
-
-    fn counter(&mut self, refused: &Refused) -> &mut u64 {
-        let tally = &mut self.tally;
-        match refused {
-            Refused::NotAFrame => &mut tally.not_a_frame,
-            Refused::BadMac => &mut tally.bad_mac,
-            Refused::CookieAsked => &mut tally.cookie_asked,
-            Refused::BindRate => &mut tally.bind_rate,
-            Refused::NotAuthentic => &mut tally.not_authentic,
-            Refused::Ticket(_) => &mut tally.bad_ticket,
-            Refused::NotTheirs => &mut tally.not_theirs,
-            Refused::Full => &mut tally.full,
-            Refused::Unbound => &mut tally.unbound,
-            Refused::ControlRate => &mut tally.control_rate,
         }
     }
 }
