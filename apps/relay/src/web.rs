@@ -466,9 +466,9 @@ impl Web {
         }
         self.shared.streams.set(number, false);
         let place = Place::Stream(number);
-        if let Some(slot) = self.forward.client_at(&place) {
+        if self.forward.client_at(&place).is_some() {
             self.shared.with_server(self.number, &mut self.forward, &mut self.replies, |server| {
-                server.handle_hangup(slot, place);
+                server.handle_hangup(place);
             });
             self.reply();
         }

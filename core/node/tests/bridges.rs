@@ -117,7 +117,7 @@ impl World {
         match (std::mem::replace(&mut self.is_open, open), open) {
             (false, true) => self.node.bridge_opened(RELAY, at_bridge(), clocks),
             (true, false) => {
-                self.relay.handle_hangup(0, STREAM);
+                self.relay.handle_hangup(STREAM);
                 self.node.bridge_closed(RELAY, clocks);
             }
             _ => {}
@@ -254,7 +254,7 @@ fn fault_f8_a_bridge_that_breaks_is_noticed_and_used_again_when_it_is_back() {
     world.run(secs(1));
     assert_eq!(world.place(), Some(at_bridge()));
     // Broken and back between two looks of the keeper: the relay has forgotten us, and says so.
-    world.relay.handle_hangup(0, STREAM);
+    world.relay.handle_hangup(STREAM);
     let clocks = world.clocks();
     world.node.bridge_opened(RELAY, at_bridge(), clocks);
     world.run(Duration::from_millis(100));
@@ -267,7 +267,7 @@ fn a_relay_that_was_started_again_needs_no_bridge() {
     world.run(secs(5));
     for _ in 0..20 {
         // It has forgotten us.
-        world.relay.handle_hangup(0, Place::Udp(me()));
+        world.relay.handle_hangup(Place::Udp(me()));
         world.run(secs(30));
         assert!(world.place() == Some(at_udp()) && !world.wished);
     }

@@ -23,7 +23,7 @@ use std::time::Duration;
 use taut_base::{Bucket, Entropy, PrivateKey, PublicKey, Rate, Time};
 use zeroize::Zeroizing;
 
-use crate::control::{Link, Message, Opened, Why};
+use crate::control::{Link, Message, NONCE_LEN, Opened, Why};
 use crate::frame::{self, Frame};
 use crate::ticket::Ticket;
 use bind::Binding;
@@ -180,6 +180,9 @@ pub struct Client {
     out: std::collections::VecDeque<Outgoing>,
     round_trip: Option<Duration>,
     seen: Option<std::net::SocketAddr>,
+    /// Behaves as a client of release 0.1.0 does, which passes over what it does not know.
+    #[cfg(test)]
+    pub(crate) is_release_0_1_0: bool,
 }
 
 impl Client {
@@ -197,6 +200,8 @@ impl Client {
             out: std::collections::VecDeque::new(),
             round_trip: None,
             seen: None,
+            #[cfg(test)]
+            is_release_0_1_0: false,
         }
     }
 
@@ -295,7 +300,7 @@ impl Client {
         }
     }
 
-    /// Our address may have changed: shows the relay the new one at once. It sends there as soon as it has heard that.
+    /// Our address may have changed: shows the relay the new one at once. It sends there as soon as we have answered its challenge from there.
     pub fn handle_move(&mut self, now: Time, entropy: &mut impl Entropy) {
         match &mut self.bound {
             Some(bound) => bound.asked = None,
@@ -432,7 +437,11 @@ impl Client {
             }
             Message::Refused { node } => self.peers.refused(&node, counter).then_some(Event::Refused { peer: node }),
             Message::Leave(why) => Some(self.handle_leave(why, now, entropy)),
-            Message::Ping { .. } | Message::Open { .. } | Message::Close { .. } => None,
+            Message::Challenge { nonce } => {
+                self.handle_challenge(nonce, now);
+                None
+            }
+            Message::Ping { .. } | Message::Open { .. } | Message::Close { .. } | Message::Response { .. } => None,
         }
     }
 
@@ -464,6 +473,19 @@ impl Client {
             self.note_round_trip(sample);
         }
         true
+    }
+
+    /// The relay asks whether we are where it sent this. The answer leaves first: then we are there for the relay, and what follows is answered there. The
+    /// pong to a ping that is under way goes to where we were, so that ping is sent again.
+    fn handle_challenge(&mut self, nonce: [u8; NONCE_LEN], now: Time) {
+        #[cfg(test)]
+        if self.is_release_0_1_0 {
+            return;
+        }
+        if self.bound.as_ref().is_some_and(|bound| bound.asked.is_some()) {
+            self.ping(now);
+        }
+        self.out.push_front(Outgoing::Control(Message::Response { nonce }));
     }
 
     fn note_round_trip(&mut self, sample: Duration) {

@@ -26,6 +26,9 @@ use crate::handshake::{Keys, read_address, write_address};
 /// Frames whose tags are remembered: as many as are said at once when a relay turns out to have forgotten us.
 const TAGS: usize = 8;
 
+/// Bytes of a challenge's nonce: nobody guesses 128 bits.
+pub(crate) const NONCE_LEN: usize = 16;
+
 /// Why a binding ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
@@ -46,6 +49,8 @@ pub(crate) enum Message {
     Arrived { id: u32, node: PublicKey },
     Refused { node: PublicKey },
     Leave(Why),
+    Challenge { nonce: [u8; NONCE_LEN] },
+    Response { nonce: [u8; NONCE_LEN] },
 }
 
 impl Message {
@@ -73,6 +78,14 @@ impl Message {
                 write_address(&mut bytes[16..], seen);
             }
             Self::Leave(why) => bytes[..2].copy_from_slice(&[9, why as u8]),
+            Self::Challenge { nonce } => {
+                bytes[0] = 10;
+                bytes[8..8 + NONCE_LEN].copy_from_slice(&nonce);
+            }
+            Self::Response { nonce } => {
+                bytes[0] = 11;
+                bytes[8..8 + NONCE_LEN].copy_from_slice(&nonce);
+            }
         }
         bytes
     }
@@ -82,6 +95,7 @@ impl Message {
         let id = le32(bytes, 4);
         let node = PublicKey(*bytes.last_chunk()?);
         let nonce = u64::from_le_bytes(*bytes[8..].first_chunk()?);
+        let challenge: [u8; NONCE_LEN] = *bytes[8..].first_chunk()?;
         Some(match bytes[0] {
             1 => Self::Ping { nonce },
             2 => Self::Pong { nonce, seen: read_address(&bytes[16..]) },
@@ -96,6 +110,8 @@ impl Message {
                 2 => Why::Expired,
                 _ => Why::Away,
             }),
+            10 => Self::Challenge { nonce: challenge },
+            11 => Self::Response { nonce: challenge },
             _ => return None,
         })
     }
@@ -225,6 +241,8 @@ mod tests {
             Message::Leave(Why::Away),
             Message::Leave(Why::Replaced),
             Message::Leave(Why::Expired),
+            Message::Challenge { nonce: [5; NONCE_LEN] },
+            Message::Response { nonce: [6; NONCE_LEN] },
         ]
     }
 

@@ -50,6 +50,11 @@ pub enum Change {
         /// Where it is.
         place: Place,
     },
+    /// Another client is where this one was, and where this one is now is not known: nothing is sent to it for the time being.
+    Displaced {
+        /// Which.
+        slot: u32,
+    },
     /// A client is bound no more. Its channels were closed before.
     Gone {
         /// Which.
@@ -109,7 +114,8 @@ struct Channel {
 }
 
 struct Client {
-    place: Place,
+    /// `None` while it is [displaced](Change::Displaced).
+    place: Option<Place>,
     channels: Map<u32, Channel>,
     /// When its share is whole again.
     whole: Time,
@@ -145,11 +151,13 @@ impl Forward {
     pub fn apply(&mut self, change: &Change) {
         match *change {
             Change::Client { slot, place } => self.put(slot, place),
+            Change::Displaced { slot } => {
+                let former = self.client(slot).and_then(|client| client.place.take());
+                self.vacate(former, slot);
+            }
             Change::Gone { slot } => {
                 let gone = self.clients.get_mut(slot as usize).and_then(Option::take);
-                if let Some(client) = gone {
-                    self.vacate(&client.place, slot);
-                }
+                self.vacate(gone.and_then(|client| client.place), slot);
             }
             Change::Open { slot, id, to, to_id } => {
                 if let Some(client) = self.client(slot) {
@@ -215,8 +223,8 @@ impl Forward {
             return Err(NoForward::OverShare);
         }
         client.whole = client.whole.max(now) + share.time_of(frame.len() as u64);
-        let receiver = self.client(to).ok_or(NoForward::UnknownId)?;
-        Ok((receiver.place, to_id))
+        let place = self.client(to).and_then(|receiver| receiver.place).ok_or(NoForward::UnknownId)?;
+        Ok((place, to_id))
     }
 
     fn client(&mut self, slot: u32) -> Option<&mut Client> {
@@ -229,23 +237,20 @@ impl Forward {
             self.clients.resize_with(index + 1, || None);
         }
         let Some(entry) = self.clients.get_mut(index) else { return };
-        let former = match entry {
-            Some(client) => std::mem::replace(&mut client.place, place),
-            None => {
-                *entry = Some(Client { place, channels: Map::default(), whole: Time::ZERO });
-                place
-            }
-        };
-        self.vacate(&former, slot);
+        let client = entry.get_or_insert_with(|| Client { place: None, channels: Map::default(), whole: Time::ZERO });
+        let former = client.place.replace(place);
+        self.vacate(former, slot);
         self.places.insert(place, slot);
     }
 
-    /// Whoever is there now stays.
-    fn vacate(&mut self, place: &Place, slot: u32) {
-        if self.places.get(place) == Some(&slot) {
-            self.places.remove(place);
+    /// Forgets that the client was there. Another client that is there now stays.
+    fn vacate(&mut self, place: Option<Place>, slot: u32) {
+        if let Some(place) = place
+            && self.places.get(&place) == Some(&slot)
+        {
+            self.places.remove(&place);
             if let (Place::Stream(number), Some(left)) = (place, &mut self.left) {
-                left.push(*number);
+                left.push(number);
             }
         }
     }
@@ -349,7 +354,9 @@ mod tests {
         assert_eq!((forward.client_at(&place(2)), forward.client_at(&place(3))), (None, Some(1)));
         assert_eq!(forward.forward(0, &mut frame(0x10, 100), Time::ZERO), Ok(place(3)));
         // Another client takes the place: the one that was there is to be found nowhere, and does not take it away when it goes.
+        forward.apply(&Change::Displaced { slot: 1 });
         forward.apply(&Change::Client { slot: 0, place: place(3) });
+        assert_eq!(forward.forward(0, &mut frame(0x10, 100), Time::ZERO), Err(NoForward::UnknownId));
         forward.apply(&Change::Gone { slot: 1 });
         assert_eq!(forward.client_at(&place(3)), Some(0));
         assert_eq!(forward.forward(0, &mut frame(0x10, 100), Time::ZERO), Err(NoForward::UnknownId));

@@ -8,7 +8,8 @@
 //! ```
 //! - **Nothing for strangers**: without a valid ticket there is silence, after mac1 and at most two Diffie-Hellman. What is answered is never answered
 //!   by more than it has.
-//! - **A recorded `bind` binds nobody**: a binding counts from the first control frame under its keys, and only such a frame moves a client.
+//! - **A recorded `bind` binds nobody**: a binding counts from the first control frame under its keys.
+//! - **Only proof moves a client**: it is where its `bound` went, or where a nonce came back from (the file moves.rs).
 //! - **One binding per member**: the later one takes the place of the former, with its channels and numbers, and the former is told (fault F10).
 //! - **Channels**: an `open` makes one in both directions if the other is bound, and waits for it if not. A number is a client's own: what bears it and
 //!   comes from elsewhere means nothing. A channel lasts while one of both wants it.
@@ -18,6 +19,7 @@
 mod bindings;
 mod channels;
 mod door;
+mod moves;
 mod tally;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -127,6 +129,7 @@ pub struct Server {
     free: Vec<u32>,
     by_index: BTreeMap<u32, u32>,
     by_member: BTreeMap<Member, u32>,
+    by_place: BTreeMap<Place, u32>,
     /// By our index.
     pending: BTreeMap<u32, Pending>,
     /// Oldest first.
@@ -154,6 +157,7 @@ impl Server {
             free: Vec::new(),
             by_index: BTreeMap::new(),
             by_member: BTreeMap::new(),
+            by_place: BTreeMap::new(),
             pending: BTreeMap::new(),
             pending_order: VecDeque::new(),
             wanted: BTreeMap::new(),
@@ -236,9 +240,9 @@ impl Server {
         }
     }
 
-    /// The connection that the client in this slot was at has ended: so has its binding, if it is still there.
-    pub fn handle_hangup(&mut self, slot: u32, place: Place) {
-        if self.binding(slot).is_some_and(|binding| binding.place == place) {
+    /// The connection that a client was at has ended: so has its binding, if it is still there.
+    pub fn handle_hangup(&mut self, place: Place) {
+        if let Some(slot) = self.by_place.get(&place).copied() {
             self.end(slot);
         }
     }
@@ -251,14 +255,17 @@ impl Server {
 
     /// The relay ends: all clients are told, so that they are elsewhere at once (fault F8).
     pub fn leave(&mut self) {
-        for binding in self.slots.iter_mut().flatten() {
-            self.out.push_back(Reply::new(binding.place, &binding.link.seal(&Message::Leave(Why::Away))));
+        for slot in 0..u32::try_from(self.slots.len()).unwrap_or(u32::MAX) {
+            self.say(slot, &Message::Leave(Why::Away));
         }
     }
 
+    /// Says something to a client where it has proven to be. A client that is nowhere hears nothing.
     fn say(&mut self, slot: u32, message: &Message) {
-        if let Some(binding) = self.slots.get_mut(slot as usize).and_then(Option::as_mut) {
-            self.out.push_back(Reply::new(binding.place, &binding.link.seal(message)));
+        if let Some(binding) = self.slots.get_mut(slot as usize).and_then(Option::as_mut)
+            && let Some(place) = binding.place
+        {
+            self.out.push_back(Reply::new(place, &binding.link.seal(message)));
         }
     }
 

@@ -1,5 +1,8 @@
 //! A relay and its clients, together, without a network: who reaches whom, and what strangers get.
 
+mod moves;
+
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -66,6 +69,8 @@ struct Net {
     dead: bool,
     /// What the relay says stays on its way, here.
     held: Option<Vec<(Place, Vec<u8>)>>,
+    /// Bytes that the relay sent to each place.
+    sent: BTreeMap<Place, usize>,
 }
 
 fn relay_key() -> PrivateKey {
@@ -77,7 +82,16 @@ impl Net {
         let server = Server::new(relay_key(), vec![coordinator(1).verifying()], limits, [3; 32]);
         let now = Time::ZERO + Duration::from_secs(1000);
         let forward = Forward::new(Share::bits_per_second(1_000_000_000));
-        Self { server, forward, clients: Vec::new(), now, dice: Dice(7), dead: false, held: None }
+        Self {
+            server,
+            forward,
+            clients: Vec::new(),
+            now,
+            dice: Dice(7),
+            dead: false,
+            held: None,
+            sent: BTreeMap::new(),
+        }
     }
 
     fn with(numbers: &[u8]) -> Self {
@@ -139,6 +153,7 @@ impl Net {
     /// The relay sends.
     fn deliver(&mut self, to: Place, bytes: &[u8]) {
         let now = self.now;
+        *self.sent.entry(to).or_default() += bytes.len();
         for (place, client, events, data) in &mut self.clients {
             if *place != to {
                 continue;
@@ -204,6 +219,11 @@ impl Net {
     fn data(&mut self, client: usize) -> Vec<(u32, Vec<u8>)> {
         let frames = std::mem::take(&mut self.clients[client].3);
         frames.iter().map(|bytes| frame::data(bytes).map(|(id, inner)| (id, inner[32..].to_vec())).unwrap()).collect()
+    }
+
+    /// Bytes that the relay sent there so far.
+    fn bytes_to(&self, place: Place) -> usize {
+        self.sent.get(&place).copied().unwrap_or(0)
     }
 
     /// Both reach each other by the numbers that they have now.
@@ -566,6 +586,7 @@ fn fault_d3_d4_a_client_that_moves_is_found_at_once() {
     net.open(0, 2);
     for port in 2000..2020 {
         net.clients[0].0 = place(port);
+        net.now = net.now + Duration::from_millis(100);
         let now = net.now;
         net.clients[0].1.handle_move(now, &mut net.dice);
         net.settle();

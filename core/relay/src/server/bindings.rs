@@ -9,10 +9,11 @@ use taut_tunnel::{Bucket, Rate};
 use zeroize::Zeroizing;
 
 use super::channels::Side;
+use super::moves::Challenge;
 use super::{Clocks, Member, Place, Refused, Reply, Server};
 use crate::control::{Link, Message, Why};
 use crate::forward::Change;
-use crate::frame::{BIND_LEN, BOUND_LEN, CONTROL_LEN, le32};
+use crate::frame::{BIND_LEN, BOUND_LEN, CONTROL_LEN};
 use crate::handshake::{Asking, Welcome};
 
 /// How long a binding waits for its first control frame: some tries of a client on a slow way.
@@ -23,6 +24,8 @@ const CONTROL: Rate = Rate::new(200, 4_096);
 /// Bound as far as we know; whether the client is there, its first control frame will show.
 pub(super) struct Pending {
     member: Member,
+    /// Where its `bind` came from. The answer went there and nowhere else, so a frame under its keys proves that the client receives there.
+    place: Place,
     link: Link,
     /// By which a repeated `bind` is known.
     ephemeral: [u8; 32],
@@ -37,14 +40,25 @@ pub(super) struct Binding {
     pub(super) link: Link,
     /// Our index for it.
     index: u32,
-    pub(super) place: Place,
+    /// Where it has proven to be; `None` since another client proved to be there.
+    pub(super) place: Option<Place>,
+    pub(super) challenge: Option<Challenge>,
+    /// Challenges that it may cause.
+    pub(super) challenges: Bucket,
     /// When its ticket expires.
     expires: Time,
-    heard: Time,
+    pub(super) heard: Time,
     control: Bucket,
     /// Whom it has numbers for.
     pub(super) channels: BTreeMap<PublicKey, Side>,
     pub(super) ids: BTreeMap<u32, PublicKey>,
+}
+
+impl Binding {
+    /// Whether the client may say one thing more now.
+    pub(super) fn may_say(&mut self, now: Time) -> bool {
+        self.control.take(&CONTROL, now)
+    }
 }
 
 impl Server {
@@ -59,8 +73,10 @@ impl Server {
             self.out.extend(cookie.map(|cookie| Reply::new(place, &cookie)));
             refused
         })?;
-        // The same bytes again: the answer was lost, or somebody recorded them. The same answer, and nothing else.
-        if let Some(pending) = self.pending.values().find(|pending| bind[8..40] == pending.ephemeral) {
+        // The same bytes again from the same place: the answer was lost, or somebody recorded them. The same answer, and nothing else. From another
+        // place they have an answer of their own, so that the keys of each prove where the client is.
+        let is_repeated = |pending: &&Pending| bind[8..40] == pending.ephemeral && pending.place == place;
+        if let Some(pending) = self.pending.values().find(is_repeated) {
             self.out.push_back(Reply::new(place, &pending.bound));
             return Ok(());
         }
@@ -99,53 +115,20 @@ impl Server {
             }
         };
         let remote = asking.index;
-        let welcome = Welcome { seen: seen(place), patience: self.limits.patience };
+        let welcome = Welcome { seen: seen(Some(place)), patience: self.limits.patience };
         let mut key = Zeroizing::new([0; 32]);
         entropy.fill(&mut *key);
         let (keys, bound) =
             asking.reply(index, &welcome, &PrivateKey::from_bytes(*key)).map_err(|_| Refused::NotAuthentic)?;
         let link = Link::new(&keys, remote);
-        self.pending.insert(index, Pending { member, link, ephemeral, bound, expires });
+        self.pending.insert(index, Pending { member, place, link, ephemeral, bound, expires });
         self.pending_order.push_back((now + PENDING, index));
         self.out.push_back(Reply::new(place, &bound));
         Ok(())
     }
 
-    pub(super) fn handle_control(
-        &mut self,
-        place: Place,
-        frame: &[u8; CONTROL_LEN],
-        now: Time,
-        entropy: &mut impl Entropy,
-    ) -> Result<(), Refused> {
-        let index = le32(frame, 4);
-        if self.pending.contains_key(&index) {
-            return self.confirm(place, index, frame, now, entropy);
-        }
-        let Some(slot) = self.by_index.get(&index).copied() else {
-            self.tell_unbound(place, index, frame, now);
-            return Err(Refused::Unbound);
-        };
-        let binding = self.binding(slot).ok_or(Refused::NotAuthentic)?;
-        let opened = binding.link.open(frame).ok_or(Refused::NotAuthentic)?;
-        binding.heard = now;
-        // Only what is newer than all before it moves a client: who repeats an older frame from elsewhere moves nobody.
-        if opened.newest && binding.place != place {
-            binding.place = place;
-            self.tally.moved += 1;
-            self.changes.push_back(Change::Client { slot, place });
-        }
-        if !self.binding(slot).is_some_and(|binding| binding.control.take(&CONTROL, now)) {
-            return Err(Refused::ControlRate);
-        }
-        if let Some(message) = opened.message {
-            self.handle_message(slot, &message, entropy);
-        }
-        Ok(())
-    }
-
     /// The first frame under the keys of a pending binding: it counts from now on.
-    fn confirm(
+    pub(super) fn confirm(
         &mut self,
         place: Place,
         index: u32,
@@ -157,15 +140,20 @@ impl Server {
         let opened = pending.link.open(frame).ok_or(Refused::NotAuthentic)?;
         let pending = self.pending.remove(&index).ok_or(Refused::NotAuthentic)?;
         self.pending_order.retain(|(_, waiting)| *waiting != index);
+        let proven = pending.place;
         let slot = match self.by_member.get(&pending.member).copied() {
             Some(slot) => {
-                self.replace(slot, place, index, pending, now);
+                self.replace(slot, index, pending, now);
                 slot
             }
-            None => self.begin(place, index, pending, now, entropy).ok_or(Refused::Full)?,
+            None => self.begin(index, pending, now, entropy).ok_or(Refused::Full)?,
         };
         self.by_index.insert(index, slot);
         self.tally.bound += 1;
+        // It was sent from elsewhere: its source address may be forged.
+        if place != proven {
+            self.challenge(slot, place, now, entropy);
+        }
         if let Some(message) = opened.message {
             self.handle_message(slot, &message, entropy);
         }
@@ -173,33 +161,26 @@ impl Server {
     }
 
     /// The member was bound already: this binding takes over everything, numbers included, and the former one is told.
-    fn replace(&mut self, slot: u32, place: Place, index: u32, pending: Pending, now: Time) {
+    fn replace(&mut self, slot: u32, index: u32, pending: Pending, now: Time) {
         self.say(slot, &Message::Leave(Why::Replaced));
         self.tally.replaced += 1;
         let Some(binding) = self.binding(slot) else { return };
         let former = std::mem::replace(&mut binding.index, index);
         binding.link = pending.link;
-        binding.place = place;
+        binding.challenge = None;
         binding.expires = pending.expires;
         binding.heard = now;
         let arrived: Vec<_> =
             binding.channels.iter().filter(|(_, side)| side.live).map(|(key, side)| (*key, side.id)).collect();
         self.by_index.remove(&former);
-        self.changes.push_back(Change::Client { slot, place });
+        self.put(slot, pending.place);
         // It may be a program that was started again, and know nothing of them.
         for (node, id) in arrived {
             self.say(slot, &Message::Arrived { id, node });
         }
     }
 
-    fn begin(
-        &mut self,
-        place: Place,
-        index: u32,
-        pending: Pending,
-        now: Time,
-        entropy: &mut impl Entropy,
-    ) -> Option<u32> {
+    fn begin(&mut self, index: u32, pending: Pending, now: Time, entropy: &mut impl Entropy) -> Option<u32> {
         if self.by_member.len() >= self.limits.clients {
             return None;
         }
@@ -210,12 +191,14 @@ impl Server {
                 u32::try_from(self.slots.len() - 1).ok()?
             }
         };
-        let Pending { member, link, expires, .. } = pending;
+        let Pending { member, place, link, expires, .. } = pending;
         *self.slots.get_mut(slot as usize)? = Some(Binding {
             member,
             link,
             index,
-            place,
+            place: None,
+            challenge: None,
+            challenges: Bucket::default(),
             expires,
             heard: now,
             control: Bucket::default(),
@@ -224,7 +207,7 @@ impl Server {
         });
         self.by_member.insert(member, slot);
         self.deadlines.insert((expires.min(now + self.limits.patience), slot));
-        self.changes.push_back(Change::Client { slot, place });
+        self.put(slot, place);
         self.tally.clients += 1;
         self.welcome_back(slot, &member, entropy);
         Some(slot)
@@ -250,6 +233,7 @@ impl Server {
         let Some(binding) = self.slots.get_mut(slot as usize).and_then(Option::take) else { return };
         self.by_member.remove(&binding.member);
         self.by_index.remove(&binding.index);
+        self.vacate(binding.place, slot);
         self.deadlines.retain(|(_, other)| *other != slot);
         for (node, side) in &binding.channels {
             self.hang_up(&binding.member, *node, side, slot);
@@ -261,17 +245,17 @@ impl Server {
     }
 }
 
-/// Who comes by a connection is told no address: the relay may be behind a front that hides it.
-fn seen(place: Place) -> SocketAddr {
+/// A client that comes by a connection is told no address: the relay may be behind a front that hides it. Nor is one whose place is not known.
+fn seen(place: Option<Place>) -> SocketAddr {
     match place {
-        Place::Udp(source) => source,
-        Place::Stream(_) => SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)),
+        Some(Place::Udp(source)) => source,
+        Some(Place::Stream(_)) | None => SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)),
     }
 }
 
 impl Server {
     /// What a client at `place` is told of where it is.
     pub(super) fn seen_of(&mut self, slot: u32) -> SocketAddr {
-        self.binding(slot).map_or(seen(Place::Stream(0)), |binding| seen(binding.place))
+        seen(self.binding(slot).and_then(|binding| binding.place))
     }
 }

@@ -30,8 +30,10 @@ impl Server {
             }
             Message::Close { node } => self.close(slot, &node),
             Message::Leave(_) => self.end(slot),
-            // A relay's own words.
-            Message::Pong { .. }
+            // A response was heard before (moves.rs); the others are a relay's own words.
+            Message::Response { .. }
+            | Message::Challenge { .. }
+            | Message::Pong { .. }
             | Message::Opened { .. }
             | Message::Absent { .. }
             | Message::Arrived { .. }

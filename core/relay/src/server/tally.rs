@@ -15,8 +15,14 @@ pub struct Tally {
     pub bound: u64,
     /// Of them, those that took the place of another one.
     pub replaced: u64,
-    /// Clients that were heard from elsewhere.
+    /// Clients that moved: they returned a nonce from elsewhere.
     pub moved: u64,
+    /// Challenges that were sent to clients heard from elsewhere.
+    pub challenged: u64,
+    /// Clients in whose place another client has proven to be.
+    pub displaced: u64,
+    /// Frames from elsewhere that brought no challenge: the client has had as many as it may cause.
+    pub move_rate: u64,
     /// Bindings that ended by themselves: silent, left, expired.
     pub ended: u64,
     /// [`Refused::NotAFrame`].

@@ -1,0 +1,133 @@
+//! Where a client is, and how it moves: only to a place that returned a fresh nonce (RFC 9000, section 8.2; law 16, fault F14).
+//!
+//! ```text
+//! the newest control frame of a client comes from elsewhere
+//!   └─▶ challenge, to there: as long as that frame ── response with its nonce, from there ──▶ the client is there
+//!       meanwhile data and all other answers go to where it was
+//! ```
+//! A frame proves who made it, and nothing about its source address: that may be forged, or the frame was copied on its way and sent from elsewhere.
+//! A connection is no exception. TCP proves that its other end receives, not that this end is the client.
+//!
+//! A place belongs to one client. Another client that proves to be there displaces the one that was, which is nowhere until it has proven a place again:
+//! its next frame is answered by a challenge, from its former place, too.
+
+use std::time::Duration;
+
+use taut_base::{Entropy, Time};
+use taut_tunnel::Rate;
+
+use super::{Place, Refused, Reply, Server};
+use crate::control::{Message, NONCE_LEN};
+use crate::forward::Change;
+use crate::frame::{CONTROL_LEN, le32};
+
+/// Time that a client has for its response, 10 s: longer than any round trip. A later response changes nothing; the next frame brings another challenge.
+const RESPONSE: Duration = Duration::from_secs(10);
+/// Challenges per second and at once for one client, whatever it says where it is. A client that comes to another address needs one or two; 20 at once are
+/// enough for a host that changes networks back and forth. At 72 bytes each, 360 bytes per second go to addresses that proved nothing, and as many came
+/// from there.
+const CHALLENGES: Rate = Rate::new(5, 20);
+
+/// A challenge without a response so far.
+pub(super) struct Challenge {
+    place: Place,
+    nonce: [u8; NONCE_LEN],
+    until: Time,
+}
+
+impl Server {
+    pub(super) fn handle_control(
+        &mut self,
+        place: Place,
+        frame: &[u8; CONTROL_LEN],
+        now: Time,
+        entropy: &mut impl Entropy,
+    ) -> Result<(), Refused> {
+        let index = le32(frame, 4);
+        if self.pending.contains_key(&index) {
+            return self.confirm(place, index, frame, now, entropy);
+        }
+        let Some(slot) = self.by_index.get(&index).copied() else {
+            self.tell_unbound(place, index, frame, now);
+            return Err(Refused::Unbound);
+        };
+        let binding = self.binding(slot).ok_or(Refused::NotAuthentic)?;
+        let opened = binding.link.open(frame).ok_or(Refused::NotAuthentic)?;
+        binding.heard = now;
+        if let Some(Message::Response { nonce }) = opened.message {
+            self.handle_response(slot, place, &nonce, now);
+        }
+        // Only what is newer than all before it: an older frame that is repeated from elsewhere asks for nothing.
+        if opened.newest && self.place_of(slot) != Some(place) {
+            self.challenge(slot, place, now, entropy);
+        }
+        if !self.binding(slot).is_some_and(|binding| binding.may_say(now)) {
+            return Err(Refused::ControlRate);
+        }
+        if let Some(message) = opened.message {
+            self.handle_message(slot, &message, entropy);
+        }
+        Ok(())
+    }
+
+    /// Asks a client whether it is at `place`. There is one challenge at a time: a later place takes the turn of an earlier one.
+    pub(super) fn challenge(&mut self, slot: u32, place: Place, now: Time, entropy: &mut impl Entropy) {
+        let Some(binding) = self.binding(slot) else { return };
+        if !binding.challenges.take(&CHALLENGES, now) {
+            self.tally.move_rate += 1;
+            return;
+        }
+        let waiting = binding.challenge.as_ref().filter(|challenge| challenge.place == place && now < challenge.until);
+        let nonce = match waiting {
+            // The first one may be under way: any of them can be answered.
+            Some(challenge) => challenge.nonce,
+            None => {
+                let mut nonce = [0; NONCE_LEN];
+                entropy.fill(&mut nonce);
+                binding.challenge = Some(Challenge { place, nonce, until: now + RESPONSE });
+                nonce
+            }
+        };
+        let frame = binding.link.seal(&Message::Challenge { nonce });
+        self.tally.challenged += 1;
+        self.out.push_back(Reply::new(place, &frame));
+    }
+
+    /// A client returned a nonce: if it is that of its challenge, and comes from where that went, the client is there.
+    fn handle_response(&mut self, slot: u32, place: Place, nonce: &[u8; NONCE_LEN], now: Time) {
+        let Some(binding) = self.binding(slot) else { return };
+        let is_answer =
+            |challenge: &mut Challenge| challenge.place == place && challenge.nonce == *nonce && now < challenge.until;
+        if binding.challenge.take_if(is_answer).is_some() {
+            self.tally.moved += 1;
+            self.put(slot, place);
+        }
+    }
+
+    /// Puts a client at a place that it has proven to receive at.
+    pub(super) fn put(&mut self, slot: u32, place: Place) {
+        let former = self.binding(slot).and_then(|binding| binding.place.replace(place));
+        self.vacate(former, slot);
+        if let Some(other) = self.by_place.insert(place, slot).filter(|other| *other != slot) {
+            if let Some(displaced) = self.binding(other) {
+                displaced.place = None;
+            }
+            self.tally.displaced += 1;
+            self.changes.push_back(Change::Displaced { slot: other });
+        }
+        self.changes.push_back(Change::Client { slot, place });
+    }
+
+    /// Forgets that a client was there.
+    pub(super) fn vacate(&mut self, place: Option<Place>, slot: u32) {
+        if let Some(place) = place
+            && self.by_place.get(&place) == Some(&slot)
+        {
+            self.by_place.remove(&place);
+        }
+    }
+
+    fn place_of(&mut self, slot: u32) -> Option<Place> {
+        self.binding(slot)?.place
+    }
+}
