@@ -102,12 +102,13 @@ impl Node {
         let wall = taut_event::wall_clock().as_secs();
         let terms = Terms {
             network: NetworkTag([0; 16]),
+            id: None,
             node,
             bind: public_key(&bind),
             not_before: wall - 60,
             expires: wall + 3600,
         };
-        let credentials = Credentials { bind, ticket: Ticket::sign(&terms, signer) };
+        let credentials = Credentials { bind, ticket: Ticket::sign(&terms, signer), numbered: None };
         let client = Client::new(relay.key(), credentials, Time::ZERO);
         let to = SocketAddr::from(([127, 0, 0, 1], relay.port()));
         let mut node = Self {

@@ -39,7 +39,7 @@ pub use key::{KeyError, key_from_file};
 pub use listener::{PAUSE as ACCEPT_PAUSE, is_of_one_connection};
 pub use metrics::Metrics;
 pub use places::{Places, Seat};
-pub use relay::{Config, Relay, StartError};
+pub use relay::{Config, Relay, Removals, StartError};
 pub use stats::Stats;
 pub use web::{Entrance, WebConfig, accept_key};
 

@@ -5,13 +5,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
+use std::time::Duration;
 use std::{fmt, io, thread};
 
 use ring::rand::SystemRandom;
-use taut_base::{Entropy, PrivateKey, PublicKey};
+use taut_base::{Entropy, NodeId, PrivateKey, PublicKey};
 use taut_event::Waker;
 use taut_noise::public_key;
-use taut_relay::{Forward, Limits, Server, Share, VerifyingKey};
+use taut_relay::{Forward, Limits, NetworkTag, Server, Share, VerifyingKey};
 use taut_udp::{BindError, UdpSocket};
 use zeroize::Zeroizing;
 
@@ -164,6 +165,11 @@ impl Relay {
         self.shared.ask(|server| server.trust(key));
     }
 
+    /// What cuts removed members off, for the coordinator that this relay is part of.
+    pub fn removals(&self) -> Removals {
+        Removals(self.shared.clone())
+    }
+
     /// What has happened so far.
     pub fn stats(&self) -> Stats {
         Stats::gather(&self.shared)
@@ -186,6 +192,25 @@ impl Relay {
             // A worker that panicked has said so; the others end all the same.
             let _ = thread.join();
         }
+    }
+}
+
+/// Tells a relay of members that its coordinator has removed.
+#[derive(Clone)]
+pub struct Removals(Arc<Shared>);
+
+impl Removals {
+    /// Ends the binding of the member with this number and key at once, and refuses the tickets that it was given up to `at` (since 1970). Without a number
+    /// only the key is refused: the member has another one now.
+    pub fn cut_off(
+        &self,
+        signer: &VerifyingKey,
+        network: NetworkTag,
+        id: Option<NodeId>,
+        key: PublicKey,
+        at: Duration,
+    ) {
+        self.0.order(|server| server.cut_off(signer, network, id, key, at));
     }
 }
 

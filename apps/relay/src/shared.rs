@@ -125,6 +125,13 @@ impl Shared {
         act(&mut self.lock())
     }
 
+    /// Does something with the rules from outside the workers: the first one carries out what comes of it, at once.
+    pub(crate) fn order<R>(&self, act: impl FnOnce(&mut Server) -> R) -> R {
+        let outcome = self.ask(act);
+        self.queues.iter().take(1).for_each(|queue| queue.waker.wake());
+        outcome
+    }
+
     /// Carries out what the other workers decided. Says whether there was anything.
     pub(crate) fn take_changes(&self, number: usize, forward: &mut Forward) -> bool {
         let Some(queue) = self.queues.get(number).filter(|queue| queue.waiting.load(Ordering::Acquire)) else {

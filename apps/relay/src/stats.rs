@@ -34,7 +34,7 @@ pub struct Stats {
 
 impl Stats {
     /// Each reason for which something went no further, with its count. docs/relay.md explains them.
-    pub fn drops(&self) -> [(&'static str, u64); 19] {
+    pub fn drops(&self) -> [(&'static str, u64); 23] {
         let (tally, counts) = (&self.tally, &self.counts);
         [
             ("unknown-id", counts.unknown_id),
@@ -54,7 +54,11 @@ impl Stats {
             ("not-authentic", tally.not_authentic),
             ("bad-ticket", tally.bad_ticket + tally.not_theirs),
             ("full", tally.full),
+            ("member-binds", tally.member_binds),
+            ("stale-bind", tally.stale),
+            ("cut-off", tally.cut_off),
             ("control-rate", tally.control_rate),
+            ("move-rate", tally.move_rate),
             ("bad-stun", self.bad_stun),
         ]
     }
@@ -67,14 +71,26 @@ impl Stats {
         ]
     }
 
-    fn counters(&self) -> [(&'static str, &'static str, u64); 7] {
+    fn counters(&self) -> [(&'static str, &'static str, u64); 11] {
         let (tally, counts) = (&self.tally, &self.counts);
         [
             ("forwarded_datagrams_total", "Datagrams handed on.", counts.datagrams),
             ("forwarded_bytes_total", "Bytes handed on, frame headers included.", counts.bytes),
             ("bindings_total", "Bindings that began.", tally.bound),
             ("replaced_total", "Bindings that took the place of another one of the same key.", tally.replaced),
-            ("moved_total", "Clients that were heard from elsewhere.", tally.moved),
+            ("challenges_total", "Challenges to clients that were heard from elsewhere.", tally.challenged),
+            ("moved_total", "Clients that moved: they answered a challenge.", tally.moved),
+            ("displaced_total", "Clients in whose place another one has proven to be.", tally.displaced),
+            (
+                "evicted_total",
+                "Clients that were ended because their network held the most of all places.",
+                tally.evicted,
+            ),
+            (
+                "evicted_channels_total",
+                "Channels that were ended because their network held the most of all channels.",
+                tally.channels_evicted,
+            ),
             ("ended_total", "Bindings that ended.", tally.ended),
             ("stun_total", "STUN requests that were answered.", self.stun),
         ]

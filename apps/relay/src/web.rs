@@ -326,6 +326,7 @@ impl Web {
             self.forward.count_not_wireguard();
             return;
         }
+        let from = self.connections.get(&number).map(|connection| connection.pass.source().address);
         let (clocks, entropy) = (clocks(), &mut self.entropy);
         let pass = self.connections.get(&number).map(|connection| &connection.pass);
         if client.is_none() && !pass.is_some_and(|pass| pass.may_send(clocks.now)) {
@@ -334,7 +335,7 @@ impl Web {
         }
         let _refused_and_counted =
             self.shared.with_server(self.number, &mut self.forward, &mut self.replies, |server| {
-                server.handle_frame(place, bytes, clocks, entropy)
+                server.handle_frame(place, from, bytes, clocks, entropy)
             });
         self.reply();
         // A connection that the client left first: a client is at one place at a time.

@@ -286,7 +286,7 @@ impl Turn<'_> {
         }
         let (clocks, entropy) = (clocks(), &mut *self.entropy);
         let _refused_and_counted = self.shared.with_server(self.number, self.forward, self.replies, |server| {
-            server.handle_frame(place, datagram, clocks, entropy)
+            server.handle_frame(place, None, datagram, clocks, entropy)
         });
         for reply in self.replies.drain(..) {
             self.shared.send(&self.sockets.frames, reply.place, reply.as_bytes());

@@ -62,13 +62,14 @@ impl Node {
         let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
         let terms = Terms {
             network: NetworkTag([1; 16]),
+            id: None,
             node: node_key(number),
             bind: public_key(&bind),
             not_before: wall,
             expires: wall + 3600,
         };
         let ticket = Ticket::sign(&terms, &coordinator());
-        let client = Client::new(relay.key(), Credentials { bind, ticket }, Time::ZERO);
+        let client = Client::new(relay.key(), Credentials { bind, ticket, numbered: None }, Time::ZERO);
         let relay = SocketAddr::from(([127, 0, 0, 1], relay.port()));
         Self { socket, client, relay, dice: Dice(number.into()), start: Instant::now(), data: Vec::new() }
     }

@@ -134,8 +134,11 @@ pub enum ToNode {
     Pong,
     /// Leave to use the network's relays (protocol.md 6.2): said after the map on every channel, and again when half of its life is over.
     Ticket {
-        /// The signed ticket, base64url; at most [`MAX_TICKET`] characters. Only relays read it.
+        /// The signed ticket, base64url; at most [`MAX_TICKET`] characters. Only relays read it. Of version 1, which every relay takes.
         ticket: String,
+        /// The same in version 2, which also names the node. Left out by coordinators of release 0.1.0; nodes of release 0.1.0 pass over it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        numbered: Option<String>,
         /// When it ends: seconds since 1970.
         expires: u64,
     },

@@ -350,7 +350,7 @@ impl<E: Entropy> Node<E> {
     /// Does what is due: tries again, gives up.
     pub fn handle_timeout(&mut self, clocks: Clocks) {
         self.now = clocks.now;
-        self.relays.handle_timeout(&mut self.entropy, clocks.now);
+        self.relays_timeout(clocks);
         let talking = self.peers.values().any(|peer| peer.since().is_some());
         self.outlook.set_talking(talking, clocks.now);
         self.outlook_turn();

@@ -62,6 +62,10 @@ pub(crate) struct Relays {
     bridges: Vec<BridgeWish>,
     /// Relays that were lost by a bridge.
     stuck: Vec<RelayId>,
+    /// What the clock of the stamps showed at `Time` 0, since 1970.
+    clock: Duration,
+    /// The latest stamp that was used since [`Self::poll_stamped`] was asked.
+    stamped: Option<Duration>,
 }
 
 /// A peer that is to be reached.
@@ -97,6 +101,16 @@ impl Relays {
             }
         }
         self.bind(now);
+    }
+
+    /// Binds are stamped by this clock from now on: at `Time` 0 it showed `at_zero` since 1970.
+    pub(crate) fn set_clock(&mut self, at_zero: Duration) {
+        self.clock = at_zero;
+    }
+
+    /// Returns the latest stamp of a bind, as time since 1970, if there was another one.
+    pub(crate) fn poll_stamped(&mut self) -> Option<Duration> {
+        self.stamped.take()
     }
 
     /// What we are known by to all relays, from now on.
@@ -307,7 +321,13 @@ impl Relays {
     fn drive_client(&mut self, id: RelayId, entropy: &mut impl Entropy, now: Time) {
         let Some(served) = self.served.get_mut(&id) else { return };
         let Some(client) = served.client.as_mut() else { return };
+        client.set_clock(self.clock);
+        let before = client.last_stamp();
         let event = client.handle_timeout(now, entropy);
+        let stamp = client.last_stamp();
+        if stamp != before {
+            self.stamped = self.stamped.max(Some(stamp));
+        }
         if client.is_asking() {
             served.web.silent(now);
         }

@@ -35,15 +35,30 @@ impl Stamps {
 
     /// The stamp of an initiation that is made now, for a peer whose last one was `last`.
     pub(crate) fn next(&mut self, wall: Duration, last: Timestamp) -> Timestamp {
-        let good = wall.saturating_add(BEHIND) >= self.floor;
         let stamp = Timestamp::from_wall_clock(self.floor.max(wall)).after(last);
-        self.floor = self.floor.max(stamp.since_epoch());
+        self.raise(stamp.since_epoch(), wall);
+        stamp
+    }
+
+    /// Returns what the clock shows that binds to relays are stamped by: never less than in an earlier run.
+    pub(crate) fn reading(&self, wall: Duration) -> Duration {
+        self.floor.max(wall)
+    }
+
+    /// Notes that a bind to a relay was stamped with this reading, so that later ones are stamped later, after a restart too.
+    pub(crate) fn used(&mut self, reading: Duration, wall: Duration) {
+        self.raise(reading.saturating_add(Duration::from_nanos(1)), wall);
+    }
+
+    /// Raises the floor, and the ceiling with it.
+    fn raise(&mut self, floor: Duration, wall: Duration) {
+        let good = wall.saturating_add(BEHIND) >= self.floor;
+        self.floor = self.floor.max(floor);
         let ahead = if good { AHEAD } else { AHEAD_OF_FLOOR };
         if self.floor.saturating_add(ahead / 2) > self.ceiling {
             self.ceiling = self.floor.saturating_add(ahead);
             self.news = Some(self.ceiling);
         }
-        stamp
     }
 
     /// A ceiling to be kept for the next run.
@@ -111,6 +126,23 @@ mod tests {
         assert!((24..=49).contains(&writes), "{writes} writes in a day");
         let (_, _, writes) = run(Some(at(TODAY)), |second| second, 10 * DAY);
         assert!(writes <= 10, "{writes} writes in ten days of a wrong clock");
+    }
+
+    #[test]
+    fn fault_f15_binds_are_stamped_later_than_those_of_an_earlier_run() {
+        let (mut last, mut disk) = (Duration::ZERO, None);
+        for clock in [TODAY, 0, TODAY - DAY, TODAY + 10] {
+            let mut stamps = Stamps::default();
+            stamps.resume(disk.unwrap_or_default());
+            for second in 0..10 {
+                let reading = stamps.reading(at(clock + second));
+                assert!(reading > last, "with the clock at {clock}");
+                stamps.used(reading, at(clock + second));
+                last = reading;
+                disk = stamps.poll_ceiling().or(disk);
+                assert!(disk > Some(last), "what is on the disk is ahead");
+            }
+        }
     }
 
     #[test]

@@ -67,12 +67,13 @@ fn world(udp: (bool, bool)) -> World {
     }];
     let terms = Terms {
         network: NetworkTag([7; 16]),
+        id: None,
         node: public_key(&key(0)),
         bind: public_key(&bind),
         not_before: WALL.as_secs(),
         expires: WALL.as_secs() + 72 * 3600,
     };
-    let credentials = Credentials { bind, ticket: Ticket::sign(&terms, &signer) };
+    let credentials = Credentials { bind, ticket: Ticket::sign(&terms, &signer), numbered: None };
     let mut node = Node::new(key(0), Limits::WIREGUARD, dice(1));
     node.set_map(&listed);
     let relay = Server::new(relay_key, vec![signer.verifying()], RelayLimits::DEFAULT, [5; 32]);
@@ -159,7 +160,7 @@ impl World {
             _ if to == at_bridge() && self.is_open => STREAM,
             _ => return,
         };
-        let _ = self.relay.handle_frame(place, bytes, clocks, &mut self.dice);
+        let _ = self.relay.handle_frame(place, None, bytes, clocks, &mut self.dice);
     }
 
     fn hear(&mut self, source: SocketAddr, bytes: &[u8]) {

@@ -26,7 +26,7 @@ use zeroize::Zeroizing;
 use crate::control::{Link, Message, NONCE_LEN, Opened, Why};
 use crate::frame::{self, Frame};
 use crate::ticket::Ticket;
-use bind::Binding;
+use bind::{Binding, Stamps, Tickets};
 use peers::Peers;
 
 /// Longest datagram that a client sends by itself.
@@ -57,6 +57,8 @@ pub struct Credentials {
     pub bind: PrivateKey,
     /// What the coordinator signed.
     pub ticket: Ticket,
+    /// The same in version 2, from a coordinator that gives it: it names the node, too.
+    pub numbered: Option<Ticket>,
 }
 
 /// A datagram for the relay, in place.
@@ -180,6 +182,8 @@ pub struct Client {
     out: std::collections::VecDeque<Outgoing>,
     round_trip: Option<Duration>,
     seen: Option<std::net::SocketAddr>,
+    stamps: Stamps,
+    tickets: Tickets,
     /// Behaves as a client of release 0.1.0 does, which passes over what it does not know.
     #[cfg(test)]
     pub(crate) is_release_0_1_0: bool,
@@ -200,6 +204,8 @@ impl Client {
             out: std::collections::VecDeque::new(),
             round_trip: None,
             seen: None,
+            stamps: Stamps::default(),
+            tickets: Tickets::default(),
             #[cfg(test)]
             is_release_0_1_0: false,
         }
@@ -209,8 +215,20 @@ impl Client {
     pub fn set_credentials(&mut self, credentials: Credentials, now: Time) {
         self.credentials = credentials;
         self.binding = None;
+        self.tickets.not_before = Time::ZERO;
         self.failures = 0;
         self.next_bind = now;
+    }
+
+    /// Has each `bind` from now on say when it was made: at `Time` 0 this clock showed `at_zero` since 1970. Later calls may put it right. The relay
+    /// compares the stamps of one member with each other only, so the clock may be wrong; but [`Self::last_stamp`] must be behind it after a restart.
+    pub fn set_clock(&mut self, at_zero: Duration) {
+        self.stamps.at_zero = Some(at_zero);
+    }
+
+    /// Returns the stamp of the last `bind`, as time since 1970; zero if there was none.
+    pub fn last_stamp(&self) -> Duration {
+        Duration::from_nanos(self.stamps.last)
     }
 
     /// Which relay this is.

@@ -3,7 +3,7 @@
 //! Each thread has one of these and asks nobody; what the [`Server`](crate::Server) decides comes to all of them as [`Change`]s, in order. A client's
 //! frames come to one thread, which alone counts them against the client's share, so the shares need no common state either.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use taut_base::Time;
 use crate::frame::{DATA_HEADER, data, data_header};
 use crate::server::Place;
 
-/// A map whose keys are drawn or proven by members, never chosen by strangers; so the hash needs no secret.
+/// A map whose keys members have proven, one each; so the hash needs no secret.
 type Map<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
 
 /// How much one client may have forwarded.
@@ -116,7 +116,8 @@ struct Channel {
 struct Client {
     /// `None` while it is [displaced](Change::Displaced).
     place: Option<Place>,
-    channels: Map<u32, Channel>,
+    /// By numbers that the client chooses: in a tree no choice of them makes a lookup dear (law 15).
+    channels: BTreeMap<u32, Channel>,
     /// When its share is whole again.
     whole: Time,
 }
@@ -237,7 +238,7 @@ impl Forward {
             self.clients.resize_with(index + 1, || None);
         }
         let Some(entry) = self.clients.get_mut(index) else { return };
-        let client = entry.get_or_insert_with(|| Client { place: None, channels: Map::default(), whole: Time::ZERO });
+        let client = entry.get_or_insert_with(|| Client { place: None, channels: BTreeMap::new(), whole: Time::ZERO });
         let former = client.place.replace(place);
         self.vacate(former, slot);
         self.places.insert(place, slot);

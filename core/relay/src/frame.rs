@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! data     80 0 0 0  id (4)  WireGuard's datagram                                                    8 + at least 32
-//! bind     81 0 0 0  index (4)  ephemeral (32)  sealed key (48)  sealed ticket (208)  mac1 (16)  mac2 (16)     328
+//! bind     81 0 0 0  index (4)  ephemeral (32)  sealed key (48)  sealed ticket and stamp (208)  mac1 (16)  mac2 (16)     328
 //! bound    82 0 0 0  index (4)  relay's index (4)  ephemeral (32)  sealed welcome (48)                          92
 //! control  83 0 0 0  receiver's index (4)  counter (8)  sealed message (56)                                      72
 //! cookie   84 1 0 0  index (4)  nonce (24)  sealed cookie (32)                                                   64
@@ -33,7 +33,7 @@ pub const COOKIE_LEN: usize = wireguard::cookie_reply::LEN;
 /// Bytes of `again`.
 pub const AGAIN_LEN: usize = 8 + ECHO_LEN;
 
-/// Bytes of what `bind` seals: the ticket, and zeros for what later versions say.
+/// Bytes of what `bind` seals: the ticket, the stamp (8), and zeros for what later versions say.
 pub(crate) const BIND_PAYLOAD: usize = TICKET_LEN + 16;
 /// Bytes of what `bound` seals.
 pub(crate) const WELCOME_LEN: usize = 32;

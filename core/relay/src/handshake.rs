@@ -4,6 +4,9 @@
 //! Initiator::start ──── bind ───▶ Asking::read     two Diffie-Hellman; whose ticket it is
 //! Initiator::finish ◀── bound ─── Asking::reply    two more
 //! ```
+//! A `bind` says when it was made, by a stamp of the client's own that only rises: a relay tells by it which of two is later, whatever an adversary
+//! recorded. Release 0.1.0 writes zeros there, and does not read them.
+//!
 //! The client knows the relay's key from the map; the relay learns the client's bind key sealed. A recorded `bind` can be sent again, but without the
 //! private keys nobody can use the answer: what it begins counts only once a control frame has come under its keys.
 
@@ -38,21 +41,24 @@ pub(crate) struct Welcome {
     pub(crate) seen: SocketAddr,
     /// How long the binding lasts without a sign of life; whole seconds, at most 65,535.
     pub(crate) patience: Duration,
+    /// The latest version of tickets that the relay takes; 0 from release 0.1.0, which takes version 1.
+    pub(crate) tickets: u8,
 }
 
 impl Welcome {
-    /// `address (16)  port (2)  seconds (2)`.
+    /// `address (16)  port (2)  seconds (2)  ticket version (1)`.
     fn write(&self) -> [u8; WELCOME_LEN] {
         let mut bytes = [0; WELCOME_LEN];
         write_address(&mut bytes, self.seen);
         let seconds = u16::try_from(self.patience.as_secs()).unwrap_or(u16::MAX);
         bytes[18..20].copy_from_slice(&seconds.to_le_bytes());
+        bytes[20] = self.tickets;
         bytes
     }
 
     fn read(bytes: &[u8; WELCOME_LEN]) -> Self {
         let seconds = u16::from_le_bytes([bytes[18], bytes[19]]);
-        Self { seen: read_address(bytes), patience: Duration::from_secs(u64::from(seconds)) }
+        Self { seen: read_address(bytes), patience: Duration::from_secs(u64::from(seconds)), tickets: bytes[20] }
     }
 }
 
@@ -82,11 +88,13 @@ pub(crate) struct Initiator {
 }
 
 impl Initiator {
-    /// Makes a `bind` whose MACs are zeros, to the relay of this key. `ephemeral` is fresh randomness, used for nothing else.
+    /// Makes a `bind` whose MACs are zeros, to the relay of this key. `stamp` is later than those of all `bind`s before it, or 0 if the client has no
+    /// stamps. `ephemeral` is fresh randomness, used for nothing else.
     pub(crate) fn start(
         relay: &PublicKey,
         private: &PrivateKey,
         ticket: &Ticket,
+        stamp: u64,
         index: u32,
         ephemeral: PrivateKey,
     ) -> Result<(Self, [u8; BIND_LEN]), DecryptError> {
@@ -104,6 +112,7 @@ impl Initiator {
         let key = agree(&mut state, private, relay)?;
         let mut payload = [0; BIND_PAYLOAD];
         payload[..TICKET_LEN].copy_from_slice(ticket.as_bytes());
+        payload[TICKET_LEN..TICKET_LEN + 8].copy_from_slice(&stamp.to_le_bytes());
         state.encrypt(&key, &payload, sealed_ticket);
         Ok((Self { state, private: private.clone(), ephemeral }, message))
     }
@@ -134,6 +143,8 @@ pub(crate) struct Asking {
     pub(crate) index: u32,
     /// The ticket in it. Not verified; but whoever shows it has the bind key `bind`.
     pub(crate) ticket: Ticket,
+    /// When it was made, by the client's own count; 0 if it does not say.
+    pub(crate) stamp: u64,
 }
 
 impl Asking {
@@ -152,7 +163,8 @@ impl Asking {
         let mut payload = [0; BIND_PAYLOAD];
         state.decrypt(&key, sealed_ticket, &mut payload)?;
         let ticket = Ticket::from_bytes(&payload[..TICKET_LEN]).map_err(|_| DecryptError)?;
-        Ok(Self { state, theirs, ephemeral, index: le32(head, 4), ticket })
+        let stamp = payload[TICKET_LEN..].first_chunk().map_or(0, |stamp| u64::from_le_bytes(*stamp));
+        Ok(Self { state, theirs, ephemeral, index: le32(head, 4), ticket, stamp })
     }
 
     /// The key that the client binds with, which it has proven to own.

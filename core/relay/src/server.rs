@@ -17,25 +17,31 @@
 //! All tables are bounded by [`Limits`]; what strangers can make grow is [`Limits::pending`] alone.
 
 mod bindings;
+mod binds;
 mod channels;
+mod cutoff;
 mod door;
 mod moves;
+mod pendings;
+mod shares;
 mod tally;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
-use taut_base::{Entropy, PrivateKey, PublicKey, Time};
+use taut_base::{Entropy, NodeId, PrivateKey, PublicKey, Time};
 use taut_noise::{hash, public_key};
 use taut_tunnel::handshake::Identity;
 
 use crate::control::{Message, Why};
 use crate::forward::Change;
 use crate::frame::{self, BOUND_LEN, COOKIE_LEN, Frame};
-use crate::ticket::{NetworkTag, VerifyingKey};
-use bindings::{Binding, Pending};
+use crate::ticket::{LATEST_VERSION, NetworkTag, VerifyingKey};
+use bindings::Binding;
 use door::Door;
+use pendings::Pendings;
+use shares::Shares;
 pub use tally::{Refused, Tally};
 
 /// Where a client is.
@@ -63,6 +69,8 @@ pub struct Limits {
     pub clients: usize,
     /// Peers that one client has numbers for.
     pub channels: usize,
+    /// Numbers that all clients have together, each channel counted once for each direction.
+    pub all_channels: usize,
     /// Bindings that wait for their first control frame.
     pub pending: usize,
     /// How long a binding lasts without a sign of life: three of a client's keepalives, and some.
@@ -70,9 +78,15 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// A relay's, unless told otherwise: a few hundred megabytes when all of it is used.
-    pub const DEFAULT: Self =
-        Self { clients: 65_536, channels: 4_096, pending: 1_024, patience: Duration::from_secs(90) };
+    /// A relay's, unless told otherwise. All of it in use takes some 600 MB: 65,536 clients of 1 KB, and 1,048,576 numbers of 300 bytes here and 30 in each
+    /// thread's table. 16 peers for each of so many clients is more than nodes talk to by a relay.
+    pub const DEFAULT: Self = Self {
+        clients: 65_536,
+        channels: 4_096,
+        all_channels: 1 << 20,
+        pending: 1_024,
+        patience: Duration::from_secs(90),
+    };
 }
 
 /// A frame for a client, in place.
@@ -101,11 +115,14 @@ impl Reply {
     }
 }
 
+/// A network of one signer: nobody can name a network into another coordinator's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Scope([u8; 16]);
+
 /// A node in a network, as a ticket names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Member {
-    /// Signer and network: nobody can name a network into another coordinator's.
-    scope: [u8; 16],
+    scope: Scope,
     node: PublicKey,
 }
 
@@ -113,7 +130,43 @@ impl Member {
     fn new(signer: &VerifyingKey, network: NetworkTag, node: PublicKey) -> Self {
         let mut scope = [0; 16];
         scope.copy_from_slice(&hash(&[&signer.0, &network.0])[..16]);
-        Self { scope, node }
+        Self { scope: Scope(scope), node }
+    }
+}
+
+/// Under what a relay keeps one place: a node, whatever its key, or a key where no ticket says whose it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Owner {
+    Node(Scope, NodeId),
+    Key(Scope, PublicKey),
+}
+
+impl Owner {
+    fn new(member: &Member, id: Option<NodeId>) -> Self {
+        match id {
+            Some(id) => Self::Node(member.scope, id),
+            None => Self::Key(member.scope, member.node),
+        }
+    }
+}
+
+/// What an authentic bind asks for.
+#[derive(Clone, Copy)]
+struct Claim {
+    member: Member,
+    /// The node's number, if the ticket says it.
+    id: Option<NodeId>,
+    /// When the bind was made, by its member's own count; 0 if it does not say.
+    stamp: u64,
+    /// When the ticket was signed: seconds since 1970.
+    signed: u64,
+    /// When the ticket expires.
+    expires: Time,
+}
+
+impl Claim {
+    fn owner(&self) -> Owner {
+        Owner::new(&self.member, self.id)
     }
 }
 
@@ -129,11 +182,21 @@ pub struct Server {
     free: Vec<u32>,
     by_index: BTreeMap<u32, u32>,
     by_member: BTreeMap<Member, u32>,
+    by_node: BTreeMap<(Scope, NodeId), u32>,
     by_place: BTreeMap<Place, u32>,
-    /// By our index.
-    pending: BTreeMap<u32, Pending>,
-    /// Oldest first.
-    pending_order: VecDeque<(Time, u32)>,
+    /// By network, and in the order in which they began.
+    by_age: BTreeSet<(Scope, u64, u32)>,
+    /// Bindings by network.
+    clients: Shares,
+    /// How many have begun.
+    serial: u64,
+    pendings: Pendings,
+    /// Numbers that clients have for peers, by network.
+    sides: Shares,
+    /// Clients by network, and by how many numbers they have.
+    busiest: BTreeSet<(Scope, usize, u32)>,
+    /// Members that were removed, and when: seconds since 1970.
+    cut_off: BTreeMap<Owner, u64>,
     /// Who wants to reach a member, whether it is bound or not.
     wanted: BTreeMap<Member, BTreeSet<u32>>,
     /// When to look at a binding next. One entry each.
@@ -141,6 +204,9 @@ pub struct Server {
     out: VecDeque<Reply>,
     changes: VecDeque<Change>,
     tally: Tally,
+    /// Behaves to tickets as a relay of release 0.1.0 does.
+    #[cfg(test)]
+    pub(crate) is_release_0_1_0: bool,
 }
 
 impl Server {
@@ -157,14 +223,22 @@ impl Server {
             free: Vec::new(),
             by_index: BTreeMap::new(),
             by_member: BTreeMap::new(),
+            by_node: BTreeMap::new(),
             by_place: BTreeMap::new(),
-            pending: BTreeMap::new(),
-            pending_order: VecDeque::new(),
+            by_age: BTreeSet::new(),
+            clients: Shares::default(),
+            serial: 0,
+            pendings: Pendings::new(limits.pending),
+            sides: Shares::default(),
+            busiest: BTreeSet::new(),
+            cut_off: BTreeMap::new(),
             wanted: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             out: VecDeque::new(),
             changes: VecDeque::new(),
             tally: Tally::default(),
+            #[cfg(test)]
+            is_release_0_1_0: false,
         }
     }
 
@@ -185,23 +259,25 @@ impl Server {
         self.tally
     }
 
-    /// Takes a frame that is not for [`Forward`](crate::Forward): `bind`, `control`, or data from somebody whom it does not know. Afterwards carry out
-    /// [`Self::poll_change`] and send [`Self::poll_reply`], in this order, until both are empty.
+    /// Takes a frame that is not for [`Forward`](crate::Forward): `bind`, `control`, or data from somebody whom it does not know. `from` is the address at the
+    /// other end of a stream, for the limits per address; of a datagram the place says it. Afterwards carry out [`Self::poll_change`] and send
+    /// [`Self::poll_reply`], in this order, until both are empty.
     ///
     /// # Errors
     /// [`Refused`] says why nothing changed; it is counted. What there is to be answered waits in [`Self::poll_reply`] all the same.
     pub fn handle_frame(
         &mut self,
         place: Place,
+        from: Option<IpAddr>,
         datagram: &[u8],
         clocks: Clocks,
         entropy: &mut impl Entropy,
     ) -> Result<(), Refused> {
         let outcome = match frame::parse(datagram) {
-            Ok(Frame::Bind(bind)) => self.handle_bind(place, bind, clocks, entropy),
-            Ok(Frame::Control(control)) => self.handle_control(place, control, clocks.now, entropy),
+            Ok(Frame::Bind(bind)) => self.handle_bind(place, from, bind, clocks, entropy),
+            Ok(Frame::Control(control)) => self.handle_control(place, from, control, clocks.now, entropy),
             Ok(Frame::Data { id, .. }) => {
-                self.tell_unbound(place, id, datagram, clocks.now);
+                self.tell_unbound(place, from, id, datagram, clocks.now);
                 Err(Refused::Unbound)
             }
             _ => Err(Refused::NotAFrame),
@@ -222,18 +298,18 @@ impl Server {
         self.out.pop_front()
     }
 
-    /// When [`Self::handle_timeout`] has something to do.
+    /// When [`Self::handle_timeout`] has something to do; at once while something waits in [`Self::poll_change`] or [`Self::poll_reply`].
     pub fn poll_timeout(&self) -> Option<Time> {
-        let pending = self.pending_order.front().map(|(time, _)| *time);
+        if !self.changes.is_empty() || !self.out.is_empty() {
+            return Some(Time::ZERO);
+        }
         let deadline = self.deadlines.first().map(|(time, _)| *time);
-        [pending, deadline].into_iter().flatten().min()
+        [self.pendings.poll_timeout(), deadline].into_iter().flatten().min()
     }
 
     /// Time has passed: what waited too long, was silent too long or has expired ends.
     pub fn handle_timeout(&mut self, now: Time) {
-        while let Some((_, index)) = self.pending_order.pop_front_if(|(time, _)| *time <= now) {
-            self.pending.remove(&index);
-        }
+        self.pendings.handle_timeout(now);
         while let Some((time, slot)) = self.deadlines.first().copied().filter(|(time, _)| *time <= now) {
             self.deadlines.remove(&(time, slot));
             self.look_at(slot, now);
@@ -269,16 +345,33 @@ impl Server {
         }
     }
 
+    /// The latest version of tickets that this relay takes.
+    fn tickets(&self) -> u8 {
+        #[cfg(test)]
+        if self.is_release_0_1_0 {
+            return 0;
+        }
+        LATEST_VERSION
+    }
+
     fn binding(&mut self, slot: u32) -> Option<&mut Binding> {
         self.slots.get_mut(slot as usize)?.as_mut()
     }
 
     /// Answers what bears `id` and comes from nobody, so that a client of a relay that was started again notices at once.
-    fn tell_unbound(&mut self, place: Place, id: u32, datagram: &[u8], now: Time) {
-        if self.door.may_tell(now)
+    fn tell_unbound(&mut self, place: Place, from: Option<IpAddr>, id: u32, datagram: &[u8], now: Time) {
+        if self.door.may_tell(place, from, now)
             && let Some(again) = frame::again(id, datagram)
         {
             self.out.push_back(Reply::new(place, &again));
         }
+    }
+}
+
+/// A client that comes by a connection is told no address: the relay may be behind a front that hides it. Nor is one whose place is not known.
+fn seen(place: Option<Place>) -> SocketAddr {
+    match place {
+        Some(Place::Udp(source)) => source,
+        Some(Place::Stream(_)) | None => SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)),
     }
 }

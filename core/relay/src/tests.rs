@@ -1,6 +1,8 @@
 //! A relay and its clients, together, without a network: who reaches whom, and what strangers get.
 
+mod binds;
 mod moves;
+mod numbered;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -44,11 +46,18 @@ fn bind_key(number: u8) -> PrivateKey {
 
 fn terms(number: u8) -> Terms {
     let bind = public_key(&bind_key(number));
-    Terms { network: NetworkTag([1; 16]), node: node_key(number), bind, not_before: WALL, expires: WALL + 2 * DAY }
+    Terms {
+        network: NetworkTag([1; 16]),
+        id: None,
+        node: node_key(number),
+        bind,
+        not_before: WALL,
+        expires: WALL + 2 * DAY,
+    }
 }
 
 fn credentials(number: u8) -> Credentials {
-    Credentials { bind: bind_key(number), ticket: Ticket::sign(&terms(number), &coordinator(1)) }
+    Credentials { bind: bind_key(number), ticket: Ticket::sign(&terms(number), &coordinator(1)), numbered: None }
 }
 
 fn place(port: u16) -> Place {
@@ -71,6 +80,20 @@ struct Net {
     held: Option<Vec<(Place, Vec<u8>)>>,
     /// Bytes that the relay sent to each place.
     sent: BTreeMap<Place, usize>,
+}
+
+/// A client of this program's: it says when it made its binds.
+fn new_client(credentials: &Credentials, now: Time) -> Client {
+    let mut client = Client::new(public_key(&relay_key()), credentials.clone(), now);
+    client.set_clock(Duration::from_secs(WALL));
+    client
+}
+
+/// A client of release 0.1.0.
+fn old_client(credentials: &Credentials, now: Time) -> Client {
+    let mut client = Client::new(public_key(&relay_key()), Credentials { numbered: None, ..credentials.clone() }, now);
+    client.is_release_0_1_0 = true;
+    client
 }
 
 fn relay_key() -> PrivateKey {
@@ -97,14 +120,14 @@ impl Net {
     fn with(numbers: &[u8]) -> Self {
         let mut net = Self::new(Limits::DEFAULT);
         for number in numbers {
-            net.join(credentials(*number));
+            net.join(&credentials(*number));
         }
         net.run(Duration::from_millis(100));
         net
     }
 
-    fn join(&mut self, credentials: Credentials) -> usize {
-        let client = Client::new(public_key(&relay_key()), credentials, self.now);
+    fn join(&mut self, credentials: &Credentials) -> usize {
+        let client = new_client(credentials, self.now);
         let port = 1000 + u16::try_from(self.clients.len()).unwrap();
         self.clients.push((place(port), client, Vec::new(), Vec::new()));
         self.clients.len() - 1
@@ -133,7 +156,7 @@ impl Net {
             return Ok(());
         }
         let clocks = self.clocks();
-        let outcome = self.server.handle_frame(from, &bytes, clocks, &mut self.dice);
+        let outcome = self.server.handle_frame(from, None, &bytes, clocks, &mut self.dice);
         self.flush();
         outcome
     }
@@ -226,6 +249,34 @@ impl Net {
         self.sent.get(&place).copied().unwrap_or(0)
     }
 
+    /// Sends binds from invented addresses until the relay asks each new address for a cookie.
+    fn ask_for_cookies(&mut self) {
+        // Of a coordinator that the relay does not trust, so that nothing waits for them.
+        let foreign = Credentials { ticket: Ticket::sign(&terms(250), &coordinator(9)), ..credentials(250) };
+        let bind = bind_of(&foreign, &mut self.dice, self.now);
+        for number in 0..2_000_u32 {
+            let [_, _, c, d] = number.to_be_bytes();
+            let from = Place::Udp(SocketAddr::from(([192, 168, c, d], 9)));
+            if self.receive(from, &bind) == Err(Refused::CookieAsked) {
+                return;
+            }
+        }
+        panic!("the relay never asked for a cookie");
+    }
+
+    /// A bind with the cookie that the relay gave its sender. The relay has to be asking for cookies.
+    fn proven_bind(&mut self, from: Place, credentials: &Credentials) -> Vec<u8> {
+        let mut client = new_client(credentials, self.now);
+        client.handle_timeout(self.now, &mut self.dice);
+        let first = client.poll_transmit().unwrap();
+        let clocks = self.clocks();
+        let outcome = self.server.handle_frame(from, None, first.as_bytes(), clocks, &mut self.dice);
+        assert_eq!(outcome, Err(Refused::CookieAsked));
+        let cookie = self.server.poll_reply().unwrap();
+        client.handle_datagram(cookie.as_bytes(), self.now, &mut self.dice);
+        client.poll_transmit().unwrap().as_bytes().to_vec()
+    }
+
     /// Both reach each other by the numbers that they have now.
     fn assert_reach(&mut self, a: (usize, u8), b: (usize, u8)) {
         for (from, to) in [(a, b), (b, a)] {
@@ -283,7 +334,7 @@ fn who_is_absent_is_announced_when_it_comes_and_when_it_goes() {
     assert_eq!(net.clients[0].1.id_of(&node_key(2)), None);
     net.send(0, id, b"nobody");
     assert_eq!(net.forward.counts().unknown_id, 1);
-    net.join(credentials(2));
+    net.join(&credentials(2));
     net.run(Duration::from_millis(100));
     assert_eq!(net.events(0), [Event::Arrived { peer: node_key(2), id }], "under the same number");
     net.assert_reach((0, 1), (1, 2));
@@ -313,7 +364,7 @@ fn of_words_that_overtake_each_other_the_last_one_said_counts() {
     let mut net = Net::with(&[1, 2]);
     net.open(0, 2);
     // The program of the first node was started again: it draws another number, and is told of the former one.
-    let again = net.join(credentials(1));
+    let again = net.join(&credentials(1));
     let (from, client, ..) = &mut net.clients[again];
     let from = *from;
     client.open(node_key(2), net.now, &mut net.dice);
@@ -366,7 +417,7 @@ fn fault_f1_a_stranger_gets_silence_and_nothing_is_relayed() {
     let expired = Ticket::sign(&Terms { expires: WALL + 10, ..terms(5) }, &coordinator(1));
     let foreign = Ticket::sign(&terms(5), &coordinator(9));
     for (ticket, reason) in [(expired, BadTicket::Expired), (foreign, BadTicket::UnknownSigner)] {
-        let bind = bind_of(&Credentials { bind: bind_key(5), ticket }, &mut net.dice, net.now);
+        let bind = bind_of(&Credentials { bind: bind_key(5), ticket, numbered: None }, &mut net.dice, net.now);
         assert_eq!(net.receive(stranger, &bind), Err(Refused::Ticket(reason)));
     }
     assert!(net.server.poll_reply().is_none());
@@ -377,7 +428,7 @@ fn fault_f1_a_stranger_gets_silence_and_nothing_is_relayed() {
 
 /// What a client sends first.
 fn bind_of(credentials: &Credentials, dice: &mut Dice, now: Time) -> Vec<u8> {
-    let mut client = Client::new(public_key(&relay_key()), credentials.clone(), now);
+    let mut client = new_client(credentials, now);
     client.handle_timeout(now, dice);
     client.poll_transmit().unwrap().as_bytes().to_vec()
 }
@@ -385,7 +436,7 @@ fn bind_of(credentials: &Credentials, dice: &mut Dice, now: Time) -> Vec<u8> {
 #[test]
 fn fault_f3_f10_a_ticket_serves_only_the_key_that_it_was_given_to() {
     let mut net = Net::with(&[]);
-    let thief = Credentials { bind: bind_key(6), ticket: credentials(1).ticket };
+    let thief = Credentials { bind: bind_key(6), ticket: credentials(1).ticket, numbered: None };
     let bind = bind_of(&thief, &mut net.dice, net.now);
     assert_eq!(net.receive(place(9), &bind), Err(Refused::NotTheirs));
     assert_eq!(net.server.tally().not_theirs, 1);
@@ -396,7 +447,7 @@ fn fault_f10_of_two_programs_with_one_key_the_later_one_counts_and_the_former_is
     let mut net = Net::with(&[1, 2]);
     net.open(1, 1);
     net.assert_reach((0, 1), (1, 2));
-    let second = net.join(credentials(1));
+    let second = net.join(&credentials(1));
     net.run(Duration::from_millis(100));
     assert_eq!(net.events(0).last(), Some(&Event::Lost(LostCause::Replaced)));
     assert!(net.events(second).contains(&Event::Ready));
@@ -426,9 +477,9 @@ fn fault_f4_numbers_are_random_and_mean_nothing_from_elsewhere() {
 fn members_of_different_networks_never_meet() {
     let mut net = Net::with(&[1]);
     let other = Terms { network: NetworkTag([2; 16]), ..terms(2) };
-    net.join(Credentials { bind: bind_key(2), ticket: Ticket::sign(&other, &coordinator(1)) });
+    net.join(&Credentials { bind: bind_key(2), ticket: Ticket::sign(&other, &coordinator(1)), numbered: None });
     net.server.trust(coordinator(2).verifying());
-    net.join(Credentials { bind: bind_key(3), ticket: Ticket::sign(&terms(3), &coordinator(2)) });
+    net.join(&Credentials { bind: bind_key(3), ticket: Ticket::sign(&terms(3), &coordinator(2)), numbered: None });
     net.run(Duration::from_millis(100));
     for peer in [2, 3] {
         net.open(0, peer);
@@ -448,7 +499,7 @@ fn fault_f7_what_strangers_can_make_grow_is_bounded() {
     }
     net.run(Duration::from_secs(11));
     for number in 1..=5 {
-        net.join(credentials(number));
+        net.join(&credentials(number));
     }
     net.run(Duration::from_secs(1));
     assert_eq!(net.server.tally().clients, 3, "and these are served");
@@ -473,7 +524,9 @@ fn fault_f11_n1_the_coordinator_is_away_and_bound_clients_stay_while_their_ticke
         let renewed = Terms { not_before: WALL + 2 * DAY, expires: WALL + 4 * DAY, ..terms(number) };
         let ticket = Ticket::sign(&renewed, &coordinator(1));
         let now = net.now;
-        net.clients[usize::from(number) - 1].1.set_credentials(Credentials { bind: bind_key(number), ticket }, now);
+        net.clients[usize::from(number) - 1]
+            .1
+            .set_credentials(Credentials { bind: bind_key(number), ticket, numbered: None }, now);
     }
     net.run(Duration::from_secs(1));
     net.assert_reach((0, 1), (1, 2));
@@ -486,7 +539,7 @@ fn a_new_ticket_is_shown_without_a_gap() {
     let renewed = Terms { expires: WALL + 3 * DAY, ..terms(1) };
     let ticket = Ticket::sign(&renewed, &coordinator(1));
     let now = net.now;
-    net.clients[0].1.set_credentials(Credentials { bind: bind_key(1), ticket }, now);
+    net.clients[0].1.set_credentials(Credentials { bind: bind_key(1), ticket, numbered: None }, now);
     assert_eq!(net.clients[0].1.id_of(&node_key(2)), Some(id));
     net.run(Duration::from_millis(100));
     assert_eq!(net.clients[0].1.id_of(&node_key(2)), Some(id));
@@ -624,7 +677,7 @@ fn fault_c6_a_repeated_control_frame_from_elsewhere_moves_nobody() {
 #[test]
 fn fault_c6_a_recorded_bind_binds_nobody() {
     let mut net = Net::with(&[]);
-    let client = net.join(credentials(1));
+    let client = net.join(&credentials(1));
     let (now, from) = (net.now, net.clients[client].0);
     net.clients[client].1.handle_timeout(now, &mut net.dice);
     let bind = net.clients[client].1.poll_transmit().unwrap();
@@ -632,7 +685,7 @@ fn fault_c6_a_recorded_bind_binds_nobody() {
     net.settle();
     assert_eq!(net.server.tally().clients, 1);
     for _ in 0..5 {
-        net.receive(place(9), bind.as_bytes()).unwrap();
+        assert_eq!(net.receive(place(9), bind.as_bytes()), Err(Refused::Stale));
     }
     net.run(Duration::from_secs(30));
     assert_eq!((net.server.tally().replaced, net.server.tally().bound), (0, 1));
@@ -677,7 +730,7 @@ fn fault_a14_a16_any_bit_of_the_answer_flipped_is_refused_and_the_real_one_still
     client.handle_timeout(net.now, &mut net.dice);
     let bind = client.poll_transmit().unwrap();
     let clocks = net.clocks();
-    net.server.handle_frame(place(9), bind.as_bytes(), clocks, &mut net.dice).unwrap();
+    net.server.handle_frame(place(9), None, bind.as_bytes(), clocks, &mut net.dice).unwrap();
     let bound = net.server.poll_reply().unwrap().as_bytes().to_vec();
     for bit in 0..bound.len() * 8 {
         let mut altered = bound.clone();
@@ -702,7 +755,7 @@ fn fault_b3_b5_a_flood_of_binds_is_asked_for_cookies_and_honest_clients_get_in()
             _ => SocketAddr::from(([192, 0, 2, 1], 9)),
         };
         let clocks = net.clocks();
-        let outcome = net.server.handle_frame(Place::Udp(source), &flood, clocks, &mut net.dice);
+        let outcome = net.server.handle_frame(Place::Udp(source), None, &flood, clocks, &mut net.dice);
         cookies += u32::from(outcome == Err(Refused::CookieAsked));
         while let Some(reply) = net.server.poll_reply() {
             assert!(reply.as_bytes().len() <= flood.len());
@@ -714,7 +767,7 @@ fn fault_b3_b5_a_flood_of_binds_is_asked_for_cookies_and_honest_clients_get_in()
     for _ in 0..100 {
         let _ = net.receive(place(1000), &flood);
     }
-    let honest = net.join(credentials(1));
+    let honest = net.join(&credentials(1));
     let before = net.server.tally().cookie_asked;
     net.run(Duration::from_millis(100));
     assert!(net.clients[honest].1.is_ready());
@@ -761,7 +814,7 @@ fn whatever_happens_the_tables_agree() {
                 4 => {
                     net.clients[client].1.leave();
                     net.settle();
-                    let fresh = Client::new(public_key(&relay_key()), credentials(client as u8 + 1), net.now);
+                    let fresh = new_client(&credentials(client as u8 + 1), net.now);
                     net.clients[client].1 = fresh;
                 }
                 _ => net.run(Duration::from_millis(u64::from(dice.below(3000)))),

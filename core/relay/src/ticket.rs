@@ -1,14 +1,19 @@
 //! Tickets: by one of them, signed by the coordinator, a relay knows a member without asking anybody (protocol.md 6.2).
 //!
 //! ```text
-//! 0     version 1, and 7 zeros
+//! version 1                                                   version 2
+//! 0     version 1, and 7 zeros                                0     version 2, and 3 zeros
+//!                                                             4     seconds for which it is valid (4)
 //! 8     the first 8 bytes of BLAKE2s(signer's key): which of the trusted keys to ask
 //! 16    network (16)
 //! 32    node key: who may be reached under it
 //! 64    bind key: who may show this ticket. A key of its own, so that a relay learns nothing that opens a session
-//! 96    valid from, 104 until: seconds since 1970, little-endian
+//! 96    valid from (8)                                        96    node: its number in the network (8)
+//! 104   valid until (8)
 //! 112   Ed25519 (RFC 8032) over "taut relay ticket" ‖ bytes 0 to 111
 //! ```
+//! Times are seconds since 1970; numbers are little-endian. A node that changes its key stays the same node in version 2, and has one place at a relay;
+//! to a relay that gets version 1 each key is another member. Release 0.1.0 knows version 1 alone.
 
 use std::error::Error;
 use std::fmt;
@@ -17,21 +22,25 @@ use std::time::Duration;
 
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use taut_base::{BadKey, PublicKey, decode_base64, decode_base64url, encode_base64, encode_base64url};
+use taut_base::{BadKey, NodeId, PublicKey, decode_base64, decode_base64url, encode_base64, encode_base64url};
 use taut_noise::hash;
 use zeroize::Zeroizing;
 
 /// Bytes of a ticket.
 pub const TICKET_LEN: usize = 176;
 const SIGNED: usize = 112;
-const VERSION: [u8; 8] = [1, 0, 0, 0, 0, 0, 0, 0];
+/// The first bytes of a ticket that names a key, and of one that also names the node.
+const VERSION_1: [u8; 8] = [1, 0, 0, 0, 0, 0, 0, 0];
+const VERSION_2: [u8; 4] = [2, 0, 0, 0];
+/// The latest version that a relay of this program takes.
+pub const LATEST_VERSION: u8 = VERSION_2[0];
 /// Keeps a signature from meaning anything elsewhere.
 const LABEL: &[u8] = b"taut relay ticket";
 
 /// How far a relay's clock may be behind the coordinator's: hosts without time servers drift by seconds a day.
 const CLOCK_TOLERANCE: u64 = 600;
 /// No ticket is valid for longer (protocol.md 6.2: 72 hours), whoever signed it; an hour is for rounding.
-const MAX_LIFETIME: u64 = 73 * 3600;
+pub(crate) const MAX_LIFETIME: u64 = 73 * 3600;
 
 /// Which network of a coordinator's: 16 bytes that mean nothing to a relay. Two networks are never joined, not even by the same bytes of two signers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,6 +51,8 @@ pub struct NetworkTag(pub [u8; 16]);
 pub struct Terms {
     /// The network; its members reach each other and nobody else.
     pub network: NetworkTag,
+    /// The member's number in its network, which it keeps when it changes its key. A ticket of version 1 does not say it.
+    pub id: Option<NodeId>,
     /// The member's WireGuard key.
     pub node: PublicKey,
     /// The key that the member binds with.
@@ -135,16 +146,23 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Signs what `terms` say.
+    /// Signs what `terms` say: in version 2 if they name the node's number, else in version 1.
     pub fn sign(terms: &Terms, key: &SigningKey) -> Self {
         let mut bytes = [0; TICKET_LEN];
+        let (mut version, mut third) = (VERSION_1, terms.not_before);
+        if let Some(id) = terms.id {
+            let life = u32::try_from(terms.expires.saturating_sub(terms.not_before)).unwrap_or(u32::MAX);
+            version[..4].copy_from_slice(&VERSION_2);
+            version[4..].copy_from_slice(&life.to_le_bytes());
+            third = id.0;
+        }
         let fields: [&[u8]; 7] = [
-            &VERSION,
+            &version,
             &key.verifying().hint(),
             &terms.network.0,
             terms.node.as_bytes(),
             terms.bind.as_bytes(),
-            &terms.not_before.to_le_bytes(),
+            &third.to_le_bytes(),
             &terms.expires.to_le_bytes(),
         ];
         for (place, byte) in bytes.iter_mut().zip(fields.into_iter().flatten()) {
@@ -161,7 +179,8 @@ impl Ticket {
     /// [`BadTicket::Malformed`] when they have another length, or are of another version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, BadTicket> {
         let bytes: [u8; TICKET_LEN] = bytes.try_into().map_err(|_| BadTicket::Malformed)?;
-        if bytes[..8] == VERSION { Ok(Self { bytes }) } else { Err(BadTicket::Malformed) }
+        let is_known = bytes[..8] == VERSION_1 || bytes[..4] == VERSION_2;
+        if is_known { Ok(Self { bytes }) } else { Err(BadTicket::Malformed) }
     }
 
     /// The bytes as they go on the wire, sealed.
@@ -171,12 +190,21 @@ impl Ticket {
 
     /// What it says, whether it holds or not.
     pub fn terms(&self) -> Terms {
+        let expires = u64::from_le_bytes(self.field(104));
+        let third = u64::from_le_bytes(self.field(96));
+        let (id, not_before) = if self.bytes[..4] == VERSION_2 {
+            let life = u32::from_le_bytes(self.field(4));
+            (Some(NodeId(third)), expires.saturating_sub(u64::from(life)))
+        } else {
+            (None, third)
+        };
         Terms {
             network: NetworkTag(self.field(16)),
+            id,
             node: PublicKey(self.field(32)),
             bind: PublicKey(self.field(64)),
-            not_before: u64::from_le_bytes(self.field(96)),
-            expires: u64::from_le_bytes(self.field(104)),
+            not_before,
+            expires,
         }
     }
 
@@ -282,7 +310,12 @@ mod tests {
 
     fn terms() -> Terms {
         let (node, bind) = (PublicKey([7; 32]), PublicKey([8; 32]));
-        Terms { network: NetworkTag([9; 16]), node, bind, not_before: 10_000, expires: 10_000 + 48 * 3600 }
+        Terms { network: NetworkTag([9; 16]), id: None, node, bind, not_before: 10_000, expires: 10_000 + 48 * 3600 }
+    }
+
+    /// The same, for version 2.
+    fn numbered() -> Terms {
+        Terms { id: Some(NodeId(0x0123_4567_89ab_cdef)), ..terms() }
     }
 
     fn at(seconds: u64) -> Duration {
@@ -291,24 +324,40 @@ mod tests {
 
     #[test]
     fn a_ticket_says_what_was_signed() {
-        let ticket = Ticket::sign(&terms(), &key(1));
-        assert_eq!(ticket.terms(), terms());
-        assert_eq!(ticket.to_string().parse::<Ticket>(), Ok(ticket.clone()));
         let trusted = [key(2).verifying(), key(1).verifying()];
-        assert_eq!(ticket.verify(&trusted, at(20_000)), Ok(&trusted[1]));
+        for terms in [terms(), numbered()] {
+            let ticket = Ticket::sign(&terms, &key(1));
+            assert_eq!(ticket.terms(), terms);
+            assert_eq!(ticket.to_string().parse::<Ticket>(), Ok(ticket.clone()));
+            assert_eq!(ticket.verify(&trusted, at(20_000)), Ok(&trusted[1]));
+        }
         assert_eq!(trusted[0].to_string().parse(), Ok(trusted[0]));
+    }
+
+    /// A relay of release 0.1.0 compares the first 8 bytes with those of version 1, and refuses all others.
+    #[test]
+    fn a_ticket_of_version_1_has_the_bytes_that_release_0_1_0_knows() {
+        assert_eq!(Ticket::sign(&terms(), &key(1)).as_bytes()[..8], [1, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(Ticket::sign(&numbered(), &key(1)).as_bytes()[..8], [2, 0, 0, 0, 0, 0xa3, 2, 0]);
+        for first in [0, 3, 255] {
+            let mut bytes = *Ticket::sign(&terms(), &key(1)).as_bytes();
+            bytes[0] = first;
+            assert_eq!(Ticket::from_bytes(&bytes), Err(BadTicket::Malformed));
+        }
     }
 
     #[test]
     fn fault_f3_only_what_a_trusted_key_signed_holds() {
-        let ticket = Ticket::sign(&terms(), &key(1));
-        assert_eq!(ticket.verify(&[key(2).verifying()], at(20_000)), Err(BadTicket::UnknownSigner));
         let trusted = [key(1).verifying()];
-        for bit in 0..TICKET_LEN * 8 {
-            let mut bytes = *ticket.as_bytes();
-            bytes[bit / 8] ^= 1 << (bit % 8);
-            let verdict = Ticket::from_bytes(&bytes).and_then(|ticket| ticket.verify(&trusted, at(20_000)).copied());
-            assert!(verdict.is_err(), "bit {bit} flipped");
+        for ticket in [Ticket::sign(&terms(), &key(1)), Ticket::sign(&numbered(), &key(1))] {
+            assert_eq!(ticket.verify(&[key(2).verifying()], at(20_000)), Err(BadTicket::UnknownSigner));
+            for bit in 0..TICKET_LEN * 8 {
+                let mut bytes = *ticket.as_bytes();
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                let verdict =
+                    Ticket::from_bytes(&bytes).and_then(|ticket| ticket.verify(&trusted, at(20_000)).copied());
+                assert!(verdict.is_err(), "bit {bit} flipped");
+            }
         }
     }
 
@@ -322,8 +371,10 @@ mod tests {
         assert_eq!(verdict(terms().expires - 1), Ok(()));
         assert_eq!(verdict(terms().expires), Err(BadTicket::Expired));
         assert_eq!(verdict(u64::MAX), Err(BadTicket::Expired));
-        let for_ever = Ticket::sign(&Terms { expires: u64::MAX, ..terms() }, &key(1));
-        assert_eq!(for_ever.verify(&trusted, at(20_000)), Err(BadTicket::Malformed));
+        for terms in [terms(), numbered()] {
+            let for_ever = Ticket::sign(&Terms { expires: u64::MAX, ..terms }, &key(1));
+            assert!(for_ever.verify(&trusted, at(20_000)).is_err());
+        }
     }
 
     #[test]

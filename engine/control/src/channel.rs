@@ -181,6 +181,7 @@ pub(crate) fn read_message(bytes: &[u8]) -> Result<Received, Broken> {
     #[derive(Deserialize)]
     struct Ticket {
         ticket: String,
+        numbered: Option<String>,
         expires: u64,
     }
     #[derive(Deserialize)]
@@ -194,8 +195,8 @@ pub(crate) fn read_message(bytes: &[u8]) -> Result<Received, Broken> {
         "refused" => ToNode::Refused(content(bytes)?),
         "pong" => ToNode::Pong,
         "ticket" => {
-            let Ticket { ticket, expires } = content(bytes)?;
-            ToNode::Ticket { ticket, expires }
+            let Ticket { ticket, numbered, expires } = content(bytes)?;
+            ToNode::Ticket { ticket, numbered, expires }
         }
         "twin" => ToNode::Twin { problem: content::<Twin>(bytes)?.problem },
         "presence" => {

@@ -69,6 +69,8 @@ pub enum Event {
     Ticket {
         /// What a relay is shown.
         ticket: Vec<u8>,
+        /// The same in version 2, if the coordinator gave it.
+        numbered: Option<Vec<u8>>,
         /// When it ends: seconds since 1970, by the coordinator's clock. This host's may be wrong; relays say no when it did end.
         expires: u64,
     },

@@ -89,6 +89,9 @@ pub(crate) struct Ticket {
     pub(crate) bind_key: PublicKey,
     /// As the coordinator said it, base64url.
     pub(crate) ticket: String,
+    /// The same in version 2, if the coordinator gave it. Release 0.1.0 passes over it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) numbered: Option<String>,
     /// When it ends, seconds since 1970.
     pub(crate) expires: u64,
 }
@@ -96,11 +99,20 @@ pub(crate) struct Ticket {
 impl Ticket {
     /// What a relay is shown; `None` for a text that is no ticket.
     pub(crate) fn bytes(&self) -> Option<Vec<u8>> {
-        if self.ticket.len() > MAX_TICKET {
-            return None;
-        }
-        decode_base64url(&self.ticket).ok()
+        read_ticket(&self.ticket)
     }
+
+    /// The same in version 2; `None` if there is none, or its text is no ticket.
+    pub(crate) fn numbered_bytes(&self) -> Option<Vec<u8>> {
+        read_ticket(self.numbered.as_deref()?)
+    }
+}
+
+fn read_ticket(text: &str) -> Option<Vec<u8>> {
+    if text.len() > MAX_TICKET {
+        return None;
+    }
+    decode_base64url(text).ok()
 }
 
 #[derive(Serialize, Deserialize)]

@@ -171,9 +171,9 @@ impl Worker {
     }
 
     pub(super) fn announce_ticket(&self) {
-        let known = self.store.ticket().and_then(|known| Some((known.bytes()?, known.expires)));
-        if let Some((ticket, expires)) = known {
-            self.emit(Event::Ticket { ticket, expires });
+        let known = self.store.ticket();
+        if let Some((known, ticket)) = known.and_then(|known| Some((known, known.bytes()?))) {
+            self.emit(Event::Ticket { ticket, numbered: known.numbered_bytes(), expires: known.expires });
         }
     }
 

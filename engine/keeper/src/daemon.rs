@@ -100,6 +100,8 @@ struct Daemon {
     stamps: Duration,
     /// Leave to use the network's relays, if the coordinator gave it.
     ticket: Option<Ticket>,
+    /// The same in version 2, if there is one.
+    numbered: Option<Ticket>,
     /// Where this node is reached from outside its NAT, as gateways and relays say.
     observed: Vec<SocketAddr>,
     /// Asks the router for ports, while the network is up and nobody switched it off.
@@ -160,6 +162,7 @@ impl Daemon {
             recent: Vec::new(),
             stamps: Duration::ZERO,
             ticket: None,
+            numbered: None,
             observed: Vec::new(),
             mapped: Mapped::default(),
             sleep: Sleep::default(),
@@ -365,7 +368,7 @@ impl Daemon {
     /// What relays know this node by, once it has a ticket.
     fn credentials(&self) -> Option<Credentials> {
         let (identity, ticket) = (self.identity.as_ref()?, self.ticket.as_ref()?);
-        Some(Credentials { bind: identity.bind_key.clone(), ticket: ticket.clone() })
+        Some(Credentials { bind: identity.bind_key.clone(), ticket: ticket.clone(), numbered: self.numbered.clone() })
     }
 
     fn stop_overlay(&mut self) {

@@ -29,6 +29,7 @@ pub(crate) fn ticket_of(number: u8, bind: &PrivateKey) -> Option<Ticket> {
     let (network, seconds) = (NetworkTag([1; 16]), WALL.as_secs());
     let terms = Terms {
         network,
+        id: None,
         node: node(number),
         bind: public_key(bind),
         not_before: seconds - 60,
@@ -97,7 +98,7 @@ impl World {
         for number in 0..2 {
             let bind = PrivateKey::from_bytes([number + 100; 32]);
             let ticket = ticket_of(number, &bind)?;
-            clients.push(Client::new(relay, Credentials { bind, ticket }, NOW));
+            clients.push(Client::new(relay, Credentials { bind, ticket, numbered: None }, NOW));
         }
         let server = Server::new(key, vec![signer()?.verifying()], Limits::DEFAULT, [3; 32]);
         let forward = Forward::new(Share::bits_per_second(1_000_000_000));
@@ -126,7 +127,7 @@ impl World {
 
     /// The relay gets a frame; says how much it answers.
     fn receive(&mut self, from: Place, bytes: &[u8]) -> usize {
-        let _ = self.server.handle_frame(from, bytes, Clocks { now: NOW, wall: WALL }, &mut self.dice);
+        let _ = self.server.handle_frame(from, None, bytes, Clocks { now: NOW, wall: WALL }, &mut self.dice);
         while let Some(change) = self.server.poll_change() {
             self.forward.apply(&change);
         }
@@ -193,10 +194,10 @@ pub(crate) fn frames() -> Vec<Vec<u8>> {
     }
     let bind = PrivateKey::from_bytes([150; 32]);
     if let Some(ticket) = ticket_of(9, &bind) {
-        let mut fresh = Client::new(world.server.public(), Credentials { bind, ticket }, NOW);
+        let mut fresh = Client::new(world.server.public(), Credentials { bind, ticket, numbered: None }, NOW);
         fresh.handle_timeout(NOW, &mut world.dice);
         let first = fresh.poll_transmit().map(|datagram| datagram.as_bytes().to_vec()).unwrap_or_default();
-        let _ = world.server.handle_frame(place(9), &first, Clocks { now: NOW, wall: WALL }, &mut world.dice);
+        let _ = world.server.handle_frame(place(9), None, &first, Clocks { now: NOW, wall: WALL }, &mut world.dice);
         frames.extend(world.server.poll_reply().map(|reply| reply.as_bytes().to_vec()));
         frames.push(first);
     }

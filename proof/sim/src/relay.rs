@@ -80,12 +80,13 @@ pub fn credentials(member: &Party) -> Credentials {
     let not_before = WALL_AT_START.as_secs();
     let terms = Terms {
         network: NETWORK,
+        id: None,
         node: member.public(),
         bind: public_key(&bind),
         not_before,
         expires: not_before + 72 * 3600,
     };
-    Credentials { bind, ticket: Ticket::sign(&terms, &coordinator()) }
+    Credentials { bind, ticket: Ticket::sign(&terms, &coordinator()), numbered: None }
 }
 
 /// A relay at work.
@@ -136,7 +137,7 @@ impl Station for RelayStation {
         } else {
             let clocks = Clocks { now, wall: WALL_AT_START.saturating_add(now.since(Time::ZERO)) };
             // What it refuses, it counts.
-            let _ = self.server.handle_frame(place, datagram, clocks, &mut self.chance);
+            let _ = self.server.handle_frame(place, None, datagram, clocks, &mut self.chance);
             self.take();
         }
     }

@@ -17,8 +17,10 @@ pub(crate) const LIFE: u32 = 48 * 3600;
 
 /// A signed ticket.
 pub(crate) struct Signed {
-    /// As relays read it, base64url.
+    /// As relays read it, base64url, in version 1: every relay takes it.
     pub(crate) text: String,
+    /// The same in version 2, which also names the node.
+    pub(crate) numbered: String,
     /// When it ends: seconds since 1970.
     pub(crate) expires: u64,
 }
@@ -30,8 +32,10 @@ impl State {
         let (network, row) = member(&mut tx, node).await?;
         let not_before = u64::try_from(unix_now()).unwrap_or(0);
         let expires = not_before + u64::from(self.ticket_life);
-        let terms = Terms { network: NetworkTag(network.id.0), node: row.node_key, bind, not_before, expires };
-        Ok(Signed { text: encode_base64url(Ticket::sign(&terms, &self.signer).as_bytes()), expires })
+        let plain = Terms { network: NetworkTag(network.id.0), id: None, node: row.node_key, bind, not_before, expires };
+        let sign = |terms: &Terms| encode_base64url(Ticket::sign(terms, &self.signer).as_bytes());
+        let numbered = Terms { id: Some(row.id), ..plain };
+        Ok(Signed { text: sign(&plain), numbered: sign(&numbered), expires })
     }
 
     /// How long the tickets given out now are valid, in seconds.

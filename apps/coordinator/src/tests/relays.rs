@@ -37,7 +37,7 @@ fn ids(relays: &[Relay]) -> Vec<u32> {
 }
 
 /// The channel of a member that says which key it binds with, and its ticket's text and end.
-fn with_ticket(coordinator: &Coordinator, host: &Host, bind: PublicKey) -> (Channel, String, u64) {
+pub(super) fn with_ticket(coordinator: &Coordinator, host: &Host, bind: PublicKey) -> (Channel, String, u64) {
     let mut channel = Channel::open(coordinator.address, &coordinator.token(), &host.machine).unwrap();
     let (node_key, bind_key) = (host.node, Some(bind));
     let hello =
@@ -49,18 +49,24 @@ fn with_ticket(coordinator: &Coordinator, host: &Host, bind: PublicKey) -> (Chan
 }
 
 fn next_ticket(channel: &mut Channel) -> (String, u64) {
+    let (ticket, _, expires) = next_tickets(channel);
+    (ticket, expires)
+}
+
+/// The next ticket, in both versions, and its end.
+pub(super) fn next_tickets(channel: &mut Channel) -> (String, String, u64) {
     loop {
-        if let ToNode::Ticket { ticket, expires } = channel.receive().expect("a ticket") {
-            return (ticket, expires);
+        if let ToNode::Ticket { ticket, numbered, expires } = channel.receive().expect("a ticket") {
+            return (ticket, numbered.expect("in version 2, too"), expires);
         }
     }
 }
 
-fn read(ticket: &str) -> Ticket {
+pub(super) fn read(ticket: &str) -> Ticket {
     Ticket::from_bytes(&decode_base64url(ticket).unwrap()).unwrap()
 }
 
-fn now() -> Duration {
+pub(super) fn now() -> Duration {
     Duration::from_secs(u64::try_from(unix_now()).unwrap())
 }
 

@@ -9,7 +9,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use taut_base::{Entropy, LaneId, PeerId, PublicKey, RelayId};
+use taut_base::{Entropy, LaneId, PeerId, PublicKey, RelayId, Time};
 use taut_path::Way;
 use taut_relay::Credentials;
 use taut_wire::stun::is_stun;
@@ -50,7 +50,9 @@ impl<E: Entropy> Node<E> {
     /// The bridge to this relay is open at this address, or was opened anew.
     pub fn bridge_opened(&mut self, relay: RelayId, place: SocketAddr, clocks: Clocks) {
         self.now = clocks.now;
+        self.set_relays_clock(clocks);
         self.relays.bridge_opened(relay, place, &mut self.entropy, clocks.now);
+        self.note_relays_stamp(clocks);
         self.relays_turn();
     }
 
@@ -86,6 +88,24 @@ impl<E: Entropy> Node<E> {
         let Some(peer) = self.peers.get(&id).filter(|peer| !peer.native && way.is_relayed()) else { return };
         self.relays.learn(peer.key, way, self.now);
         self.relays_turn();
+    }
+
+    /// Does what is due at relays.
+    pub(super) fn relays_timeout(&mut self, clocks: Clocks) {
+        self.set_relays_clock(clocks);
+        self.relays.handle_timeout(&mut self.entropy, clocks.now);
+        self.note_relays_stamp(clocks);
+    }
+
+    /// Binds to relays are stamped by the clock of our initiations, so that one ceiling on disk serves both.
+    fn set_relays_clock(&mut self, clocks: Clocks) {
+        self.relays.set_clock(self.stamps.reading(clocks.wall).saturating_sub(clocks.now.since(Time::ZERO)));
+    }
+
+    fn note_relays_stamp(&mut self, clocks: Clocks) {
+        if let Some(stamp) = self.relays.poll_stamped() {
+            self.stamps.used(stamp, clocks.wall);
+        }
     }
 
     /// Does what the relays want by now. What is said to a relay leaves before what is to go by it.

@@ -9,10 +9,11 @@ use taut_tunnel::cookie::{Cookies, mac1};
 use taut_tunnel::handshake::{Identity, Remote};
 use taut_wire::wireguard::CookieReply;
 
-use super::{Bound, Client, Event, KEEPALIVE, LostCause, Outgoing, between, draw_key};
+use super::{Bound, Client, Credentials, Event, KEEPALIVE, LostCause, Outgoing, between, draw_key};
 use crate::control::Link;
 use crate::frame::{BIND_LEN, BOUND_LEN, COOKIE_LEN, le32};
 use crate::handshake::Initiator;
+use crate::ticket::LATEST_VERSION;
 
 /// How often the message is sent, and the pause after the first time, which doubles: 1.75 s in all.
 const TRIES: u32 = 3;
@@ -23,6 +24,52 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// Cookies are kept per path; a client has but one.
 const PATH: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
 
+/// How long the ticket of version 2 is not shown again after an attempt with it failed: a relay that was away is no reason to bind twice each time.
+const NOT_AGAIN: Duration = Duration::from_secs(600);
+
+/// Which of two tickets a relay is shown. Version 1 until the relay has said that it takes version 2: every relay takes that at once, and silence need not be
+/// told from loss. Then the client binds again with version 2, while the first binding serves it.
+#[derive(Default)]
+pub(super) struct Tickets {
+    /// The relay takes version 2.
+    takes_numbered: bool,
+    /// Version 2 is not tried before.
+    pub(super) not_before: Time,
+}
+
+impl Tickets {
+    /// The relay takes tickets up to `version`. Returns true if the numbered one, which was not shown, is to be shown now.
+    fn hear(&mut self, version: u8, shown: bool, now: Time) -> bool {
+        let better = version >= LATEST_VERSION && !shown && now >= self.not_before;
+        self.takes_numbered = better || (shown && version >= LATEST_VERSION);
+        better
+    }
+
+    /// An attempt failed that showed the numbered one: perhaps an older program answers there now.
+    fn fail(&mut self, now: Time) {
+        *self = Self { takes_numbered: false, not_before: now + NOT_AGAIN };
+    }
+}
+
+/// The stamps of a client's `bind`s.
+#[derive(Default)]
+pub(super) struct Stamps {
+    /// What the clock of the stamps showed at `Time` 0, since 1970; `None` for a client without stamps.
+    pub(super) at_zero: Option<Duration>,
+    /// Nanoseconds since 1970; 0 before the first.
+    pub(super) last: u64,
+}
+
+impl Stamps {
+    /// Returns a stamp that is later than all before it; 0 without a clock.
+    fn next(&mut self, now: Time) -> u64 {
+        let Some(at_zero) = self.at_zero else { return 0 };
+        let reading = at_zero.saturating_add(now.since(Time::ZERO)).as_nanos();
+        self.last = u64::try_from(reading).unwrap_or(u64::MAX).max(self.last.saturating_add(1));
+        self.last
+    }
+}
+
 pub(super) struct Binding {
     initiator: Initiator,
     message: Box<[u8; BIND_LEN]>,
@@ -32,19 +79,24 @@ pub(super) struct Binding {
     tries: u32,
     sent: Time,
     pub(super) next: Time,
+    /// It shows the ticket of version 2.
+    is_numbered: bool,
 }
 
 impl Binding {
     /// Fails for a relay whose key is no honest key: the map should not have named it.
-    fn start(client: &Client, now: Time, entropy: &mut impl Entropy) -> Result<Self, DecryptError> {
+    fn start(client: &mut Client, now: Time, entropy: &mut impl Entropy) -> Result<Self, DecryptError> {
         let index = entropy.next_u32();
-        let (bind, ticket) = (&client.credentials.bind, &client.credentials.ticket);
-        let (initiator, message) = Initiator::start(&client.relay, bind, ticket, index, draw_key(entropy))?;
+        let Credentials { bind, ticket, numbered } = &client.credentials;
+        let numbered = numbered.as_ref().filter(|_| client.tickets.takes_numbered);
+        let (is_numbered, ticket, stamp) = (numbered.is_some(), numbered.unwrap_or(ticket), client.stamps.next(now));
+        let (initiator, message) = Initiator::start(&client.relay, bind, ticket, stamp, index, draw_key(entropy))?;
         let remote =
             Remote::new(&Identity::new(bind.clone()), client.relay, PresharedKey::NONE).map_err(|_| DecryptError)?;
         let mut message = Box::new(message);
         remote.write_mac1(message.as_mut_slice());
-        Ok(Self { initiator, message, index, remote, cookies: Cookies::default(), tries: 0, sent: now, next: now })
+        let (cookies, tries) = (Cookies::default(), 0);
+        Ok(Self { initiator, message, index, remote, cookies, tries, sent: now, next: now, is_numbered })
     }
 
     pub(super) fn message(&self) -> &[u8] {
@@ -89,7 +141,9 @@ impl Client {
 
     /// The pause before the next attempt doubles, and is drawn, so that the clients of a relay that comes back do not come back together.
     fn attempt_failed(&mut self, now: Time, entropy: &mut impl Entropy) -> Option<Event> {
-        self.binding = None;
+        if self.binding.take().is_some_and(|binding| binding.is_numbered) {
+            self.tickets.fail(now);
+        }
         self.failures = self.failures.saturating_add(1);
         let most = (Duration::from_secs(1) * 2_u32.pow(self.failures.min(5))).min(PAUSE_MAX);
         self.next_bind = now + between((most / 2, most), entropy);
@@ -106,12 +160,13 @@ impl Client {
         let binding = self.binding.as_ref().filter(|binding| binding.index == le32(bound, 4))?;
         let (keys, welcome) = binding.initiator.finish(bound).ok()?;
         let sample = (binding.tries == 1).then(|| now.since(binding.sent));
-        let (index, was_bound) = (binding.index, self.bound.is_some());
+        let (index, is_numbered, was_bound) = (binding.index, binding.is_numbered, self.bound.is_some());
         let link = Link::new(&keys, le32(bound, 8));
         self.bound = Some(Bound { link, index, asked: None, next_ping: now + between(KEEPALIVE, entropy) });
         self.binding = None;
         self.failures = 0;
-        self.next_bind = Time(u64::MAX);
+        let better = self.credentials.numbered.is_some() && self.tickets.hear(welcome.tickets, is_numbered, now);
+        self.next_bind = if better { now } else { Time(u64::MAX) };
         self.seen = Some(welcome.seen);
         self.out.clear();
         if let Some(sample) = sample {

@@ -1,42 +1,22 @@
-//! How a binding begins, moves and ends.
+//! How a binding begins, takes the place of another one, and ends.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::time::Duration;
 
-use taut_base::{Entropy, PrivateKey, PublicKey, Time};
-use taut_tunnel::{Bucket, Rate};
-use zeroize::Zeroizing;
+use taut_base::{Entropy, NodeId, PublicKey, Time};
+use taut_tunnel::Bucket;
 
 use super::channels::Side;
 use super::moves::Challenge;
-use super::{Clocks, Member, Place, Refused, Reply, Server};
+use super::pendings::Pending;
+use super::{Claim, Member, Owner, Place, Server};
 use crate::control::{Link, Message, Why};
 use crate::forward::Change;
-use crate::frame::{BIND_LEN, BOUND_LEN, CONTROL_LEN};
-use crate::handshake::{Asking, Welcome};
-
-/// How long a binding waits for its first control frame: some tries of a client on a slow way.
-const PENDING: Duration = Duration::from_secs(10);
-/// Control frames of one client: a node that comes up opens all its peers at once.
-const CONTROL: Rate = Rate::new(200, 4_096);
-
-/// Bound as far as we know; whether the client is there, its first control frame will show.
-pub(super) struct Pending {
-    member: Member,
-    /// Where its `bind` came from. The answer went there and nowhere else, so a frame under its keys proves that the client receives there.
-    place: Place,
-    link: Link,
-    /// By which a repeated `bind` is known.
-    ephemeral: [u8; 32],
-    /// Our answer, for that.
-    bound: [u8; BOUND_LEN],
-    expires: Time,
-}
 
 /// A client.
 pub(super) struct Binding {
     pub(super) member: Member,
+    /// Its number in the network, if it has shown a ticket that says it.
+    id: Option<NodeId>,
     pub(super) link: Link,
     /// Our index for it.
     index: u32,
@@ -45,119 +25,89 @@ pub(super) struct Binding {
     pub(super) challenge: Option<Challenge>,
     /// Challenges that it may cause.
     pub(super) challenges: Bucket,
+    /// The stamp of the bind that began it; 0 if that had none.
+    stamp: u64,
+    /// When its ticket was signed: seconds since 1970.
+    signed: u64,
     /// When its ticket expires.
     expires: Time,
     pub(super) heard: Time,
-    control: Bucket,
+    /// When it is looked at next.
+    deadline: Time,
+    /// Its turn among all that began.
+    serial: u64,
     /// Whom it has numbers for.
     pub(super) channels: BTreeMap<PublicKey, Side>,
     pub(super) ids: BTreeMap<u32, PublicKey>,
 }
 
 impl Binding {
-    /// Whether the client may say one thing more now.
-    pub(super) fn may_say(&mut self, now: Time) -> bool {
-        self.control.take(&CONTROL, now)
+    /// Under what the member has its one place.
+    pub(super) fn owner(&self) -> Owner {
+        Owner::new(&self.member, self.id)
     }
 }
 
 impl Server {
-    pub(super) fn handle_bind(
-        &mut self,
-        place: Place,
-        bind: &[u8; BIND_LEN],
-        clocks: Clocks,
-        entropy: &mut impl Entropy,
-    ) -> Result<(), Refused> {
-        self.door.judge(place, bind, clocks.now).map_err(|(refused, cookie)| {
-            self.out.extend(cookie.map(|cookie| Reply::new(place, &cookie)));
-            refused
-        })?;
-        // The same bytes again from the same place: the answer was lost, or somebody recorded them. The same answer, and nothing else. From another
-        // place they have an answer of their own, so that the keys of each prove where the client is.
-        let is_repeated = |pending: &&Pending| bind[8..40] == pending.ephemeral && pending.place == place;
-        if let Some(pending) = self.pending.values().find(is_repeated) {
-            self.out.push_back(Reply::new(place, &pending.bound));
-            return Ok(());
-        }
-        let asking = Asking::read(&self.private, &self.public, bind).map_err(|_| Refused::NotAuthentic)?;
-        let terms = asking.ticket.terms();
-        if asking.bind_key() != terms.bind {
-            return Err(Refused::NotTheirs);
-        }
-        let signer = asking.ticket.verify(&self.trusted, clocks.wall).map_err(Refused::Ticket)?;
-        let member = Member::new(signer, terms.network, terms.node);
-        let known = self.by_member.contains_key(&member);
-        if (!known && self.by_member.len() >= self.limits.clients) || self.pending.len() >= self.limits.pending {
-            return Err(Refused::Full);
-        }
-        let left = Duration::from_secs(terms.expires).saturating_sub(clocks.wall);
-        let mut ephemeral = [0; 32];
-        ephemeral.copy_from_slice(&bind[8..40]);
-        self.welcome(place, asking, member, ephemeral, clocks.now + left, clocks.now, entropy)
+    /// The bindings that a bind would take the place of: that of its key, and that of its node, which may have had another key.
+    pub(super) fn bound_to(&self, claim: &Claim) -> [Option<u32>; 2] {
+        let by_node = claim.id.and_then(|id| self.by_node.get(&(claim.member.scope, id)));
+        [self.by_member.get(&claim.member).copied(), by_node.copied()]
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what was learned of one bind, taken apart")]
-    fn welcome(
-        &mut self,
-        place: Place,
-        asking: Asking,
-        member: Member,
-        ephemeral: [u8; 32],
-        expires: Time,
-        now: Time,
-        entropy: &mut impl Entropy,
-    ) -> Result<(), Refused> {
-        let index = loop {
-            let index = entropy.next_u32();
-            if !self.by_index.contains_key(&index) && !self.pending.contains_key(&index) {
-                break index;
-            }
-        };
-        let remote = asking.index;
-        let welcome = Welcome { seen: seen(Some(place)), patience: self.limits.patience };
-        let mut key = Zeroizing::new([0; 32]);
-        entropy.fill(&mut *key);
-        let (keys, bound) =
-            asking.reply(index, &welcome, &PrivateKey::from_bytes(*key)).map_err(|_| Refused::NotAuthentic)?;
-        let link = Link::new(&keys, remote);
-        self.pending.insert(index, Pending { member, place, link, ephemeral, bound, expires });
-        self.pending_order.push_back((now + PENDING, index));
-        self.out.push_back(Reply::new(place, &bound));
-        Ok(())
+    /// Returns true if the bind was made before the one that began this binding, as far as both say it: somebody recorded it. Of two keys of one node the
+    /// one whose ticket was signed later counts.
+    pub(super) fn is_older(&self, slot: u32, claim: &Claim) -> bool {
+        let Some(binding) = self.slots.get(slot as usize).and_then(Option::as_ref) else { return false };
+        let is_recorded = claim.stamp != 0 && claim.stamp <= binding.stamp && claim.member == binding.member;
+        let is_former_key = claim.member != binding.member && claim.signed < binding.signed;
+        is_recorded || is_former_key
     }
 
-    /// The first frame under the keys of a pending binding: it counts from now on.
-    pub(super) fn confirm(
+    /// Returns true if a bind finds room: its member is bound already, or the table has a place left, or another network gives one up.
+    pub(super) fn has_room_for_client(&self, claim: &Claim) -> bool {
+        self.bound_to(claim).iter().any(Option::is_some)
+            || self.by_member.len() < self.limits.clients
+            || self.clients.yields_to(claim.member.scope).is_some()
+    }
+
+    /// Makes a confirmed bind a binding. `None` if there is no room for it.
+    pub(super) fn settle(
         &mut self,
-        place: Place,
         index: u32,
-        frame: &[u8; CONTROL_LEN],
+        pending: Pending,
         now: Time,
         entropy: &mut impl Entropy,
-    ) -> Result<(), Refused> {
-        let pending = self.pending.get_mut(&index).ok_or(Refused::NotAuthentic)?;
-        let opened = pending.link.open(frame).ok_or(Refused::NotAuthentic)?;
-        let pending = self.pending.remove(&index).ok_or(Refused::NotAuthentic)?;
-        self.pending_order.retain(|(_, waiting)| *waiting != index);
-        let proven = pending.place;
-        let slot = match self.by_member.get(&pending.member).copied() {
+    ) -> Option<u32> {
+        let Claim { member, id, .. } = pending.claim;
+        let [by_key, by_node] = self.bound_to(&pending.claim);
+        // The node has another key now: its peers see the former one leave.
+        if let Some(former) = by_node.filter(|former| by_key != Some(*former)) {
+            self.say(former, &Message::Leave(Why::Replaced));
+            self.tally.replaced += 1;
+            self.end(former);
+        }
+        let slot = match by_key {
             Some(slot) => {
                 self.replace(slot, index, pending, now);
                 slot
             }
-            None => self.begin(index, pending, now, entropy).ok_or(Refused::Full)?,
+            None => self.begin(index, pending, now, entropy)?,
         };
         self.by_index.insert(index, slot);
-        self.tally.bound += 1;
-        // It was sent from elsewhere: its source address may be forged.
-        if place != proven {
-            self.challenge(slot, place, now, entropy);
+        if let Some(id) = id {
+            self.number(slot, member, id);
         }
-        if let Some(message) = opened.message {
-            self.handle_message(slot, &message, entropy);
+        Some(slot)
+    }
+
+    /// Notes which node a client is.
+    fn number(&mut self, slot: u32, member: Member, id: NodeId) {
+        let former = self.binding(slot).and_then(|binding| binding.id.replace(id));
+        if let Some(former) = former.filter(|former| *former != id) {
+            self.by_node.remove(&(member.scope, former));
         }
-        Ok(())
+        self.by_node.insert((member.scope, id), slot);
     }
 
     /// The member was bound already: this binding takes over everything, numbers included, and the former one is told.
@@ -166,14 +116,17 @@ impl Server {
         self.tally.replaced += 1;
         let Some(binding) = self.binding(slot) else { return };
         let former = std::mem::replace(&mut binding.index, index);
-        binding.link = pending.link;
+        let Pending { claim, place, link, .. } = pending;
+        binding.link = link;
         binding.challenge = None;
-        binding.expires = pending.expires;
+        (binding.stamp, binding.signed) = (claim.stamp, claim.signed);
+        binding.expires = claim.expires;
         binding.heard = now;
         let arrived: Vec<_> =
             binding.channels.iter().filter(|(_, side)| side.live).map(|(key, side)| (*key, side.id)).collect();
         self.by_index.remove(&former);
-        self.put(slot, pending.place);
+        self.schedule(slot);
+        self.put(slot, place);
         // It may be a program that was started again, and know nothing of them.
         for (node, id) in arrived {
             self.say(slot, &Message::Arrived { id, node });
@@ -181,8 +134,10 @@ impl Server {
     }
 
     fn begin(&mut self, index: u32, pending: Pending, now: Time, entropy: &mut impl Entropy) -> Option<u32> {
+        let Pending { claim, place, link, .. } = pending;
+        let Claim { member, stamp, signed, expires, .. } = claim;
         if self.by_member.len() >= self.limits.clients {
-            return None;
+            self.make_room_for_client(member)?;
         }
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -191,26 +146,54 @@ impl Server {
                 u32::try_from(self.slots.len() - 1).ok()?
             }
         };
-        let Pending { member, place, link, expires, .. } = pending;
+        self.serial += 1;
+        let serial = self.serial;
         *self.slots.get_mut(slot as usize)? = Some(Binding {
             member,
+            id: None,
             link,
             index,
             place: None,
             challenge: None,
             challenges: Bucket::default(),
+            stamp,
+            signed,
             expires,
             heard: now,
-            control: Bucket::default(),
+            deadline: Time::ZERO,
+            serial,
             channels: BTreeMap::new(),
             ids: BTreeMap::new(),
         });
         self.by_member.insert(member, slot);
-        self.deadlines.insert((expires.min(now + self.limits.patience), slot));
+        self.by_age.insert((member.scope, serial, slot));
+        self.clients.add(member.scope);
+        self.schedule(slot);
         self.put(slot, place);
         self.tally.clients += 1;
         self.welcome_back(slot, &member, entropy);
         Some(slot)
+    }
+
+    /// Ends the latest binding of the network that holds the most, so that a member of another one has its place. `None` if no network has to give way.
+    fn make_room_for_client(&mut self, member: Member) -> Option<()> {
+        let greedy = self.clients.yields_to(member.scope)?;
+        let latest = self.by_age.range((greedy, 0, 0)..=(greedy, u64::MAX, u32::MAX)).next_back();
+        let slot = latest.map(|(_, _, slot)| *slot)?;
+        self.say(slot, &Message::Leave(Why::Away));
+        self.end(slot);
+        self.tally.evicted += 1;
+        Some(())
+    }
+
+    /// Notes when a binding is looked at next: when it has been silent for too long, or its ticket expires.
+    fn schedule(&mut self, slot: u32) {
+        let patience = self.limits.patience;
+        let Some(binding) = self.binding(slot) else { return };
+        let due = binding.expires.min(binding.heard + patience);
+        let former = std::mem::replace(&mut binding.deadline, due);
+        self.deadlines.remove(&(former, slot));
+        self.deadlines.insert((due, slot));
     }
 
     /// A binding's deadline has come: it ends, or has another one.
@@ -224,17 +207,24 @@ impl Server {
         if expires.min(silent) <= now {
             self.end(slot);
         } else {
-            self.deadlines.insert((expires.min(silent), slot));
+            self.schedule(slot);
         }
     }
 
     /// A binding ends. Those who have channels to the client are told.
     pub(super) fn end(&mut self, slot: u32) {
         let Some(binding) = self.slots.get_mut(slot as usize).and_then(Option::take) else { return };
+        let scope = binding.member.scope;
         self.by_member.remove(&binding.member);
+        if let Some(id) = binding.id {
+            self.by_node.remove(&(scope, id));
+        }
         self.by_index.remove(&binding.index);
+        self.by_age.remove(&(scope, binding.serial, slot));
+        self.clients.remove(scope, 1);
         self.vacate(binding.place, slot);
-        self.deadlines.retain(|(_, other)| *other != slot);
+        self.deadlines.remove(&(binding.deadline, slot));
+        self.forget_sides(scope, binding.channels.len(), slot);
         for (node, side) in &binding.channels {
             self.hang_up(&binding.member, *node, side, slot);
         }
@@ -242,20 +232,5 @@ impl Server {
         self.free.push(slot);
         self.tally.clients -= 1;
         self.tally.ended += 1;
-    }
-}
-
-/// A client that comes by a connection is told no address: the relay may be behind a front that hides it. Nor is one whose place is not known.
-fn seen(place: Option<Place>) -> SocketAddr {
-    match place {
-        Some(Place::Udp(source)) => source,
-        Some(Place::Stream(_)) | None => SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)),
-    }
-}
-
-impl Server {
-    /// What a client at `place` is told of where it is.
-    pub(super) fn seen_of(&mut self, slot: u32) -> SocketAddr {
-        seen(self.binding(slot).and_then(|binding| binding.place))
     }
 }

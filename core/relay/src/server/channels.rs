@@ -2,7 +2,7 @@
 
 use taut_base::{Entropy, PublicKey};
 
-use super::{Member, Server};
+use super::{Member, Scope, Server, seen};
 use crate::control::Message;
 use crate::forward::Change;
 use crate::frame::ID_BITS;
@@ -21,7 +21,7 @@ impl Server {
     pub(super) fn handle_message(&mut self, slot: u32, message: &Message, entropy: &mut impl Entropy) {
         match *message {
             Message::Ping { nonce } => {
-                let seen = self.seen_of(slot);
+                let seen = seen(self.binding(slot).and_then(|binding| binding.place));
                 self.say(slot, &Message::Pong { nonce, seen });
             }
             Message::Open { id, node } => {
@@ -152,9 +152,14 @@ impl Server {
         let most = self.limits.channels;
         let Some(binding) = self.binding(slot) else { return false };
         let has = binding.channels.get(&node).map(|side| side.id);
-        if has.is_none() && binding.channels.len() >= most {
-            return false;
+        let (count, scope) = (binding.channels.len(), binding.member.scope);
+        if has.is_none() {
+            if count >= most || !self.make_room_for_side(scope) {
+                return false;
+            }
+            self.count_side(scope, count, slot);
         }
+        let Some(binding) = self.binding(slot) else { return false };
         let is_free = |id: u32| id != 0 && id & !ID_BITS == 0 && !binding.ids.contains_key(&id);
         let id = match (asked.filter(|id| is_free(*id)), has) {
             (Some(id), _) | (None, Some(id)) => id,
@@ -179,11 +184,53 @@ impl Server {
         true
     }
 
+    /// Makes room for one number more of this network, if need be at the cost of the network that has the most: of its client with the most numbers one
+    /// channel ends. That client asks for it again later, if it still wants it. False if no network has to give way.
+    fn make_room_for_side(&mut self, scope: Scope) -> bool {
+        if self.sides.total() < self.limits.all_channels {
+            return true;
+        }
+        let Some(greedy) = self.sides.yields_to(scope) else { return false };
+        let busiest = self.busiest.range((greedy, 0, 0)..=(greedy, usize::MAX, u32::MAX)).next_back();
+        let Some((_, _, slot)) = busiest.copied() else { return false };
+        let Some(binding) = self.binding(slot) else { return false };
+        let own = binding.member;
+        let Some(node) = binding.channels.last_key_value().map(|(node, _)| *node) else { return false };
+        let other = Member { node, ..own };
+        self.forget_wish(slot, &other);
+        self.drop_side(slot, &node);
+        if let Some(other_slot) = self.by_member.get(&other).copied() {
+            self.forget_wish(other_slot, &own);
+            self.drop_side(other_slot, &own.node);
+        }
+        self.tally.channels_evicted += 1;
+        true
+    }
+
+    /// Notes that a client has one number more than `count`.
+    fn count_side(&mut self, scope: Scope, count: usize, slot: u32) {
+        self.busiest.remove(&(scope, count, slot));
+        self.busiest.insert((scope, count + 1, slot));
+        self.sides.add(scope);
+    }
+
+    /// Notes that a client that had `count` numbers has none any more.
+    pub(super) fn forget_sides(&mut self, scope: Scope, count: usize, slot: u32) {
+        self.busiest.remove(&(scope, count, slot));
+        self.sides.remove(scope, count);
+    }
+
     /// Takes away one half of a channel, and tells whose it was.
     fn drop_side(&mut self, slot: u32, node: &PublicKey) {
         let Some(binding) = self.binding(slot) else { return };
         let Some(side) = binding.channels.remove(node) else { return };
         binding.ids.remove(&side.id);
+        let (scope, left) = (binding.member.scope, binding.channels.len());
+        self.busiest.remove(&(scope, left + 1, slot));
+        if left > 0 {
+            self.busiest.insert((scope, left, slot));
+        }
+        self.sides.remove(scope, 1);
         self.say(slot, &Message::Absent { id: side.id, node: *node });
         if side.live {
             self.tally.channels -= 1;

@@ -11,6 +11,7 @@
 //! A place belongs to one client. Another client that proves to be there displaces the one that was, which is nowhere until it has proven a place again:
 //! its next frame is answered by a challenge, from its former place, too.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use taut_base::{Entropy, Time};
@@ -39,21 +40,23 @@ impl Server {
     pub(super) fn handle_control(
         &mut self,
         place: Place,
+        from: Option<IpAddr>,
         frame: &[u8; CONTROL_LEN],
         now: Time,
         entropy: &mut impl Entropy,
     ) -> Result<(), Refused> {
         let index = le32(frame, 4);
-        if self.pending.contains_key(&index) {
+        if self.pendings.contains(index) {
             return self.confirm(place, index, frame, now, entropy);
         }
         let Some(slot) = self.by_index.get(&index).copied() else {
-            self.tell_unbound(place, index, frame, now);
+            self.tell_unbound(place, from, index, frame, now);
             return Err(Refused::Unbound);
         };
         let binding = self.binding(slot).ok_or(Refused::NotAuthentic)?;
         let opened = binding.link.open(frame).ok_or(Refused::NotAuthentic)?;
         binding.heard = now;
+        let owner = binding.owner();
         if let Some(Message::Response { nonce }) = opened.message {
             self.handle_response(slot, place, &nonce, now);
         }
@@ -61,7 +64,7 @@ impl Server {
         if opened.newest && self.place_of(slot) != Some(place) {
             self.challenge(slot, place, now, entropy);
         }
-        if !self.binding(slot).is_some_and(|binding| binding.may_say(now)) {
+        if !self.door.may_say(&owner, now) {
             return Err(Refused::ControlRate);
         }
         if let Some(message) = opened.message {

@@ -41,6 +41,16 @@ pub struct Tally {
     pub not_theirs: u64,
     /// [`Refused::Full`].
     pub full: u64,
+    /// [`Refused::MemberBinds`].
+    pub member_binds: u64,
+    /// [`Refused::Stale`].
+    pub stale: u64,
+    /// [`Refused::CutOff`].
+    pub cut_off: u64,
+    /// Clients that were ended because their network held the most of a full table.
+    pub evicted: u64,
+    /// Channels that were ended for the same reason.
+    pub channels_evicted: u64,
     /// [`Refused::Unbound`].
     pub unbound: u64,
     /// [`Refused::ControlRate`].
@@ -64,8 +74,14 @@ pub enum Refused {
     Ticket(BadTicket),
     /// A bind with somebody else's ticket (fault F3).
     NotTheirs,
-    /// There is no more room.
+    /// There is no more room: all of a table is in use, and this network has its share of it.
     Full,
+    /// The member has as many binds pending as it may have.
+    MemberBinds,
+    /// A bind that was made before another one of the same member, or shows a former key of a node: somebody recorded it.
+    Stale,
+    /// A bind of a member that its coordinator has removed.
+    CutOff,
     /// From somebody who is not bound here; told so, within limits.
     Unbound,
     /// More control frames of one client than anybody needs.
@@ -85,6 +101,9 @@ impl fmt::Display for Refused {
             Self::Ticket(reason) => write!(f, "a bind with {reason}"),
             Self::NotTheirs => f.write_str("a bind with somebody else's ticket"),
             Self::Full => f.write_str("as many clients as this relay takes"),
+            Self::MemberBinds => f.write_str("a bind of a member that has as many pending as it may have"),
+            Self::Stale => f.write_str("a bind that is older than another one of the same member"),
+            Self::CutOff => f.write_str("a bind of a member that was removed"),
             Self::Unbound => f.write_str("from somebody who is not bound here; told to bind again"),
             Self::ControlRate => f.write_str("more control frames of one client than anybody needs"),
         }
@@ -103,6 +122,9 @@ impl Tally {
             Refused::Ticket(_) => &mut self.bad_ticket,
             Refused::NotTheirs => &mut self.not_theirs,
             Refused::Full => &mut self.full,
+            Refused::MemberBinds => &mut self.member_binds,
+            Refused::Stale => &mut self.stale,
+            Refused::CutOff => &mut self.cut_off,
             Refused::Unbound => &mut self.unbound,
             Refused::ControlRate => &mut self.control_rate,
         }

@@ -222,7 +222,8 @@ enum Beside {
 /// A ticket of this member's.
 fn ticket(of: &Membership, expires: u64) -> Ticket {
     let bind_key = public_key(&of.bind_key());
-    Ticket { network: of.network, bind_key, ticket: String::from("dGlja2V0"), expires }
+    let numbered = Some(String::from("bnVtYmVyZWQ"));
+    Ticket { network: of.network, bind_key, ticket: String::from("dGlja2V0"), numbered, expires }
 }
 
 #[test]
@@ -326,6 +327,19 @@ fn fault_k2_any_mishap_to_the_ticket_is_told_and_costs_no_more_than_the_ticket()
             assert!(!found.notes.is_empty() || both && *what == "gone", "{what}");
         }
     }
+}
+
+/// A file of release 0.1.0 has no ticket of version 2.
+#[test]
+fn fault_l1_a_ticket_that_release_0_1_0_kept_is_used() {
+    let (scratch, member) = filled(1);
+    let mut saved = serde_json::to_value(ticket(&member, 9)).unwrap();
+    assert!(saved.as_object_mut().unwrap().remove("numbered").is_some());
+    let (mut state, _) = open(&scratch.0).unwrap();
+    state.ticket.save(&serde_json::to_vec(&saved).unwrap()).unwrap();
+    drop(state);
+    let (_state, found) = open(&scratch.0).unwrap();
+    assert_eq!(found.ticket, Some(Ticket { numbered: None, ..ticket(&member, 9) }));
 }
 
 #[test]

@@ -27,7 +27,7 @@ impl Worker {
             ToNode::Delta(delta) => self.take_delta(&delta, now),
             ToNode::Presence { whole, nodes } => self.emit(Event::Presence { whole, nodes }),
             ToNode::Pong => {}
-            ToNode::Ticket { ticket, expires } => self.take_ticket(ticket, expires, now),
+            ToNode::Ticket { ticket, numbered, expires } => self.take_ticket(ticket, numbered, expires, now),
             ToNode::Twin { problem } => self.emit(Event::Twin(problem)),
             ToNode::Refused(problem) => self.take_refusal(problem, now),
         }
@@ -104,10 +104,10 @@ impl Worker {
     }
 
     /// Keeps a ticket for the time without a coordinator, and tells the keeper. One that is known already is no news.
-    fn take_ticket(&mut self, ticket: String, expires: u64, now: Time) {
+    fn take_ticket(&mut self, ticket: String, numbered: Option<String>, expires: u64, now: Time) {
         let Some(membership) = &self.membership else { return };
         let bind_key = public_key(&membership.bind_key());
-        let ticket = Ticket { network: membership.network, bind_key, ticket, expires };
+        let ticket = Ticket { network: membership.network, bind_key, ticket, numbered, expires };
         if ticket.bytes().is_none() {
             self.lose(&Broken(String::from("the coordinator gave a ticket for relays that is none")), now);
             return;

@@ -11,11 +11,11 @@ use crate::coordinator::{Coordinator, Session, map, relay};
 use crate::node::{Node, StateDir};
 
 fn ticket(bytes: &[u8], expires: u64) -> ToNode {
-    ToNode::Ticket { ticket: encode_base64url(bytes), expires }
+    ToNode::Ticket { ticket: encode_base64url(bytes), numbered: None, expires }
 }
 
 fn next_ticket(node: &Node) -> (Vec<u8>, u64) {
-    node.expect(|event| if let Event::Ticket { ticket, expires } = event { Some((ticket, expires)) } else { None })
+    node.expect(|event| if let Event::Ticket { ticket, expires, .. } = event { Some((ticket, expires)) } else { None })
 }
 
 /// Where the first relay is, as the keeper is told. The coordinator's own address is a loopback one here, which is never sent to: the place
@@ -52,7 +52,13 @@ fn fault_n2_relays_and_ticket_outlive_a_restart_without_the_coordinator() {
 
     let again = Node::start(&state);
     let told: Vec<Event> = std::iter::from_fn(|| again.event_at_once()).collect();
-    let [Event::Identity(_), Event::Recent(_), Event::Ticket { ticket, expires: 20 }, Event::Map(map), ..] = &told[..]
+    let [
+        Event::Identity(_),
+        Event::Recent(_),
+        Event::Ticket { ticket, numbered: None, expires: 20 },
+        Event::Map(map),
+        ..,
+    ] = &told[..]
     else {
         panic!("{told:?}");
     };
@@ -97,10 +103,35 @@ fn where_this_node_is_bound_is_said_on_every_channel_and_once() {
 }
 
 #[test]
+fn fault_l5_the_numbered_ticket_is_kept_beside_the_other_one_and_costs_nothing_if_it_is_none() {
+    let (coordinator, state) = (Coordinator::start(), StateDir::new());
+    let (node, mut session) = joined(&coordinator, &state);
+    let both = |numbered: &str| {
+        let numbered = Some(String::from(numbered));
+        ToNode::Ticket { ticket: encode_base64url(b"plain"), numbered, expires: 30 }
+    };
+    let told = |node: &Node| {
+        node.expect(|event| match event {
+            Event::Ticket { ticket, numbered, expires: 30 } if ticket == b"plain" => Some(numbered),
+            _ => None,
+        })
+    };
+    session.say(&both("no ticket!"));
+    assert_eq!(told(&node), None);
+    session.say(&both(&encode_base64url(b"numbered")));
+    assert_eq!(told(&node), Some(b"numbered".to_vec()));
+    node.stop();
+    drop((session, coordinator));
+    let again = Node::start(&state);
+    assert_eq!(told(&again), Some(b"numbered".to_vec()));
+    again.stop();
+}
+
+#[test]
 fn a_ticket_that_is_none_ends_the_channel_and_is_not_kept() {
     let (coordinator, state) = (Coordinator::start(), StateDir::new());
     let (node, mut session) = joined(&coordinator, &state);
-    session.say(&ToNode::Ticket { ticket: String::from("no ticket!"), expires: 1 });
+    session.say(&ToNode::Ticket { ticket: String::from("no ticket!"), numbered: None, expires: 1 });
     assert!(node.disconnected().contains("ticket"));
     node.stop();
     assert!(!state.path().join("ticket.json").exists());

@@ -18,7 +18,7 @@ impl Daemon {
             Event::NotLeft(why) => self.handle_not_left(&why),
             Event::Recent(peers) => self.recent = peers,
             Event::Stamps(ceiling) => self.stamps = ceiling,
-            Event::Ticket { ticket, .. } => self.set_ticket(&ticket),
+            Event::Ticket { ticket, numbered, .. } => self.set_ticket(&ticket, numbered.as_deref()),
             Event::Map(map) => {
                 self.map = Some(map);
                 self.apply_map();
@@ -69,9 +69,10 @@ impl Daemon {
     }
 
     /// Leave to use relays. One of a version that we do not know is none: relays would refuse it, and the next one may be for us.
-    fn set_ticket(&mut self, bytes: &[u8]) {
+    fn set_ticket(&mut self, bytes: &[u8], numbered: Option<&[u8]>) {
         let Ok(ticket) = Ticket::from_bytes(bytes) else { return };
         self.ticket = Some(ticket);
+        self.numbered = numbered.and_then(|bytes| Ticket::from_bytes(bytes).ok());
         let credentials = self.credentials();
         if let (Some(overlay), Some(credentials)) = (&mut self.overlay, credentials) {
             overlay.set_ticket(credentials, clocks());

@@ -220,10 +220,10 @@ impl Session {
         let now = Instant::now();
         let Some((key, due)) = self.ticket.filter(|(_, due)| *due <= now) else { return Ok(()) };
         match self.state.ticket(self.network, self.node, key).await {
-            Ok(Signed { text, expires }) => {
+            Ok(Signed { text, numbered, expires }) => {
                 let half = Duration::from_secs(u64::from(self.state.ticket_life())) / 2;
                 self.ticket = Some((key, now + half));
-                self.tell(ToNode::Ticket { ticket: text, expires }).await
+                self.tell(ToNode::Ticket { ticket: text, numbered: Some(numbered), expires }).await
             }
             // The node has the other half of the last one left.
             Err(error @ StateError::Store(_)) => {

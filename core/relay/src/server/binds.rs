@@ -1,0 +1,134 @@
+//! From a `bind` to a binding: what is checked, what is answered, and what confirms it.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use taut_base::{Entropy, PrivateKey, Time};
+use zeroize::Zeroizing;
+
+use super::pendings::{Asked, NoRoom, Pending};
+use super::{Claim, Clocks, Member, Place, Refused, Reply, Server, seen};
+use crate::control::Link;
+use crate::frame::{BIND_LEN, CONTROL_LEN};
+use crate::handshake::{Asking, Welcome};
+
+impl Server {
+    pub(super) fn handle_bind(
+        &mut self,
+        place: Place,
+        from: Option<IpAddr>,
+        bind: &[u8; BIND_LEN],
+        clocks: Clocks,
+        entropy: &mut impl Entropy,
+    ) -> Result<(), Refused> {
+        let judged = self.door.judge(place, from, bind, clocks.now);
+        let is_proven = judged.map_err(|(refused, cookie)| {
+            self.out.extend(cookie.map(|cookie| Reply::new(place, &cookie)));
+            refused
+        })?;
+        let mut ephemeral = [0; 32];
+        ephemeral.copy_from_slice(&bind[8..40]);
+        // The same bytes again from the same place: the answer was lost, or somebody recorded them. The same answer, and nothing else. From another place
+        // they have an answer of their own, so that the keys of each prove where the client is.
+        if let Some(bound) = self.pendings.repeated(ephemeral, place) {
+            self.out.push_back(Reply::new(place, bound));
+            return Ok(());
+        }
+        let asking = Asking::read(&self.private, &self.public, bind).map_err(|_| Refused::NotAuthentic)?;
+        let claim = self.claim(&asking, clocks)?;
+        if !self.has_room_for_client(&claim) {
+            return Err(Refused::Full);
+        }
+        let asked = Asked { claim, place, is_proven, ephemeral };
+        match self.pendings.room(&asked) {
+            Ok(gives_way) => drop(gives_way.and_then(|index| self.pendings.remove(index))),
+            Err(NoRoom::Stale) => return Err(Refused::Stale),
+            // A sender that proves its address goes before those that did not.
+            Err(NoRoom::Member) if !is_proven => {
+                let (refused, cookie) = self.door.ask(place, bind, clocks.now);
+                self.out.extend(cookie.map(|cookie| Reply::new(place, &cookie)));
+                return Err(refused);
+            }
+            Err(NoRoom::Member) => return Err(Refused::MemberBinds),
+            Err(NoRoom::Network) => return Err(Refused::Full),
+        }
+        self.welcome(asked, asking, clocks.now, entropy)
+    }
+
+    /// What an authentic bind asks for, if it may ask for that.
+    fn claim(&mut self, asking: &Asking, clocks: Clocks) -> Result<Claim, Refused> {
+        let terms = asking.ticket.terms();
+        #[cfg(test)]
+        if self.is_release_0_1_0 && terms.id.is_some() {
+            return Err(Refused::NotAuthentic);
+        }
+        if asking.bind_key() != terms.bind {
+            return Err(Refused::NotTheirs);
+        }
+        let signer = asking.ticket.verify(&self.trusted, clocks.wall).map_err(Refused::Ticket)?;
+        let member = Member::new(signer, terms.network, terms.node);
+        let left = Duration::from_secs(terms.expires).saturating_sub(clocks.wall);
+        let (signed, expires) = (terms.not_before, clocks.now + left);
+        let claim = Claim { member, id: terms.id, stamp: asking.stamp, signed, expires };
+        if self.is_cut_off(&claim) {
+            return Err(Refused::CutOff);
+        }
+        if self.bound_to(&claim).into_iter().flatten().any(|slot| self.is_older(slot, &claim)) {
+            return Err(Refused::Stale);
+        }
+        Ok(claim)
+    }
+
+    fn welcome(&mut self, asked: Asked, asking: Asking, now: Time, entropy: &mut impl Entropy) -> Result<(), Refused> {
+        let index = loop {
+            let index = entropy.next_u32();
+            if !self.by_index.contains_key(&index) && !self.pendings.contains(index) {
+                break index;
+            }
+        };
+        let remote = asking.index;
+        let Asked { place, is_proven, ephemeral, claim } = asked;
+        let welcome = Welcome { seen: seen(Some(place)), patience: self.limits.patience, tickets: self.tickets() };
+        let mut key = Zeroizing::new([0; 32]);
+        entropy.fill(&mut *key);
+        let (keys, bound) =
+            asking.reply(index, &welcome, &PrivateKey::from_bytes(*key)).map_err(|_| Refused::NotAuthentic)?;
+        let link = Link::new(&keys, remote);
+        self.pendings.insert(index, Pending { claim, place, is_proven, link, ephemeral, bound }, now);
+        self.out.push_back(Reply::new(place, &bound));
+        Ok(())
+    }
+
+    /// The first frame under the keys of a pending binding: it counts from now on, and ends what else of the member is pending.
+    pub(super) fn confirm(
+        &mut self,
+        place: Place,
+        index: u32,
+        frame: &[u8; CONTROL_LEN],
+        now: Time,
+        entropy: &mut impl Entropy,
+    ) -> Result<(), Refused> {
+        let pending = self.pendings.get_mut(index).ok_or(Refused::NotAuthentic)?;
+        let opened = pending.link.open(frame).ok_or(Refused::NotAuthentic)?;
+        let pending = self.pendings.remove(index).ok_or(Refused::NotAuthentic)?;
+        let (proven, owner) = (pending.place, pending.claim.owner());
+        self.pendings.remove_all(&owner);
+        if !self.door.may_begin(&owner, now) {
+            return Err(Refused::BindRate);
+        }
+        // Since it was answered, a later one may have been confirmed, or the member removed.
+        if self.bound_to(&pending.claim).into_iter().flatten().any(|slot| self.is_older(slot, &pending.claim)) {
+            return Err(Refused::Stale);
+        }
+        let slot = self.settle(index, pending, now, entropy).ok_or(Refused::Full)?;
+        self.tally.bound += 1;
+        // It was sent from elsewhere: its source address may be forged.
+        if place != proven {
+            self.challenge(slot, place, now, entropy);
+        }
+        if let Some(message) = opened.message {
+            self.handle_message(slot, &message, entropy);
+        }
+        Ok(())
+    }
+}

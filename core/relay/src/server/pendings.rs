@@ -1,0 +1,218 @@
+//! Binds that were answered and wait for their first control frame: how many, whose, and which of them gives way (fault F15).
+//!
+//! A member has [`MOST`] of them at most, one per place: a client asks at one address of each family and by WebSocket at once. The first that is confirmed ends
+//! the others. Whoever recorded binds of a member can send them again, from any address. So a bind with a later stamp goes before an earlier one, and
+//! recorded binds are earlier than the one that the member makes now. Of copies of one and the same bind the first stay. Binds of release 0.1.0 have no
+//! stamp: of these the last counts, one per address; they give way to all that have one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use taut_base::Time;
+
+use super::shares::Shares;
+use super::{Claim, Owner, Place, Scope};
+use crate::control::Link;
+use crate::frame::BOUND_LEN;
+
+/// Time that a bind waits for its first control frame, 10 s: some tries of a client on a slow way.
+const WAIT: Duration = Duration::from_secs(10);
+/// Binds of one member that wait at the same time (protocol.md 6.6): one for each address family, one by WebSocket, and one for a client whose NAT has just
+/// given it another port.
+const MOST: usize = 4;
+
+/// Bound as far as we know; whether the client is there, its first control frame will show.
+pub(super) struct Pending {
+    pub(super) claim: Claim,
+    /// Where its `bind` came from. The answer went there and nowhere else, so a frame under its keys proves that the client receives there.
+    pub(super) place: Place,
+    /// The sender proved by a cookie, or by a connection, that it receives there.
+    pub(super) is_proven: bool,
+    pub(super) link: Link,
+    /// By which a repeated `bind` is known.
+    pub(super) ephemeral: [u8; 32],
+    /// Our answer, for that.
+    pub(super) bound: [u8; BOUND_LEN],
+}
+
+impl Pending {
+    /// A later stamp goes before an earlier one; of two that say the same, or nothing, that from an address that was proven.
+    fn rank(&self) -> (u64, bool) {
+        (self.claim.stamp, self.is_proven)
+    }
+}
+
+/// A bind that asks for room.
+#[derive(Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) claim: Claim,
+    /// Where it came from.
+    pub(super) place: Place,
+    /// The sender proved by a cookie, or by a connection, that it receives there.
+    pub(super) is_proven: bool,
+    pub(super) ephemeral: [u8; 32],
+}
+
+impl Asked {
+    /// Returns true if this one is later than another one of its member, or neither says when it was made.
+    fn is_later_than(&self, other: &Pending) -> bool {
+        self.claim.stamp > other.claim.stamp || self.neither_says_when(other)
+    }
+
+    /// Returns true if this one takes the place of another one of its member that waits at the same address: only while neither says when it was made, so
+    /// that recorded binds from one address have one place in all.
+    fn replaces_at_address(&self, other: &Pending) -> bool {
+        let own = address(self.place);
+        own.is_some() && own == address(other.place) && self.neither_says_when(other)
+    }
+
+    /// Returns true if this one takes the place of another one of its member when there are as many as there may be.
+    fn goes_before(&self, other: &Pending) -> bool {
+        let own = (self.claim.stamp, self.is_proven);
+        own > other.rank() || (self.neither_says_when(other) && self.is_proven == other.is_proven)
+    }
+
+    /// Two binds without stamps. A copy of the other one is no later than that.
+    fn neither_says_when(&self, other: &Pending) -> bool {
+        (self.claim.stamp, other.claim.stamp) == (0, 0) && self.ephemeral != other.ephemeral
+    }
+}
+
+/// Why there is no room for a bind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoRoom {
+    /// A later one of the same member waits already.
+    Stale,
+    /// The member has as many as it may have, and none of them gives way.
+    Member,
+    /// All of the table is in use, and none of its networks holds more than this one.
+    Network,
+}
+
+struct Entry {
+    pending: Pending,
+    ends: Time,
+}
+
+/// The table of them, by our index.
+pub(super) struct Pendings {
+    entries: BTreeMap<u32, Entry>,
+    by_bind: BTreeMap<([u8; 32], Place), u32>,
+    by_owner: BTreeMap<Owner, Vec<u32>>,
+    /// Oldest first within each network.
+    by_scope: BTreeSet<(Scope, Time, u32)>,
+    by_end: BTreeSet<(Time, u32)>,
+    shares: Shares,
+    most: usize,
+}
+
+impl Pendings {
+    /// A table for so many.
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            by_bind: BTreeMap::new(),
+            by_owner: BTreeMap::new(),
+            by_scope: BTreeSet::new(),
+            by_end: BTreeSet::new(),
+            shares: Shares::default(),
+            most,
+        }
+    }
+
+    /// Returns true if a bind waits under this index.
+    pub(super) fn contains(&self, index: u32) -> bool {
+        self.entries.contains_key(&index)
+    }
+
+    /// Returns the bind that waits under this index.
+    pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Pending> {
+        self.entries.get_mut(&index).map(|entry| &mut entry.pending)
+    }
+
+    /// Returns the answer to a bind that came from this place before.
+    pub(super) fn repeated(&self, ephemeral: [u8; 32], place: Place) -> Option<&[u8; BOUND_LEN]> {
+        let index = self.by_bind.get(&(ephemeral, place))?;
+        self.entries.get(index).map(|entry| &entry.pending.bound)
+    }
+
+    /// Returns which bind gives way to this one, if one has to; or why it has no room.
+    pub(super) fn room(&self, asked: &Asked) -> Result<Option<u32>, NoRoom> {
+        let own = self.by_owner.get(&asked.claim.owner()).map_or(&[][..], Vec::as_slice);
+        let own: Vec<(u32, &Entry)> = own.iter().filter_map(|index| Some((*index, self.entries.get(index)?))).collect();
+        // At the same place the later one counts.
+        if let Some((index, other)) = own.iter().find(|(_, other)| other.pending.place == asked.place) {
+            return if asked.is_later_than(&other.pending) { Ok(Some(*index)) } else { Err(NoRoom::Stale) };
+        }
+        if let Some((index, _)) = own.iter().find(|(_, other)| asked.replaces_at_address(&other.pending)) {
+            return Ok(Some(*index));
+        }
+        if own.len() >= MOST {
+            let lowest = own.iter().min_by_key(|(index, other)| (other.pending.rank(), other.ends, *index));
+            let (index, other) = lowest.ok_or(NoRoom::Member)?;
+            return if asked.goes_before(&other.pending) { Ok(Some(*index)) } else { Err(NoRoom::Member) };
+        }
+        if self.entries.len() < self.most {
+            return Ok(None);
+        }
+        let greedy = self.shares.yields_to(asked.claim.member.scope).ok_or(NoRoom::Network)?;
+        Ok(self.by_scope.range((greedy, Time::ZERO, 0)..).next().map(|(_, _, index)| *index))
+    }
+
+    /// Adds a bind, for which [`Self::room`] has been made.
+    pub(super) fn insert(&mut self, index: u32, pending: Pending, now: Time) {
+        let ends = now + WAIT;
+        let scope = pending.claim.member.scope;
+        self.by_bind.insert((pending.ephemeral, pending.place), index);
+        self.by_owner.entry(pending.claim.owner()).or_default().push(index);
+        self.by_scope.insert((scope, ends, index));
+        self.by_end.insert((ends, index));
+        self.shares.add(scope);
+        self.entries.insert(index, Entry { pending, ends });
+    }
+
+    /// Takes a bind out of the table.
+    pub(super) fn remove(&mut self, index: u32) -> Option<Pending> {
+        let Entry { pending, ends } = self.entries.remove(&index)?;
+        let (scope, owner) = (pending.claim.member.scope, pending.claim.owner());
+        self.by_bind.remove(&(pending.ephemeral, pending.place));
+        if let Some(own) = self.by_owner.get_mut(&owner) {
+            own.retain(|other| *other != index);
+            if own.is_empty() {
+                self.by_owner.remove(&owner);
+            }
+        }
+        self.by_scope.remove(&(scope, ends, index));
+        self.by_end.remove(&(ends, index));
+        self.shares.remove(scope, 1);
+        Some(pending)
+    }
+
+    /// Takes all binds of a member out of the table.
+    pub(super) fn remove_all(&mut self, owner: &Owner) {
+        for index in self.by_owner.get(owner).cloned().unwrap_or_default() {
+            self.remove(index);
+        }
+    }
+
+    /// Takes out what waited for too long.
+    pub(super) fn handle_timeout(&mut self, now: Time) {
+        while let Some((_, index)) = self.by_end.first().copied().filter(|(ends, _)| *ends <= now) {
+            self.remove(index);
+        }
+    }
+
+    /// When [`Self::handle_timeout`] has something to do.
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        self.by_end.first().map(|(ends, _)| *ends)
+    }
+}
+
+/// The address that a datagram came from.
+fn address(place: Place) -> Option<IpAddr> {
+    match place {
+        Place::Udp(source) => Some(source.ip().to_canonical()),
+        Place::Stream(_) => None,
+    }
+}

@@ -1,0 +1,200 @@
+//! Tickets that name the node: one place for each node, and none for those that were removed (fault F17).
+
+use taut_base::NodeId;
+
+use super::*;
+
+/// Credentials of node `id` with the key of `number`, signed so many seconds after the first ones.
+fn node(id: u64, number: u8, later: u64) -> Credentials {
+    let terms = Terms { not_before: WALL + later, ..terms(number) };
+    let numbered = Terms { id: Some(NodeId(id)), ..terms };
+    let [ticket, numbered] = [terms, numbered].map(|terms| Ticket::sign(&terms, &coordinator(1)));
+    Credentials { bind: bind_key(number), ticket, numbered: Some(numbered) }
+}
+
+fn cut_off(net: &mut Net, id: Option<u64>, number: u8) {
+    let at = net.clocks().wall;
+    net.server.cut_off(&coordinator(1).verifying(), NetworkTag([1; 16]), id.map(NodeId), node_key(number), at);
+    net.flush();
+}
+
+#[test]
+fn fault_f17_a_node_with_another_key_has_one_place_and_its_peers_see_the_former_key_leave() {
+    let mut net = Net::with(&[1]);
+    let client = net.join(&node(7, 2, 0));
+    net.run(Duration::from_millis(100));
+    net.open(0, 2);
+    net.assert_reach((0, 1), (client, 2));
+    for number in 3..=9 {
+        net.now = net.now + Duration::from_secs(60);
+        net.clients[client].0 = anywhere(u16::from(number));
+        net.clients[client].1 = new_client(&node(7, number, 60 * u64::from(number)), net.now);
+        net.run(Duration::from_millis(100));
+        assert!(net.clients[client].1.is_ready());
+        assert_eq!(net.server.tally().clients, 2, "with key {number}");
+    }
+    assert!(net.events(0).contains(&Event::Absent { peer: node_key(2) }));
+    net.open(0, 9);
+    net.assert_reach((0, 1), (client, 9));
+}
+
+/// Another port of the same host.
+fn anywhere(number: u16) -> Place {
+    place(30_000 + number)
+}
+
+/// The program with the former key goes on, with a ticket that has not ended: it does not take the place back.
+#[test]
+fn fault_f17_a_former_key_does_not_come_back() {
+    let mut net = Net::with(&[1]);
+    let former = net.join(&node(7, 2, 0));
+    net.run(Duration::from_millis(100));
+    let later = net.join(&node(7, 3, 60));
+    net.run(Duration::from_millis(100));
+    // Version 1 does not say whose key it is; version 2 does.
+    net.clients[former].1 =
+        new_client(&Credentials { ticket: node(7, 2, 0).numbered.unwrap(), ..node(7, 2, 0) }, net.now);
+    net.run(Duration::from_secs(10));
+    assert!(!net.clients[former].1.is_ready() && net.clients[later].1.is_ready());
+    assert!(net.server.tally().stale > 0);
+}
+
+#[test]
+fn fault_f17_both_tickets_of_a_node_are_one_place() {
+    let mut net = Net::with(&[1]);
+    let both = node(7, 2, 0);
+    let plain = Credentials { numbered: None, ..both.clone() };
+    let numbered = Credentials { ticket: both.numbered.clone().unwrap(), ..both };
+    for credentials in [&plain, &numbered, &plain, &numbered] {
+        let client = net.join(credentials);
+        net.run(Duration::from_millis(100));
+        assert!(net.clients[client].1.is_ready());
+        assert_eq!(net.server.tally().clients, 2);
+    }
+}
+
+/// The first bind shows version 1; its answer says that the relay takes version 2, and the second one shows that, while the first serves.
+#[test]
+fn fault_f17_a_client_shows_the_numbered_ticket_as_soon_as_the_relay_says_that_it_takes_it() {
+    let mut net = Net::with(&[1]);
+    let client = net.join(&node(7, 2, 0));
+    net.settle();
+    let now = net.now;
+    net.clients[client].1.handle_timeout(now, &mut net.dice);
+    net.settle();
+    assert_eq!(net.events(client), [Event::Ready]);
+    net.open(0, 2);
+    net.assert_reach((0, 1), (client, 2));
+    net.run(Duration::from_secs(600));
+    assert_eq!(net.events(client).iter().filter(|event| matches!(event, Event::Lost(_))).count(), 0);
+    net.assert_reach((0, 1), (client, 2));
+    assert_eq!((net.server.tally().bound, net.server.tally().replaced), (3, 1));
+    // It remembers: after a restart of the relay it binds once.
+    net.restart();
+    net.run(Duration::from_secs(60));
+    assert!(net.clients[client].1.is_ready());
+    assert_eq!(net.server.tally().bound, 2, "both clients, once each");
+}
+
+#[test]
+fn fault_f17_a_relay_of_release_0_1_0_is_shown_version_1_alone_and_binds_as_soon_as_any() {
+    let mut net = Net::new(Limits::DEFAULT);
+    net.server.is_release_0_1_0 = true;
+    let client = net.join(&node(7, 2, 0));
+    let now = net.now;
+    net.clients[client].1.handle_timeout(now, &mut net.dice);
+    net.settle();
+    assert_eq!((net.events(client), net.now), (vec![Event::Ready], now), "without any wait");
+    net.run(Duration::from_secs(600));
+    assert_eq!((net.server.tally().bound, net.server.tally().not_authentic), (1, 0));
+}
+
+/// The relay is replaced by one of release 0.1.0, which says nothing to the ticket of version 2.
+#[test]
+fn fault_f17_a_relay_that_became_older_is_shown_version_1_again() {
+    let mut net = Net::new(Limits::DEFAULT);
+    let client = net.join(&node(7, 2, 0));
+    net.run(Duration::from_secs(1));
+    assert_eq!(net.server.tally().bound, 2);
+    net.restart();
+    net.server.is_release_0_1_0 = true;
+    net.run(Duration::from_secs(40));
+    assert!(net.clients[client].1.is_ready());
+    assert_eq!(net.server.tally().bound, 1);
+    // And younger again: the next ticket is shown in version 2.
+    net.restart();
+    net.run(Duration::from_secs(700));
+    let now = net.now;
+    net.clients[client].1.set_credentials(node(7, 2, 60), now);
+    net.run(Duration::from_secs(1));
+    cut_off(&mut net, Some(7), 99);
+    assert_eq!(net.server.tally().clients, 0, "it was known by its number");
+}
+
+#[test]
+fn fault_f17_a_node_that_was_removed_is_cut_off_at_once_and_its_tickets_with_it() {
+    let mut net = Net::with(&[1]);
+    let removed = net.join(&node(7, 2, 0));
+    net.run(Duration::from_millis(100));
+    net.open(0, 2);
+    net.assert_reach((0, 1), (removed, 2));
+    net.events(0);
+    cut_off(&mut net, Some(7), 2);
+    assert_eq!(net.events(0), [Event::Absent { peer: node_key(2) }]);
+    assert_eq!(net.events(removed).last(), Some(&Event::Lost(LostCause::Expired)));
+    assert_eq!(net.server.tally().clients, 1);
+    // Every ticket that it has, also one with a former key of the same node.
+    let both = node(7, 2, 0);
+    let former = Credentials { ticket: node(7, 3, 0).numbered.unwrap(), ..node(7, 3, 0) };
+    let numbered = Credentials { ticket: both.numbered.clone().unwrap(), ..both.clone() };
+    for (port, credentials) in [(1, &both), (2, &numbered), (3, &former)] {
+        let bind = bind_of(credentials, &mut net.dice, net.now);
+        assert_eq!(net.receive(place(port), &bind), Err(Refused::CutOff), "{port}");
+    }
+    assert_eq!(net.server.tally().cut_off, 3);
+    net.run(Duration::from_secs(600));
+    assert_eq!(net.server.tally().clients, 1);
+}
+
+/// A bind that was answered and not yet confirmed when its member was removed.
+#[test]
+fn fault_f17_a_pending_bind_of_a_removed_node_ends_with_it() {
+    let mut net = Net::with(&[]);
+    let mut client = new_client(&node(7, 2, 0), net.now);
+    client.handle_timeout(net.now, &mut net.dice);
+    let bind = client.poll_transmit().unwrap();
+    let clocks = net.clocks();
+    net.server.handle_frame(place(1), None, bind.as_bytes(), clocks, &mut net.dice).unwrap();
+    let bound = net.server.poll_reply().unwrap();
+    cut_off(&mut net, Some(7), 2);
+    client.handle_datagram(bound.as_bytes(), net.now, &mut net.dice);
+    let ping = client.poll_transmit().unwrap();
+    assert_eq!(net.receive(place(1), ping.as_bytes()), Err(Refused::Unbound));
+    assert_eq!(net.server.tally().clients, 0);
+}
+
+#[test]
+fn fault_f17_a_machine_that_joins_again_with_its_former_key_is_another_node_and_served() {
+    let mut net = Net::with(&[]);
+    cut_off(&mut net, Some(7), 2);
+    let removed_at = net.now.since(Time::ZERO).as_secs();
+    let client = net.join(&node(8, 2, removed_at + 1));
+    net.run(Duration::from_secs(2));
+    assert!(net.clients[client].1.is_ready());
+    // What was removed is forgotten when the last ticket from before has ended, with the next removal.
+    net.now = net.now + Duration::from_secs(4 * DAY);
+    cut_off(&mut net, None, 3);
+    assert_eq!(net.server.cut_off_count(), 1);
+}
+
+#[test]
+fn fault_f17_members_of_another_network_with_the_same_number_are_not_cut_off() {
+    let mut net = Net::new(Limits::DEFAULT);
+    let other = Terms { network: NetworkTag([2; 16]), id: Some(NodeId(7)), ..terms(4) };
+    let ticket = Ticket::sign(&other, &coordinator(1));
+    let client = net.join(&Credentials { bind: bind_key(4), ticket, numbered: None });
+    net.run(Duration::from_millis(100));
+    cut_off(&mut net, Some(7), 4);
+    net.run(Duration::from_secs(60));
+    assert!(net.clients[client].1.is_ready());
+}
