@@ -55,6 +55,7 @@ pub(crate) async fn start(
     state.set_own_relay(named.as_ref()).await?;
     let relay = running.map(|(relay, _)| relay);
     if let Some(relay) = &relay {
+        state.watch_relay(relay.removals()).await?;
         log::event(
             "relay-started",
             &[("port", &relay.port()), ("stun-port", &relay.stun_port()), ("key", &relay.key())],

@@ -326,7 +326,7 @@ impl Web {
             self.forward.count_not_wireguard();
             return;
         }
-        let from = self.connections.get(&number).map(|connection| connection.pass.source().address);
+        let from = self.connections.get(&number).map(|connection| connection.pass.client());
         let (clocks, entropy) = (clocks(), &mut self.entropy);
         let pass = self.connections.get(&number).map(|connection| &connection.pass);
         if client.is_none() && !pass.is_some_and(|pass| pass.may_send(clocks.now)) {

@@ -37,6 +37,7 @@ use taut_base::{NodeId, PrivateKey, PublicKey};
 use taut_relay::SigningKey;
 
 use arrivals::Arrivals;
+use tickets::Removed;
 
 pub(crate) use admission::Admitted;
 pub(crate) use backup::{backup, findings, restore};
@@ -91,6 +92,8 @@ pub(crate) struct State {
     joins: Arrivals,
     /// Program versions that members said and that are not written yet.
     programs: Mutex<BTreeMap<NodeId, String>>,
+    /// Whom the coordinator's own relay serves no more.
+    removed: Removed,
     /// Held as long as this lives: one `serve` per state directory.
     _lock: File,
 }

@@ -5,10 +5,7 @@ use std::sync::PoisonError;
 use super::{NetworkView, State, StateError, networks, random_bits};
 use crate::clock::unix_now;
 use crate::log;
-use crate::store::{NetworkId, NodeRow, Party};
-
-/// Seconds for which a removed network stays as a mark: 72 hours, the longest life of a ticket (protocol.md 6.2).
-const MARK: i64 = 72 * 3600;
+use crate::store::{MARKED, NetworkId, NodeRow, Party};
 
 impl State {
     /// Removes a network. One that has members is removed only `with_members`: each of them is told that it is none.
@@ -35,13 +32,14 @@ impl State {
 
     /// What follows once a node's row is the mark of a removed one.
     pub(super) fn forget_member(&self, event: &str, network: NetworkId, name: &str, row: &NodeRow) {
+        self.cut_off(network, Some(row.id), row.node_key);
         self.hub(network).forget(row.id);
         log::event(event, &[("network", &name), ("node", &row.id), ("name", &row.name)]);
     }
 
     /// Deletes the marks of networks that were removed long ago.
     pub(crate) async fn forget_networks(&self) -> Result<(), StateError> {
-        let before = unix_now() - MARK;
+        let before = unix_now() - MARKED;
         if self.store.read(Party::House).await?.networks_removed_before(before).await?.is_empty() {
             return Ok(());
         }

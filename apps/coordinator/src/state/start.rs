@@ -119,6 +119,7 @@ impl State {
             arrivals: Arrivals::new(CHANNELS),
             joins: Arrivals::new(JOINS),
             programs: Mutex::default(),
+            removed: tickets::Removed::default(),
             _lock: lock,
         };
         Ok((state, first))

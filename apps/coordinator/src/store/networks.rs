@@ -8,12 +8,17 @@ use sqlx::{Row, query};
 
 use super::rows::{bytes, network, signed, unsigned};
 use super::{NetworkId, NetworkRow, Reading, StoreError, Writing};
+use crate::clock::unix_now;
 
 /// Two histories that parted share a version once in a million.
 pub(super) const RANDOM_BITS: u32 = 20;
 
-/// Versions from which a node may resume; who was away for longer gets a whole map. Marks of removed nodes are kept as long.
+/// Versions from which a node may resume; who was away for longer gets a whole map. Marks of removed nodes are kept as long, and for [`MARKED`].
 const KEPT: u32 = 4096;
+
+/// Seconds for which the mark of a removed node is kept at least, 73 hours: as long as any ticket for relays is valid, because a coordinator that starts again
+/// tells its own relay whose tickets count no more.
+pub(crate) const MARKED: i64 = 73 * 3600;
 
 /// Old versions are swept once per so many changes.
 const SWEEP_EVERY: u64 = 256;
@@ -156,9 +161,10 @@ impl Writing {
             .bind(signed(version))
             .execute(&mut *self.tx)
             .await?;
-        query("DELETE FROM nodes WHERE network = ? AND version < ? AND removed_at IS NOT NULL")
+        query("DELETE FROM nodes WHERE network = ? AND version < ? AND removed_at < ?")
             .bind(id.0.as_slice())
             .bind(signed(version))
+            .bind(unix_now() - MARKED)
             .execute(&mut *self.tx)
             .await?;
         Ok(())

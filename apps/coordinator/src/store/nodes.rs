@@ -28,6 +28,13 @@ impl Reading {
         rows.iter().map(node).collect()
     }
 
+    /// Nodes that were removed at `since` or later (seconds since 1970), with the time of it.
+    pub(crate) async fn nodes_removed_since(&mut self, since: i64) -> Result<Vec<(NodeRow, i64)>, StoreError> {
+        let rows = query("SELECT * FROM nodes WHERE removed_at >= ? ORDER BY id").bind(since);
+        let rows = rows.fetch_all(&mut *self.tx).await?;
+        rows.iter().map(|row| Ok((node(row)?, row.try_get("removed_at")?))).collect()
+    }
+
     /// A member by its number.
     pub(crate) async fn node(&mut self, id: NodeId) -> Result<Option<NodeRow>, StoreError> {
         let row = query("SELECT * FROM nodes WHERE id = ? AND removed_at IS NULL")

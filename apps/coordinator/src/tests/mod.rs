@@ -2,6 +2,7 @@
 
 mod backup;
 mod channel;
+mod cutoff;
 mod document;
 mod enrolment;
 mod fairness;
