@@ -24,7 +24,7 @@ use taut_base::{Bucket, Entropy, PrivateKey, PublicKey, Rate, Time};
 use zeroize::Zeroizing;
 
 use crate::control::{Link, Message, NONCE_LEN, Opened, Why};
-use crate::frame::{self, Frame};
+use crate::frame::{self, CONTROL_LEN, Frame, MESSAGE_LEN};
 use crate::ticket::Ticket;
 use bind::{Binding, Stamps, Tickets};
 use peers::Peers;
@@ -416,6 +416,11 @@ impl Client {
         }
     }
 
+    /// Seals any bytes under the binding's keys, for [`crate::fuzzing`].
+    pub(crate) fn seal(&mut self, message: &[u8; MESSAGE_LEN]) -> Option<[u8; CONTROL_LEN]> {
+        self.bound.as_mut().map(|bound| bound.link.seal_bytes(message))
+    }
+
     /// A binding is wanted while there is none, and once where another ticket is to be shown.
     fn wants_bind(&self) -> bool {
         self.bound.is_none() || self.next_bind != Time(u64::MAX)
@@ -427,12 +432,7 @@ impl Client {
         }
     }
 
-    fn handle_control(
-        &mut self,
-        control: &[u8; frame::CONTROL_LEN],
-        now: Time,
-        entropy: &mut impl Entropy,
-    ) -> Option<Event> {
+    fn handle_control(&mut self, control: &[u8; CONTROL_LEN], now: Time, entropy: &mut impl Entropy) -> Option<Event> {
         let bound = self.bound.as_mut().filter(|bound| frame::le32(control, 4) == bound.index)?;
         let Opened { message, counter, .. } = bound.link.open(control)?;
         match message? {

@@ -147,12 +147,17 @@ impl Link {
 
     /// Seals a message. The counter cannot reach its end: at the rate that a relay takes, that is longer than any ticket lasts.
     pub(crate) fn seal(&mut self, message: &Message) -> [u8; CONTROL_LEN] {
+        self.seal_bytes(&message.write())
+    }
+
+    /// Seals what is written already.
+    pub(crate) fn seal_bytes(&mut self, message: &[u8; MESSAGE_LEN]) -> [u8; CONTROL_LEN] {
         let mut frame = [0; CONTROL_LEN];
         let (head, sealed) = frame.split_at_mut(16);
         head[..8].copy_from_slice(&header(CONTROL, self.remote));
         head[8..].copy_from_slice(&self.sent.to_le_bytes());
         let (body, tag) = sealed.split_at_mut(MESSAGE_LEN);
-        body.copy_from_slice(&message.write());
+        body.copy_from_slice(message);
         let sealed = self.sending.seal(self.sent, &head[..8], body);
         tag.copy_from_slice(&sealed);
         let place = usize::try_from(self.sent % TAGS as u64).unwrap_or(0);

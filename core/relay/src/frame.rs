@@ -38,7 +38,7 @@ pub(crate) const BIND_PAYLOAD: usize = TICKET_LEN + 16;
 /// Bytes of what `bound` seals.
 pub(crate) const WELCOME_LEN: usize = 32;
 /// Bytes of what `control` seals.
-pub(crate) const MESSAGE_LEN: usize = 40;
+pub const MESSAGE_LEN: usize = 40;
 /// How much `again` repeats of what it answers: a tag, which nobody guesses who did not see it.
 pub(crate) const ECHO_LEN: usize = 16;
 

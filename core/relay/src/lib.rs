@@ -22,6 +22,7 @@ mod client;
 mod control;
 mod forward;
 pub mod frame;
+pub mod fuzzing;
 mod handshake;
 mod server;
 pub mod ticket;

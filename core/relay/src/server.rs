@@ -36,7 +36,7 @@ use taut_tunnel::handshake::Identity;
 
 use crate::control::{Message, Why};
 use crate::forward::Change;
-use crate::frame::{self, BOUND_LEN, COOKIE_LEN, Frame};
+use crate::frame::{self, BOUND_LEN, CONTROL_LEN, COOKIE_LEN, Frame, MESSAGE_LEN};
 use crate::ticket::{LATEST_VERSION, NetworkTag, VerifyingKey};
 use bindings::Binding;
 use door::Door;
@@ -343,6 +343,12 @@ impl Server {
         {
             self.out.push_back(Reply::new(place, &binding.link.seal(message)));
         }
+    }
+
+    /// Seals any bytes for the client at `place`, for [`crate::fuzzing`].
+    pub(crate) fn seal(&mut self, place: Place, message: &[u8; MESSAGE_LEN]) -> Option<[u8; CONTROL_LEN]> {
+        let slot = self.by_place.get(&place).copied()?;
+        self.binding(slot).map(|binding| binding.link.seal_bytes(message))
     }
 
     /// The latest version of tickets that this relay takes.

@@ -21,6 +21,7 @@ mod packets;
 mod portmap;
 mod reference;
 mod relay;
+mod relay_member;
 mod sealed;
 mod seed;
 mod session;
@@ -48,13 +49,14 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 30] = [
+pub const TARGETS: [Target; 31] = [
     Target { name: "wireguard", run: packets::wireguard, mutations: 4_000 },
     Target { name: "control", run: packets::control, mutations: 4_000 },
     Target { name: "stun", run: packets::stun, mutations: 4_000 },
     Target { name: "relay-frame", run: relay::relay_frame, mutations: 4_000 },
     Target { name: "relay-ticket", run: relay::ticket, mutations: 1_000 },
     Target { name: "relay", run: relay::relay, mutations: 60 },
+    Target { name: "relay-member", run: relay_member::member, mutations: 20 },
     Target { name: "packet", run: packets::packet, mutations: 4_000 },
     Target { name: "checksum", run: packets::checksum, mutations: 4_000 },
     Target { name: "split", run: superpackets::split, mutations: 4_000 },

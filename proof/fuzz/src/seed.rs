@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::json;
-use taut_base::{PrivateKey, PublicKey};
+use taut_base::{NodeId, PrivateKey, PublicKey};
 use taut_netmap::{JoinToken, ToNode};
 use taut_sim::{Link, Party, Settings, Side, TautHost, World, map_for};
 use taut_wire::control::{self, Abilities, Control, Endpoints, Lanes, Search, Suite, Suites};
@@ -26,6 +26,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "relay-frame" => relay::frames(),
         "relay-ticket" => tickets(),
         "relay" => relay_scripts(),
+        "relay-member" => member_scripts(),
         "packet" => packets(),
         "checksum" => vec![Vec::new(), vec![0xff; 33], (0..64).collect(), vec![0; 20]],
         "split" => superpackets(),
@@ -135,8 +136,9 @@ fn stun_messages() -> Vec<Vec<u8>> {
 
 /// A ticket, as bytes and as text.
 fn tickets() -> Vec<Vec<u8>> {
-    let ticket = relay::ticket_of(1, &PrivateKey::from_bytes([9; 32]));
-    ticket.iter().flat_map(|ticket| [ticket.as_bytes().to_vec(), bytes(&ticket.to_string())]).collect()
+    let bind = PrivateKey::from_bytes([9; 32]);
+    let tickets = [relay::ticket_of(1, &bind), relay::numbered_of(1, NodeId(7), &bind)];
+    tickets.iter().flatten().flat_map(|ticket| [ticket.as_bytes().to_vec(), bytes(&ticket.to_string())]).collect()
 }
 
 /// Frames to the relay, to be forwarded, and to each client.
@@ -148,6 +150,21 @@ fn relay_scripts() -> Vec<Vec<u8>> {
         frames.collect::<Vec<_>>().concat()
     };
     vec![script([0, 1]), script([4, 2]), script([5, 0])]
+}
+
+/// A member's words from its own place and from others', the relay's words to it, and binds.
+fn member_scripts() -> Vec<Vec<u8>> {
+    let word = |kind: u8, message: u8| {
+        let mut piece = vec![kind, message];
+        piece.resize(1 + 40, 7);
+        piece
+    };
+    let words = |kind: u8| (1..=12).map(|message| word(kind, message)).collect::<Vec<_>>().concat();
+    let moves = |kind: u8| [word(kind, 1), vec![2, 200, 0], word(kind, 11), word(12, 1)].concat();
+    let bind = |kind: u8, seconds: u8, numbered: u8| vec![kind, seconds, 0, numbered];
+    let binds =
+        [bind(3, 9, 0), bind(7, 10, 1), bind(15, 11, 1), bind(3, 8, 0), vec![2, 0, 40], bind(3, 12, 1), word(8, 1)];
+    vec![words(0), words(1), words(12), [moves(4), moves(8), moves(12)].concat(), binds.concat()]
 }
 
 fn tcp(flags: u8, payload: usize) -> Vec<u8> {

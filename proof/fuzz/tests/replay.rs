@@ -73,6 +73,7 @@ replays! {
     relay: "relay",
     relay_frame: "relay-frame",
     relay_ticket: "relay-ticket",
+    relay_member: "relay-member",
 }
 
 #[test]

@@ -1,0 +1,193 @@
+//! A relay under a hostile member: it has keys and a ticket, says what it likes from where it likes, and reads at one place (faults F14, F15).
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use taut_base::{NodeId, PrivateKey, Time};
+use taut_noise::public_key;
+use taut_relay::frame::{self, MESSAGE_LEN};
+use taut_relay::{Client, Clocks, Credentials, Forward, Limits, Place, Server, Share, Ticket, fuzzing};
+use taut_sim::Seeded;
+
+use crate::input::Input;
+use crate::relay::{WALL, node, numbered_of, signer, ticket_of};
+
+/// When the script begins.
+const START: Time = Time(1_000_000_000_000);
+/// The member that the script speaks for; the others are honest.
+const HOSTILE: u8 = 0;
+/// Where nobody is.
+const INVENTED: u8 = 99;
+
+fn place(number: u8) -> Place {
+    Place::Udp(SocketAddr::from(([192, 0, 2, number], 8288)))
+}
+
+/// Pieces of a script: kind and bytes. 0: the member says 40 bytes, from a place that the kind says; 1: the relay tells it 40 bytes; 2: time passes; 3: the member
+/// binds, from a place, with a stamp. After each of them the two honest clients reach each other, and no place has got more than came from it
+/// that has not answered.
+pub(crate) fn member(data: &[u8]) {
+    let Some(mut world) = World::new() else { return };
+    let mut input = Input::new(data);
+    for _ in 0..24 {
+        if input.is_empty() {
+            break;
+        }
+        let kind = input.byte();
+        let from = place([HOSTILE, 1, 2, INVENTED][usize::from(kind / 4) % 4]);
+        match kind % 4 {
+            0 => world.say(from, &message(&mut input)),
+            1 => world.tell(&message(&mut input)),
+            2 => world.wait(Duration::from_millis(u64::from(input.word()))),
+            _ => world.bind(from, u64::from(input.word()), input.byte() % 2 == 1),
+        }
+        world.check();
+    }
+    // Long enough for all limits to be forgotten.
+    (0..40).for_each(|_| world.wait(Duration::from_secs(1)));
+    world.check();
+}
+
+/// A message that is written as it was read, but for bytes that mean nothing.
+fn message(input: &mut Input<'_>) -> [u8; MESSAGE_LEN] {
+    let mut bytes = [0; MESSAGE_LEN];
+    let given = input.take(MESSAGE_LEN);
+    bytes[..given.len()].copy_from_slice(given);
+    if let Some(again) = fuzzing::message(&bytes) {
+        assert_eq!(fuzzing::message(&again), Some(again));
+        assert!(again.iter().zip(&bytes).all(|(again, byte)| again == byte || *again == 0));
+    }
+    bytes
+}
+
+struct World {
+    server: Server,
+    forward: Forward,
+    clients: Vec<Client>,
+    dice: Seeded,
+    now: Time,
+    /// Bytes that came from each place and went to it.
+    bytes: BTreeMap<Place, (usize, usize)>,
+}
+
+impl World {
+    fn new() -> Option<Self> {
+        let key = PrivateKey::from_bytes([200; 32]);
+        let server = Server::new(key.clone(), vec![signer()?.verifying()], Limits::DEFAULT, [3; 32]);
+        let forward = Forward::new(Share::bits_per_second(1_000_000_000));
+        let (clients, bytes) = (Vec::new(), BTreeMap::new());
+        let mut world = Self { server, forward, clients, dice: Seeded::new(1), now: START, bytes };
+        for number in 0..3 {
+            let mut client = Client::new(public_key(&key), credentials(number)?, START);
+            client.set_clock(WALL);
+            world.clients.push(client);
+        }
+        world.settle();
+        for (number, peer) in [(1, 2), (2, 1), (HOSTILE, 1)] {
+            let client = world.clients.get_mut(usize::from(number))?;
+            client.open(node(peer), world.now, &mut world.dice);
+        }
+        world.settle();
+        Some(world)
+    }
+
+    /// Lets all do what is due and say what they have to say.
+    fn settle(&mut self) {
+        for _ in 0..8 {
+            for number in 0..3_u8 {
+                let (now, at) = (self.now, usize::from(number));
+                if let Some(client) = self.clients.get_mut(at) {
+                    client.handle_timeout(now, &mut self.dice);
+                }
+                while let Some(datagram) = self.clients.get_mut(at).and_then(Client::poll_transmit) {
+                    self.receive(place(number), datagram.as_bytes());
+                }
+            }
+        }
+    }
+
+    fn receive(&mut self, from: Place, bytes: &[u8]) {
+        self.bytes.entry(from).or_default().0 += bytes.len();
+        let clocks = Clocks { now: self.now, wall: WALL + self.now.since(START) };
+        let _ = self.server.handle_frame(from, None, bytes, clocks, &mut self.dice);
+        self.deliver();
+    }
+
+    fn deliver(&mut self) {
+        while let Some(change) = self.server.poll_change() {
+            self.forward.apply(&change);
+        }
+        while let Some(reply) = self.server.poll_reply() {
+            self.bytes.entry(reply.place).or_default().1 += reply.as_bytes().len();
+            let number = (0..3).find(|number| place(*number) == reply.place);
+            if let Some(client) = number.and_then(|number| self.clients.get_mut(usize::from(number))) {
+                client.handle_datagram(reply.as_bytes(), self.now, &mut self.dice);
+            }
+        }
+    }
+
+    fn say(&mut self, from: Place, message: &[u8; MESSAGE_LEN]) {
+        let hostile = self.clients.get_mut(usize::from(HOSTILE));
+        if let Some(frame) = hostile.and_then(|client| fuzzing::say(client, message)) {
+            self.receive(from, &frame);
+        }
+    }
+
+    fn tell(&mut self, message: &[u8; MESSAGE_LEN]) {
+        let Some(frame) = fuzzing::tell(&mut self.server, place(HOSTILE), message) else { return };
+        let (now, hostile) = (self.now, self.clients.get_mut(usize::from(HOSTILE)));
+        if let Some(client) = hostile {
+            client.handle_datagram(&frame, now, &mut self.dice);
+        }
+        self.settle();
+    }
+
+    fn wait(&mut self, duration: Duration) {
+        self.now = self.now + duration;
+        self.server.handle_timeout(self.now);
+        self.deliver();
+        self.settle();
+    }
+
+    /// The member binds once more: with a stamp as many seconds after the first, and either ticket.
+    fn bind(&mut self, from: Place, seconds: u64, numbered: bool) {
+        let Some(mut credentials) = credentials(HOSTILE) else { return };
+        if let Some(ticket) = credentials.numbered.take().filter(|_| numbered) {
+            credentials.ticket = ticket;
+        }
+        let mut client = Client::new(self.server.public(), credentials, self.now);
+        client.set_clock(Duration::from_secs(seconds));
+        client.handle_timeout(self.now, &mut self.dice);
+        while let Some(datagram) = client.poll_transmit() {
+            self.receive(from, datagram.as_bytes());
+        }
+        if from == place(HOSTILE) {
+            // The answer came to the former client, which passed over it: this one asks again, and has the same one.
+            if let Some(hostile) = self.clients.get_mut(usize::from(HOSTILE)) {
+                *hostile = client;
+            }
+            self.wait(Duration::from_millis(250));
+        }
+    }
+
+    /// What goes to the member goes to where it reads, and the honest ones reach each other.
+    fn check(&mut self) {
+        let (sent, received) = self.bytes.get(&place(INVENTED)).copied().unwrap_or_default();
+        assert!(received <= sent, "{received} bytes for {sent} to where nobody is");
+        for (from, to) in [(1_u8, 2_u8), (2, 1), (1, HOSTILE)] {
+            let id = self.clients.get(usize::from(from)).and_then(|client| client.id_of(&node(to))).unwrap_or(0);
+            let mut frame = [&frame::data_header(id), &[4, 0, 0, 0][..], &[0; 28]].concat();
+            let slot = self.forward.client_at(&place(from)).unwrap_or(u32::MAX);
+            let sent = self.forward.forward(slot, &mut frame, self.now);
+            assert!(sent == Ok(place(to)) || (to == HOSTILE && sent.is_err()), "{from} to {to}: {sent:?}");
+        }
+    }
+}
+
+fn credentials(number: u8) -> Option<Credentials> {
+    let bind = PrivateKey::from_bytes([number + 100; 32]);
+    let (ticket, numbered): (Ticket, Ticket) =
+        (ticket_of(number, &bind)?, numbered_of(number, NodeId(number.into()), &bind)?);
+    Some(Credentials { bind, ticket, numbered: Some(numbered) })
+}
