@@ -1,0 +1,366 @@
+//! A hostile member at a real relay: it has the tickets of a network's members, and says what it likes from where it likes (faults F14 to F16).
+//!
+//! `hostile CONFIG`, a JSON file: `relay` (address and port), `key` (the relay's), `members` (each with `bind`, its private bind key, and `ticket`), and what
+//! the kind of attack needs. It binds, writes `ready`, reads milliseconds from standard input, attacks for so long, and answers with one JSON line.
+//!
+//! | `attack` | what it does | answer |
+//! |---|---|---|
+//! | `forge` | The first member says that it is at each of `places` in turn, 50 times a second: from a socket there, so this host needs those addresses. The second member sends it 1,000 frames of 1,000 bytes a second. | `forged`: bytes that left with each place as source; `received`: frames that came where the first member is |
+//! | `binds` | The first member begins `rate` binds a second from `sockets` ports, and from `places`, with cookies where the relay asks for them, and confirms none. With `repeats` each socket sends one bind again and again. | `binds` that were sent, `answers` to them |
+//! | `honest` | No attack: the members bind in turn, `attempts` times in all, as every node does | `attempts` that were made, those that were `bound` |
+//!
+//! Keys are in base64, tickets in base64url. lab/tests/test_relay_attacks.py drives it.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, Write};
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use ring::rand::{SecureRandom, SystemRandom};
+use serde_json::{Value, json};
+use taut_base::{Entropy, PrivateKey, PublicKey, Time};
+use taut_noise::public_key;
+use taut_relay::{Client, Credentials, Ticket, frame};
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// The system's randomness.
+struct Dice(SystemRandom);
+
+impl Entropy for Dice {
+    fn fill(&mut self, bytes: &mut [u8]) {
+        self.0.fill(bytes).expect("the operating system gives randomness");
+    }
+}
+
+fn main() -> Outcome<()> {
+    let path = std::env::args().nth(1).ok_or("usage: hostile CONFIG")?;
+    let config: Value = serde_json::from_slice(&std::fs::read(path)?)?;
+    let mut attack = Attack::new(&config)?;
+    tell(&json!("ready"))?;
+    for line in std::io::stdin().lock().lines() {
+        let duration = Duration::from_millis(line?.trim().parse()?);
+        let told = attack.run(duration)?;
+        tell(&told)?;
+    }
+    Ok(())
+}
+
+fn tell(what: &Value) -> std::io::Result<()> {
+    let mut out = std::io::stdout();
+    writeln!(out, "{what}")?;
+    out.flush()
+}
+
+enum Attack {
+    Forge(Box<Forge>),
+    Binds(Binds),
+    Honest(Honest),
+}
+
+impl Attack {
+    fn new(config: &Value) -> Outcome<Self> {
+        match config["attack"].as_str() {
+            Some("forge") => Forge::new(config).map(|forge| Self::Forge(Box::new(forge))),
+            Some("binds") => Binds::new(config).map(Self::Binds),
+            Some("honest") => Honest::new(config).map(Self::Honest),
+            _ => Err("`attack` is one of forge, binds, honest".into()),
+        }
+    }
+
+    fn run(&mut self, duration: Duration) -> Outcome<Value> {
+        match self {
+            Self::Forge(forge) => forge.run(duration),
+            Self::Binds(binds) => binds.run(duration),
+            Self::Honest(honest) => honest.run(duration),
+        }
+    }
+}
+
+/// Where the relay is, by which key, and who the members are.
+struct Scene {
+    relay: SocketAddr,
+    key: PublicKey,
+    members: Vec<Credentials>,
+}
+
+impl Scene {
+    fn new(config: &Value) -> Outcome<Self> {
+        let text = |value: &Value, name: &str| {
+            value[name].as_str().map(String::from).ok_or_else(|| format!("the config has no `{name}`"))
+        };
+        let mut members = Vec::new();
+        for member in config["members"].as_array().into_iter().flatten() {
+            let bind = PrivateKey::from_bytes(text(member, "bind")?.parse::<PublicKey>()?.0);
+            let ticket: Ticket = text(member, "ticket")?.parse()?;
+            members.push(Credentials { bind, ticket, numbered: None });
+        }
+        Ok(Self { relay: text(config, "relay")?.parse()?, key: text(config, "key")?.parse()?, members })
+    }
+
+    /// A client of this member that stamps its binds by the host's clock.
+    fn client(&self, member: usize, now: Time) -> Outcome<Client> {
+        let credentials = self.members.get(member).ok_or("too few members")?.clone();
+        let mut client = Client::new(self.key, credentials, now);
+        let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+        client.set_clock(wall.saturating_sub(now.since(Time::ZERO)));
+        Ok(client)
+    }
+}
+
+fn socket(from: SocketAddr) -> Outcome<UdpSocket> {
+    let socket = UdpSocket::bind(from)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
+
+/// A member that is bound.
+struct Bound {
+    client: Client,
+    socket: UdpSocket,
+    data: u64,
+}
+
+impl Bound {
+    /// Sends what the client has to say.
+    fn flush(&mut self, relay: SocketAddr) {
+        while let Some(datagram) = self.client.poll_transmit() {
+            // What the kernel has no room for is lost, as on any network.
+            let _ = self.socket.send_to(datagram.as_bytes(), relay);
+        }
+    }
+
+    /// Takes what came, and does what is due.
+    fn turn(&mut self, relay: SocketAddr, now: Time, dice: &mut Dice) {
+        let mut buffer = [0; 2048];
+        while let Ok((length, _)) = self.socket.recv_from(&mut buffer) {
+            match frame::data(&buffer[..length]) {
+                Some(_) => self.data += 1,
+                None => drop(self.client.handle_datagram(&buffer[..length], now, dice)),
+            }
+        }
+        self.client.handle_timeout(now, dice);
+        self.flush(relay);
+    }
+}
+
+/// A member that says that it is elsewhere.
+struct Forge {
+    scene: Scene,
+    start: Instant,
+    dice: Dice,
+    forger: Bound,
+    sender: Bound,
+    places: Vec<(SocketAddr, UdpSocket)>,
+}
+
+impl Forge {
+    fn new(config: &Value) -> Outcome<Self> {
+        let scene = Scene::new(config)?;
+        let bound = |member| {
+            Ok::<_, Box<dyn std::error::Error>>(Bound {
+                client: scene.client(member, Time::ZERO)?,
+                socket: socket(ANY)?,
+                data: 0,
+            })
+        };
+        let (forger, sender) = (bound(0)?, bound(1)?);
+        let mut places = Vec::new();
+        for place in config["places"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            let place = place.parse()?;
+            places.push((place, socket(place)?));
+        }
+        let mut forge = Self { scene, start: Instant::now(), dice: Dice(SystemRandom::new()), forger, sender, places };
+        let end = forge.start + Duration::from_secs(20);
+        while !(forge.forger.client.is_ready() && forge.sender.client.is_ready()) {
+            if Instant::now() > end {
+                return Err("the relay does not bind the members".into());
+            }
+            forge.turn();
+        }
+        // What confirms the bindings is there before anything follows.
+        (0..100).for_each(|_| forge.turn());
+        Ok(forge)
+    }
+
+    fn now(&self) -> Time {
+        Time::from_duration(self.start.elapsed())
+    }
+
+    fn turn(&mut self) {
+        let (now, relay) = (self.now(), self.scene.relay);
+        self.forger.turn(relay, now, &mut self.dice);
+        self.sender.turn(relay, now, &mut self.dice);
+        std::thread::sleep(Duration::from_micros(500));
+    }
+
+    fn run(&mut self, duration: Duration) -> Outcome<Value> {
+        let (start, relay) = (Instant::now(), self.scene.relay);
+        let peer = public_key_of(&self.scene.members, 0)?;
+        let now = self.now();
+        self.sender.client.open(peer, now, &mut self.dice).ok_or("the relay has lost a member")?;
+        let (mut said, mut sent, mut forged) = (0, 0, BTreeMap::new());
+        self.forger.data = 0;
+        while start.elapsed() < duration {
+            self.turn();
+            let milliseconds = u64::try_from(start.elapsed().as_millis())?;
+            while said < milliseconds / 20 {
+                self.say(said, &mut forged);
+                said += 1;
+            }
+            for _ in sent..milliseconds.min(sent + 20) {
+                let Some(id) = self.sender.client.id_of(&peer) else { break };
+                let bytes = [&frame::data_header(id), &[4, 0, 0, 0][..], &[7; 988]].concat();
+                let _ = self.sender.socket.send_to(&bytes, relay);
+            }
+            sent = milliseconds;
+        }
+        Ok(json!({ "said": said, "sent": sent, "forged": forged, "received": self.forger.data }))
+    }
+
+    /// Says something newer than all before from the next of the places.
+    fn say(&mut self, number: u64, forged: &mut BTreeMap<String, u64>) {
+        let count = self.places.len().max(1) as u64;
+        let Some((place, socket)) = self.places.get(usize::try_from(number % count).unwrap_or(0)) else { return };
+        let now = Time::from_duration(self.start.elapsed());
+        self.forger.client.handle_move(now, &mut self.dice);
+        while let Some(datagram) = self.forger.client.poll_transmit() {
+            if let Ok(length) = socket.send_to(datagram.as_bytes(), self.scene.relay) {
+                *forged.entry(place.to_string()).or_default() += length as u64;
+            }
+        }
+    }
+}
+
+/// The node key in a member's ticket.
+fn public_key_of(members: &[Credentials], member: usize) -> Outcome<PublicKey> {
+    let credentials = members.get(member).ok_or("too few members")?;
+    let terms = credentials.ticket.terms();
+    if terms.bind != public_key(&credentials.bind) {
+        return Err("the ticket is not for this bind key".into());
+    }
+    Ok(terms.node)
+}
+
+/// A socket that begins binds.
+struct Asker {
+    socket: UdpSocket,
+    client: Option<Client>,
+    /// What it sent last.
+    bytes: Vec<u8>,
+}
+
+/// A member that begins binds and confirms none.
+struct Binds {
+    scene: Scene,
+    start: Instant,
+    dice: Dice,
+    rate: u64,
+    repeats: bool,
+    askers: Vec<Asker>,
+}
+
+impl Binds {
+    fn new(config: &Value) -> Outcome<Self> {
+        let scene = Scene::new(config)?;
+        let number = |name: &str| config[name].as_u64().ok_or_else(|| format!("the config has no number `{name}`"));
+        let lent = config["places"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::parse);
+        let own = (0..number("sockets")?).map(|_| Ok(ANY));
+        let asker = |from| Ok(Asker { socket: socket(from)?, client: None, bytes: Vec::new() });
+        let askers = own.chain(lent).map(|from| asker(from?)).collect::<Outcome<Vec<_>>>()?;
+        let (start, dice) = (Instant::now(), Dice(SystemRandom::new()));
+        let repeats = config["repeats"].as_bool().unwrap_or(false);
+        Ok(Self { scene, start, dice, rate: number("rate")?, repeats, askers })
+    }
+
+    fn run(&mut self, duration: Duration) -> Outcome<Value> {
+        let (start, mut binds, mut answers) = (Instant::now(), 0, 0);
+        while start.elapsed() < duration {
+            let due = u64::try_from(start.elapsed().as_micros())? * self.rate / 1_000_000;
+            // A host that was busy with something else does not make up for it at once.
+            for _ in 0..due.saturating_sub(binds).min(100) {
+                self.bind(binds)?;
+                binds += 1;
+            }
+            answers += self.receive();
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        Ok(json!({ "binds": binds, "answers": answers }))
+    }
+
+    /// Sends a bind from the next socket: another one, or once more what that sent before.
+    fn bind(&mut self, number: u64) -> Outcome<()> {
+        let at = usize::try_from(number % self.askers.len().max(1) as u64)?;
+        let now = Time::from_duration(self.start.elapsed());
+        let Some(asker) = self.askers.get_mut(at) else { return Ok(()) };
+        if !self.repeats || asker.bytes.is_empty() {
+            let mut client = self.scene.client(0, now)?;
+            client.handle_timeout(now, &mut self.dice);
+            asker.bytes = client.poll_transmit().map(|datagram| datagram.as_bytes().to_vec()).unwrap_or_default();
+            asker.client = Some(client);
+        }
+        // What the kernel has no room for is lost, as on any network.
+        let _ = asker.socket.send_to(&asker.bytes, self.scene.relay);
+        Ok(())
+    }
+
+    /// Shows the cookies that came; answers are counted and not confirmed.
+    fn receive(&mut self) -> u64 {
+        let (now, mut answers, mut buffer) = (Time::from_duration(self.start.elapsed()), 0, [0; 2048]);
+        for Asker { socket, client: asking, bytes } in &mut self.askers {
+            while let Ok((length, _)) = socket.recv_from(&mut buffer) {
+                let Some(client) = asking else { continue };
+                client.handle_datagram(&buffer[..length], now, &mut self.dice);
+                if client.is_ready() {
+                    answers += 1;
+                    *asking = None;
+                    continue;
+                }
+                while let Some(datagram) = client.poll_transmit() {
+                    *bytes = datagram.as_bytes().to_vec();
+                    let _ = socket.send_to(bytes, self.scene.relay);
+                }
+            }
+        }
+        answers
+    }
+}
+
+/// Members that bind as they should, one attempt after the other, each from another port.
+struct Honest {
+    scene: Scene,
+    start: Instant,
+    dice: Dice,
+    attempts: u64,
+}
+
+impl Honest {
+    fn new(config: &Value) -> Outcome<Self> {
+        let attempts = config["attempts"].as_u64().ok_or("the config has no number `attempts`")?;
+        Ok(Self { scene: Scene::new(config)?, start: Instant::now(), dice: Dice(SystemRandom::new()), attempts })
+    }
+
+    fn run(&mut self, duration: Duration) -> Outcome<Value> {
+        let (start, mut bound, mut tried) = (Instant::now(), 0, 0);
+        while tried < self.attempts && start.elapsed() < duration {
+            let member = usize::try_from(tried % self.scene.members.len().max(1) as u64)?;
+            bound += u64::from(self.attempt(member)?);
+            tried += 1;
+        }
+        Ok(json!({ "attempts": tried, "bound": bound }))
+    }
+
+    /// Returns true if the relay bound the member within one attempt, which sends its bind three times in 1.75 s.
+    fn attempt(&mut self, member: usize) -> Outcome<bool> {
+        let now = || Time::from_duration(self.start.elapsed());
+        let mut one = Bound { client: self.scene.client(member, now())?, socket: socket(ANY)?, data: 0 };
+        one.turn(self.scene.relay, now(), &mut self.dice);
+        while one.client.is_asking() {
+            std::thread::sleep(Duration::from_millis(1));
+            one.turn(self.scene.relay, now(), &mut self.dice);
+        }
+        Ok(one.client.is_ready())
+    }
+}

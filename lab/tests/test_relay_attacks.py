@@ -1,0 +1,112 @@
+"""A hostile member against a real relay: forged places, binds without end, many ports of one address (faults F14 to F17)."""
+
+import time
+
+import pytest
+
+from lab import needs
+from lab import relay_attacks as attacks
+from lab.flow import Probe
+from lab.relay_attacks import Field
+from lab.wait import wait_until
+
+pytestmark = pytest.mark.skipif(bool(needs.without("nft")), reason=needs.without("nft"))
+# In which 400 binds a second fill a table for 1,024 that keeps them for 10 s.
+FILL_S = 5
+ATTACK_S = 40
+# Single attempts to bind of honest members meanwhile.
+ATTEMPTS = 28
+FORGE_S = 8
+
+
+def test_fault_f14_a_forged_frame_cuts_nobody_off_and_sends_nobody_traffic(lab):
+    field = Field(lab, ("victim", "friend", "forger", "sender"), apart=(("victim", "friend"),))
+    victim, friend, forger = (field.nodes[name] for name in ("victim", "friend", "forger"))
+    friend.ping("victim", "-c", "3")
+    assert friend.peer("victim")["path"]["relay"] == "relay"
+    members = [field.credentials(name) for name in ("forger", "sender")]
+    for name in ("forger", "sender"):
+        field.nodes[name].stop()
+    # Two addresses that are not the forger's: where the victim is, and where somebody is who never heard of a relay.
+    bystander = lab.host("bystander", field.switch)
+    attacks.count_from(bystander, field.at.ipv4)
+    invented = f"{bystander.ipv4}:4242"
+    attacks.lend(forger.host, victim.host.ipv4)
+    attacks.lend(forger.host, bystander.ipv4)
+    program = field.program(forger.host, "forge", members, places=[attacks.place(victim), invented])
+    probe = Probe(friend.host, victim.host, victim.ipv4, interval=0.01)
+    before = field.stats()
+    attacks.attack(program, FORGE_S)
+    said = attacks.told(program)
+    seen = probe.finish()
+    after = field.stats()
+    assert said["said"] > 100 and set(said["forged"]) == {attacks.place(victim), invented}, said
+    assert seen["received"] >= 0.99 * seen["sent"] > 100, seen
+    # Headers of IP and UDP are 28 bytes, on what came and on what went.
+    datagrams, size = attacks.counted(bystander)
+    assert size - 28 * datagrams <= said["forged"][invented], (datagrams, size, said)
+    assert said["received"] >= 0.9 * said["sent"] > 1_000, said
+    assert after["moved"] == before["moved"] and after["challenges"] > before["challenges"], (before, after)
+
+
+def _honest_nodes_bind_beside(field, options):
+    """Beside a flood of binds, real daemons of both networks start again and are bound, and so are two more members by each single attempt."""
+    greedy, two = field.nodes["greedy"], field.nodes["two"]
+    for name in ("greedy", "two", "fourth"):
+        field.nodes[name].stop()
+    flood = field.program(greedy.host, "binds", [field.credentials("greedy")], **options)
+    honest = field.program(two.host, "honest", [field.credentials(name) for name in ("two", "fourth")], attempts=ATTEMPTS)
+    attacks.attack(flood, ATTACK_S)
+    time.sleep(FILL_S)
+    attacks.attack(honest, ATTACK_S)
+    tried = attacks.told(honest)
+    # One may fail where the machine stood still for the 1.75 s of an attempt.
+    assert tried["attempts"] == ATTEMPTS and tried["bound"] >= ATTEMPTS - 1, tried
+    for name in ("one", "third"):
+        field.nodes[name].restart()
+    for name in ("one", "third"):
+        field.bound(name)
+    assert not attacks.is_over(flood), "they are bound while the attack goes on"
+    return attacks.told(flood), field.stats()["drops"]
+
+
+def _invented(field, ports=1):
+    """Addresses of the switch that no host has, from which the hostile member's host sends all the same."""
+    host = field.nodes["greedy"].host
+    network = str(host.ipv4).rpartition(".")[0]
+    addresses = [f"{network}.{number}" for number in range(100, 250)]
+    attacks.lend(host, *addresses)
+    return [f"{address}:{port}" for address in addresses for port in range(4242, 4242 + ports)]
+
+
+def test_fault_f15_one_member_that_begins_binds_without_end_keeps_nobody_out(lab):
+    """From its own address, and from invented ones: fewer than bring any limit of rates about."""
+    field = Field(lab, ("one", "two", "greedy"), others=("third", "fourth"))
+    said, dropped = _honest_nodes_bind_beside(field, {"sockets": 26, "rate": 450, "places": _invented(field)})
+    assert said["binds"] > 200 * FILL_S and dropped["full"] == 0, (said, dropped)
+
+
+def test_fault_f16_many_ports_of_one_address_keep_nobody_out(lab):
+    """While invented sources have every bind asked for a cookie, one address shows thousands of them."""
+    field = Field(lab, ("one", "two", "greedy"), others=("third", "fourth"))
+    said, dropped = _honest_nodes_bind_beside(field, {"sockets": 2_000, "rate": 12_000, "places": _invented(field, 3), "repeats": True})
+    assert said["binds"] > 5_000 * FILL_S, said
+    assert dropped["cookie-asked"] > 1_000 and dropped["bind-rate"] > 10_000, dropped
+
+
+def test_fault_f17_a_removed_node_is_cut_off_at_the_coordinators_relay(lab):
+    field = Field(lab, ("one", "removed"), own=True)
+    assert field.stats()["clients"] == 2
+    members = [field.credentials("removed")]
+    field.coordinator.cli("nodes", "remove", "removed")
+    assert field.stats()["clients"] == 1
+    for _ in range(2):
+        program = field.program(field.nodes["removed"].host, "binds", members, sockets=5, rate=10)
+        attacks.attack(program, 3)
+        said = attacks.told(program)
+        assert said["binds"] > 10 and said["answers"] == 0, said
+        assert field.stats()["drops"]["cut-off"] > 5 and field.stats()["clients"] == 1
+        # The marks of removed nodes are read again when the coordinator starts again.
+        field.coordinator.stop()
+        field.coordinator.start("--relay-metrics", attacks.METRICS)
+        wait_until(lambda: field.stats()["clients"] == 1, "the other node to be bound again")
