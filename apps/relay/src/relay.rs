@@ -165,7 +165,7 @@ impl Relay {
         self.shared.ask(|server| server.trust(key));
     }
 
-    /// What cuts removed members off, for the coordinator that this relay is part of.
+    /// Returns the handle by which the coordinator that this relay is part of cuts removed members off.
     pub fn removals(&self) -> Removals {
         Removals(self.shared.clone())
     }
@@ -195,7 +195,7 @@ impl Relay {
     }
 }
 
-/// Tells a relay of members that its coordinator has removed.
+/// A handle to a relay for its coordinator, which tells it of members that were removed.
 #[derive(Clone)]
 pub struct Removals(Arc<Shared>);
 

@@ -125,7 +125,7 @@ impl Shared {
         act(&mut self.lock())
     }
 
-    /// Does something with the rules from outside the workers: the first one carries out what comes of it, at once.
+    /// Does something with the rules from outside the workers, and wakes the first worker to carry out the changes and send the replies.
     pub(crate) fn order<R>(&self, act: impl FnOnce(&mut Server) -> R) -> R {
         let outcome = self.ask(act);
         self.queues.iter().take(1).for_each(|queue| queue.waker.wake());

@@ -220,8 +220,8 @@ impl Client {
         self.next_bind = now;
     }
 
-    /// Has each `bind` from now on say when it was made: at `Time` 0 this clock showed `at_zero` since 1970. Later calls may put it right. The relay
-    /// compares the stamps of one member with each other only, so the clock may be wrong; but [`Self::last_stamp`] must be behind it after a restart.
+    /// Stamps each later `bind` by a clock that showed `at_zero` (since 1970) at `Time` 0; another call corrects it. The relay compares the stamps of one member
+    /// with each other only, so the clock may be wrong. After a restart of the program it has to be ahead of the former [`Self::last_stamp`].
     pub fn set_clock(&mut self, at_zero: Duration) {
         self.stamps.at_zero = Some(at_zero);
     }
@@ -493,8 +493,8 @@ impl Client {
         true
     }
 
-    /// The relay asks whether we are where it sent this. The answer leaves first: then we are there for the relay, and what follows is answered there. The
-    /// pong to a ping that is under way goes to where we were, so that ping is sent again.
+    /// Answers the relay's question whether this client is where the challenge came. The response leaves first: the relay moves the client by it, and answers
+    /// what follows at the new place. The pong to an outstanding ping goes to the former place, so the ping is sent again.
     fn handle_challenge(&mut self, nonce: [u8; NONCE_LEN], now: Time) {
         #[cfg(test)]
         if self.is_release_0_1_0 {

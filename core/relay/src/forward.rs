@@ -50,7 +50,7 @@ pub enum Change {
         /// Where it is.
         place: Place,
     },
-    /// Another client is where this one was, and where this one is now is not known: nothing is sent to it for the time being.
+    /// Another client has proven to be where this one was. Nothing is sent to this one until it has proven another place.
     Displaced {
         /// Which.
         slot: u32,
@@ -116,7 +116,7 @@ struct Channel {
 struct Client {
     /// `None` while it is [displaced](Change::Displaced).
     place: Option<Place>,
-    /// By numbers that the client chooses: in a tree no choice of them makes a lookup dear (law 15).
+    /// By the client's own numbers. A client chooses them, and in a tree no choice makes a lookup slow (law 15).
     channels: BTreeMap<u32, Channel>,
     /// When its share is whole again.
     whole: Time,
@@ -244,7 +244,7 @@ impl Forward {
         self.places.insert(place, slot);
     }
 
-    /// Forgets that the client was there. Another client that is there now stays.
+    /// Forgets that a client was at `place`, unless another client is there now.
     fn vacate(&mut self, place: Option<Place>, slot: u32) {
         if let Some(place) = place
             && self.places.get(&place) == Some(&slot)

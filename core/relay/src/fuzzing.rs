@@ -1,4 +1,4 @@
-//! The way in for fuzz targets: what the owner of a binding's keys can say, and parsers that are nobody else's business.
+//! Access for fuzz targets: sealing under a binding's keys, and private parsers.
 
 use crate::control::Message;
 use crate::frame::{CONTROL_LEN, MESSAGE_LEN};

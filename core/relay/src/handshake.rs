@@ -4,8 +4,8 @@
 //! Initiator::start ──── bind ───▶ Asking::read     two Diffie-Hellman; whose ticket it is
 //! Initiator::finish ◀── bound ─── Asking::reply    two more
 //! ```
-//! A `bind` says when it was made, by a stamp of the client's own that only rises: a relay tells by it which of two is later, whatever an adversary
-//! recorded. Release 0.1.0 writes zeros there, and does not read them.
+//! A `bind` carries a stamp of the client's own, which only rises. A relay tells by it which of two binds is later, so that a recorded one counts for nothing
+//! against the present one. Release 0.1.0 writes zeros there, and does not read the stamp.
 //!
 //! The client knows the relay's key from the map; the relay learns the client's bind key sealed. A recorded `bind` can be sent again, but without the
 //! private keys nobody can use the answer: what it begins counts only once a control frame has come under its keys.
@@ -143,7 +143,7 @@ pub(crate) struct Asking {
     pub(crate) index: u32,
     /// The ticket in it. Not verified; but whoever shows it has the bind key `bind`.
     pub(crate) ticket: Ticket,
-    /// When it was made, by the client's own count; 0 if it does not say.
+    /// The client's stamp; 0 from a client without stamps.
     pub(crate) stamp: u64,
 }
 

@@ -134,7 +134,7 @@ impl Member {
     }
 }
 
-/// Under what a relay keeps one place: a node, whatever its key, or a key where no ticket says whose it is.
+/// An identity that has one binding at a relay: a node, whatever its key; or a key, where the ticket does not name the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Owner {
     Node(Scope, NodeId),
@@ -188,7 +188,7 @@ pub struct Server {
     by_age: BTreeSet<(Scope, u64, u32)>,
     /// Bindings by network.
     clients: Shares,
-    /// How many have begun.
+    /// Bindings that have begun since the start.
     serial: u64,
     pendings: Pendings,
     /// Numbers that clients have for peers, by network.
@@ -336,7 +336,7 @@ impl Server {
         }
     }
 
-    /// Says something to a client where it has proven to be. A client that is nowhere hears nothing.
+    /// Sends a message to a client, to the place that it has proven. A client without a place gets nothing.
     fn say(&mut self, slot: u32, message: &Message) {
         if let Some(binding) = self.slots.get_mut(slot as usize).and_then(Option::as_mut)
             && let Some(place) = binding.place
@@ -345,7 +345,7 @@ impl Server {
         }
     }
 
-    /// Seals any bytes for the client at `place`, for [`crate::fuzzing`].
+    /// Seals any 40 bytes for the client at `place`, for [`crate::fuzzing`].
     pub(crate) fn seal(&mut self, place: Place, message: &[u8; MESSAGE_LEN]) -> Option<[u8; CONTROL_LEN]> {
         let slot = self.by_place.get(&place).copied()?;
         self.binding(slot).map(|binding| binding.link.seal_bytes(message))
@@ -374,7 +374,7 @@ impl Server {
     }
 }
 
-/// A client that comes by a connection is told no address: the relay may be behind a front that hides it. Nor is one whose place is not known.
+/// Returns the address that a client is told. A client of a stream is told none, because the relay may be behind a proxy that hides it.
 fn seen(place: Option<Place>) -> SocketAddr {
     match place {
         Some(Place::Udp(source)) => source,

@@ -1,8 +1,8 @@
 //! Tickets: leave to use the network's relays, which they check without asking anybody (protocol.md 6.2).
 //!
 //! One Ed25519 key signs those of all networks; a ticket names its network, and relays let members of one network meet each other only.
-//! Nothing of a ticket is stored: every channel gets a fresh one. Whoever is removed gets none any more. At the coordinator's own relay those that it has
-//! count no more from then on ([`State::watch_relay`]); at other relays the last one ends by itself.
+//! Nothing of a ticket is stored: every channel gets a fresh one. A node that was removed gets none any more. The coordinator's own relay refuses the tickets
+//! that it has ([`State::watch_relay`]); at other relays the last one ends after two days.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -21,8 +21,8 @@ use crate::store::{MARKED, NetworkId, Party};
 /// peers, and somebody who was removed is gone from all relays on the third day (protocol.md 6.2 allows 24 to 72 hours).
 pub(crate) const LIFE: u32 = 48 * 3600;
 
-/// Seconds behind a removal of an earlier run up to which tickets of that member are refused: a ticket may have been signed while the removal was being
-/// written, which takes a moment.
+/// Time added to a removal of an earlier run, 5 s: tickets of the member that were signed up to then are refused. A ticket may have been signed while the
+/// removal was being written to disk.
 const WRITTEN: i64 = 5;
 
 /// A signed ticket.
@@ -35,11 +35,11 @@ pub(crate) struct Signed {
     pub(crate) expires: u64,
 }
 
-/// Whom this coordinator's own relay serves no more.
+/// Members and keys that this coordinator's own relay serves no more.
 #[derive(Default)]
 pub(super) struct Removed {
     relay: OnceLock<Removals>,
-    /// Keys whose tickets from up to then are refused: seconds since 1970.
+    /// Keys that were cut off, and when: tickets signed up to then are refused. Seconds since 1970.
     keys: Mutex<BTreeMap<(NetworkId, PublicKey), i64>>,
 }
 
@@ -78,9 +78,9 @@ impl State {
         self.signer.verifying()
     }
 
-    /// Has the coordinator's own relay cut off every member that is removed from now on, and those removed lately whose tickets may not have ended.
+    /// Tells the coordinator's own relay of every later removal, and of earlier ones within the life of a ticket.
     pub(crate) async fn watch_relay(&self, relay: Removals) -> Result<(), StateError> {
-        // First: what is removed meanwhile is told by both.
+        // Before the rows are read, so that a removal in between is told to it, too.
         let _ = self.removed.relay.set(relay);
         let removed = self.store.read(Party::House).await?.nodes_removed_since(unix_now() - MARKED).await?;
         for (row, at) in removed {
@@ -89,8 +89,8 @@ impl State {
         Ok(())
     }
 
-    /// Has the coordinator's own relay end the binding of a member that was removed, and refuse the tickets that it has. Without a number only the key is
-    /// refused: the member has another one now. To be called when the change is in the database.
+    /// Tells the coordinator's own relay to end the binding of a member that was removed, and to refuse the tickets that it has. Without a number only the key
+    /// is refused, because the member has another one now. Call it after the change was committed.
     pub(super) fn cut_off(&self, network: NetworkId, id: Option<NodeId>, key: PublicKey) {
         self.cut_off_at(network, id, key, unix_now());
     }
@@ -98,7 +98,7 @@ impl State {
     fn cut_off_at(&self, network: NetworkId, id: Option<NodeId>, key: PublicKey, at: i64) {
         let Some(relay) = self.removed.relay.get() else { return };
         let mut keys = self.removed.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        // Tickets from before have ended.
+        // Of keys that were cut off earlier all tickets have ended.
         keys.retain(|_, earlier| *earlier >= at - MARKED);
         let latest = keys.entry((network, key)).or_insert(at);
         *latest = at.max(*latest);

@@ -16,8 +16,8 @@ pub(super) const RANDOM_BITS: u32 = 20;
 /// Versions from which a node may resume; who was away for longer gets a whole map. Marks of removed nodes are kept as long, and for [`MARKED`].
 const KEPT: u32 = 4096;
 
-/// Seconds for which the mark of a removed node is kept at least, 73 hours: as long as any ticket for relays is valid, because a coordinator that starts again
-/// tells its own relay whose tickets count no more.
+/// Time for which the mark of a removed node is kept at least, 73 hours in seconds. No ticket for relays is valid for longer, and a coordinator that starts
+/// again tells its own relay which members to cut off.
 pub(crate) const MARKED: i64 = 73 * 3600;
 
 /// Old versions are swept once per so many changes.

@@ -24,11 +24,11 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// Cookies are kept per path; a client has but one.
 const PATH: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
 
-/// How long the ticket of version 2 is not shown again after an attempt with it failed: a relay that was away is no reason to bind twice each time.
+/// Pause before a ticket of version 2 is shown again after an attempt with it failed, 10 minutes: a relay that refuses it costs one attempt in that time.
 const NOT_AGAIN: Duration = Duration::from_secs(600);
 
-/// Which of two tickets a relay is shown. Version 1 until the relay has said that it takes version 2: every relay takes that at once, and silence need not be
-/// told from loss. Then the client binds again with version 2, while the first binding serves it.
+/// Which of two tickets a relay is shown. It is version 1 until the relay has said that it takes version 2: every relay takes version 1 at once, and a lost
+/// datagram is not mistaken for an old relay. Then the client binds again with version 2, while the first binding serves it.
 #[derive(Default)]
 pub(super) struct Tickets {
     /// The relay takes version 2.
@@ -38,14 +38,14 @@ pub(super) struct Tickets {
 }
 
 impl Tickets {
-    /// The relay takes tickets up to `version`. Returns true if the numbered one, which was not shown, is to be shown now.
+    /// Notes that the relay takes tickets up to `version`. Returns true if the ticket of version 2 was not shown and is to be shown now.
     fn hear(&mut self, version: u8, shown: bool, now: Time) -> bool {
         let better = version >= LATEST_VERSION && !shown && now >= self.not_before;
         self.takes_numbered = better || (shown && version >= LATEST_VERSION);
         better
     }
 
-    /// An attempt failed that showed the numbered one: perhaps an older program answers there now.
+    /// Notes that an attempt with version 2 failed: the relay may run an older program now.
     fn fail(&mut self, now: Time) {
         *self = Self { takes_numbered: false, not_before: now + NOT_AGAIN };
     }
@@ -54,7 +54,7 @@ impl Tickets {
 /// The stamps of a client's `bind`s.
 #[derive(Default)]
 pub(super) struct Stamps {
-    /// What the clock of the stamps showed at `Time` 0, since 1970; `None` for a client without stamps.
+    /// Reading of the stamps' clock at `Time` 0, since 1970; `None` for a client without stamps.
     pub(super) at_zero: Option<Duration>,
     /// Nanoseconds since 1970; 0 before the first.
     pub(super) last: u64,

@@ -15,15 +15,15 @@ use crate::forward::Change;
 /// A client.
 pub(super) struct Binding {
     pub(super) member: Member,
-    /// Its number in the network, if it has shown a ticket that says it.
+    /// The node's number in its network, if the client has shown a ticket that names it.
     id: Option<NodeId>,
     pub(super) link: Link,
     /// Our index for it.
     index: u32,
-    /// Where it has proven to be; `None` since another client proved to be there.
+    /// Where the client has proven to be; `None` since another client proved to be there.
     pub(super) place: Option<Place>,
     pub(super) challenge: Option<Challenge>,
-    /// Challenges that it may cause.
+    /// Challenges that the client may still cause.
     pub(super) challenges: Bucket,
     /// The stamp of the bind that began it; 0 if that had none.
     stamp: u64,
@@ -32,9 +32,9 @@ pub(super) struct Binding {
     /// When its ticket expires.
     expires: Time,
     pub(super) heard: Time,
-    /// When it is looked at next.
+    /// When the binding is checked next.
     deadline: Time,
-    /// Its turn among all that began.
+    /// Number of bindings that began before this one, and this one.
     serial: u64,
     /// Whom it has numbers for.
     pub(super) channels: BTreeMap<PublicKey, Side>,
@@ -42,21 +42,21 @@ pub(super) struct Binding {
 }
 
 impl Binding {
-    /// Under what the member has its one place.
+    /// Returns the identity that has this one binding.
     pub(super) fn owner(&self) -> Owner {
         Owner::new(&self.member, self.id)
     }
 }
 
 impl Server {
-    /// The bindings that a bind would take the place of: that of its key, and that of its node, which may have had another key.
+    /// Returns the bindings that a bind would replace: that of its key, and that of its node, which may have had another key.
     pub(super) fn bound_to(&self, claim: &Claim) -> [Option<u32>; 2] {
         let by_node = claim.id.and_then(|id| self.by_node.get(&(claim.member.scope, id)));
         [self.by_member.get(&claim.member).copied(), by_node.copied()]
     }
 
-    /// Returns true if the bind was made before the one that began this binding, as far as both say it: somebody recorded it. Of two keys of one node the
-    /// one whose ticket was signed later counts.
+    /// Returns true if this binding is later than the bind: the bind's stamp is not later, so it was recorded; or it shows another key of the same node, with
+    /// a ticket that was signed earlier.
     pub(super) fn is_older(&self, slot: u32, claim: &Claim) -> bool {
         let Some(binding) = self.slots.get(slot as usize).and_then(Option::as_ref) else { return false };
         let is_recorded = claim.stamp != 0 && claim.stamp <= binding.stamp && claim.member == binding.member;
@@ -64,14 +64,14 @@ impl Server {
         is_recorded || is_former_key
     }
 
-    /// Returns true if a bind finds room: its member is bound already, or the table has a place left, or another network gives one up.
+    /// Returns true if there is room for a bind's member: it is bound already, the table has a place left, or a client of another network can be evicted.
     pub(super) fn has_room_for_client(&self, claim: &Claim) -> bool {
         self.bound_to(claim).iter().any(Option::is_some)
             || self.by_member.len() < self.limits.clients
             || self.clients.yields_to(claim.member.scope).is_some()
     }
 
-    /// Makes a confirmed bind a binding. `None` if there is no room for it.
+    /// Makes a confirmed bind a binding, and returns its slot. `None` if there is no room for it.
     pub(super) fn settle(
         &mut self,
         index: u32,
@@ -81,7 +81,7 @@ impl Server {
     ) -> Option<u32> {
         let Claim { member, id, .. } = pending.claim;
         let [by_key, by_node] = self.bound_to(&pending.claim);
-        // The node has another key now: its peers see the former one leave.
+        // The node has another key now: peers that had opened the former key are told that it left.
         if let Some(former) = by_node.filter(|former| by_key != Some(*former)) {
             self.say(former, &Message::Leave(Why::Replaced));
             self.tally.replaced += 1;
@@ -101,7 +101,7 @@ impl Server {
         Some(slot)
     }
 
-    /// Notes which node a client is.
+    /// Notes the number of a client's node.
     fn number(&mut self, slot: u32, member: Member, id: NodeId) {
         let former = self.binding(slot).and_then(|binding| binding.id.replace(id));
         if let Some(former) = former.filter(|former| *former != id) {
@@ -175,7 +175,7 @@ impl Server {
         Some(slot)
     }
 
-    /// Ends the latest binding of the network that holds the most, so that a member of another one has its place. `None` if no network has to give way.
+    /// Ends the latest binding of the network that holds the most, for a member of another network. `None` if no network holds more than its share.
     fn make_room_for_client(&mut self, member: Member) -> Option<()> {
         let greedy = self.clients.yields_to(member.scope)?;
         let latest = self.by_age.range((greedy, 0, 0)..=(greedy, u64::MAX, u32::MAX)).next_back();
@@ -186,7 +186,7 @@ impl Server {
         Some(())
     }
 
-    /// Notes when a binding is looked at next: when it has been silent for too long, or its ticket expires.
+    /// Sets the time at which a binding is checked next: when it will have been silent for too long, or its ticket expires.
     fn schedule(&mut self, slot: u32) {
         let patience = self.limits.patience;
         let Some(binding) = self.binding(slot) else { return };

@@ -1,4 +1,4 @@
-//! From a `bind` to a binding: what is checked, what is answered, and what confirms it.
+//! From a `bind` to a binding: the checks, the answer, and the confirmation.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use crate::frame::{BIND_LEN, CONTROL_LEN};
 use crate::handshake::{Asking, Welcome};
 
 impl Server {
+    /// Takes a `bind`: answers it by `bound` if its sender may bind here, by a cookie if it has to prove its address first, or not at all.
     pub(super) fn handle_bind(
         &mut self,
         place: Place,
@@ -28,8 +29,8 @@ impl Server {
         })?;
         let mut ephemeral = [0; 32];
         ephemeral.copy_from_slice(&bind[8..40]);
-        // The same bytes again from the same place: the answer was lost, or somebody recorded them. The same answer, and nothing else. From another place
-        // they have an answer of their own, so that the keys of each prove where the client is.
+        // The same bytes from the same place have the same answer: the first one was lost, or the bytes were recorded. From another place they have an answer
+        // of their own, so that the keys of each answer prove where the client receives.
         if let Some(bound) = self.pendings.repeated(ephemeral, place) {
             self.out.push_back(Reply::new(place, bound));
             return Ok(());
@@ -43,7 +44,7 @@ impl Server {
         match self.pendings.room(&asked) {
             Ok(gives_way) => drop(gives_way.and_then(|index| self.pendings.remove(index))),
             Err(NoRoom::Stale) => return Err(Refused::Stale),
-            // A sender that proves its address goes before those that did not.
+            // A sender that proves its address evicts one that did not.
             Err(NoRoom::Member) if !is_proven => {
                 let (refused, cookie) = self.door.ask(place, bind, clocks.now);
                 self.out.extend(cookie.map(|cookie| Reply::new(place, &cookie)));
@@ -55,7 +56,7 @@ impl Server {
         self.welcome(asked, asking, clocks.now, entropy)
     }
 
-    /// What an authentic bind asks for, if it may ask for that.
+    /// Returns what an authentic bind asks for, if its ticket holds and nothing later is known of the member.
     fn claim(&mut self, asking: &Asking, clocks: Clocks) -> Result<Claim, Refused> {
         let terms = asking.ticket.terms();
         #[cfg(test)]
@@ -79,6 +80,7 @@ impl Server {
         Ok(claim)
     }
 
+    /// Answers a bind, and keeps it until it is confirmed.
     fn welcome(&mut self, asked: Asked, asking: Asking, now: Time, entropy: &mut impl Entropy) -> Result<(), Refused> {
         let index = loop {
             let index = entropy.next_u32();
@@ -99,7 +101,7 @@ impl Server {
         Ok(())
     }
 
-    /// The first frame under the keys of a pending binding: it counts from now on, and ends what else of the member is pending.
+    /// Takes the first frame under the keys of a pending bind, which becomes a binding. The member's other pending binds end.
     pub(super) fn confirm(
         &mut self,
         place: Place,
@@ -116,13 +118,13 @@ impl Server {
         if !self.door.may_begin(&owner, now) {
             return Err(Refused::BindRate);
         }
-        // Since it was answered, a later one may have been confirmed, or the member removed.
+        // A later bind may have been confirmed since this one was answered.
         if self.bound_to(&pending.claim).into_iter().flatten().any(|slot| self.is_older(slot, &pending.claim)) {
             return Err(Refused::Stale);
         }
         let slot = self.settle(index, pending, now, entropy).ok_or(Refused::Full)?;
         self.tally.bound += 1;
-        // It was sent from elsewhere: its source address may be forged.
+        // The frame came from another place than the bind: its source address may be forged.
         if place != proven {
             self.challenge(slot, place, now, entropy);
         }

@@ -184,8 +184,8 @@ impl Server {
         true
     }
 
-    /// Makes room for one number more of this network, if need be at the cost of the network that has the most: of its client with the most numbers one
-    /// channel ends. That client asks for it again later, if it still wants it. False if no network has to give way.
+    /// Makes room for one number more of this network. In a full table a channel of another network ends: of the network with the most numbers, and in it of the
+    /// client with the most. That client asks for the channel again later, if it still wants it. Returns false if no network holds more than its share.
     fn make_room_for_side(&mut self, scope: Scope) -> bool {
         if self.sides.total() < self.limits.all_channels {
             return true;

@@ -1,7 +1,7 @@
-//! Members that a coordinator has removed: cut off at once, instead of when their tickets end (fault F17).
+//! Members that a coordinator has removed are cut off at once, instead of when their tickets end (fault F17).
 //!
-//! Only a relay that its coordinator can speak to does this, which is the coordinator's own. A ticket is refused if the node that it names was removed, whatever
-//! its key, or if its key was removed at or after the time at which it was signed. A key may come back with a later ticket: as a member that joined again.
+//! Only the coordinator's own relay does this, because the coordinator can tell no other one. A ticket is refused if it names a node that was removed, or if it
+//! was signed before its key was cut off. A key that comes with a later ticket is served: its machine has joined again.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::control::{Message, Why};
 use crate::ticket::{MAX_LIFETIME, NetworkTag, VerifyingKey};
 
 impl Server {
-    /// Ends the binding of a member that was removed at `at` (since 1970), and refuses the tickets that it has. `id` is its number, unless only its former key is
-    /// cut off because it has another one now. Afterwards carry out [`Self::poll_change`] and send [`Self::poll_reply`].
+    /// Ends the binding of a member that was removed at `at` (since 1970), and refuses the tickets that it has. `id` is the node's number; `None` if the node
+    /// remains a member and only its former key is cut off. Afterwards carry out [`Self::poll_change`] and send [`Self::poll_reply`].
     pub fn cut_off(
         &mut self,
         signer: &VerifyingKey,
@@ -24,7 +24,7 @@ impl Server {
     ) {
         let member = Member::new(signer, network, key);
         let (at, oldest) = (at.as_secs(), at.as_secs().saturating_sub(MAX_LIFETIME));
-        // Tickets that were signed before have ended.
+        // Of members that were removed earlier all tickets have ended.
         self.cut_off.retain(|_, at| *at >= oldest);
         for owner in [Some(Owner::new(&member, None)), id.map(|id| Owner::new(&member, Some(id)))].into_iter().flatten()
         {
@@ -46,7 +46,7 @@ impl Server {
         by_node || by_key.is_some_and(|at| claim.signed <= *at)
     }
 
-    /// How many entries it has.
+    /// Returns the number of members and keys that are cut off.
     #[cfg(test)]
     pub(crate) fn cut_off_count(&self) -> usize {
         self.cut_off.len()

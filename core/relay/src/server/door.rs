@@ -17,21 +17,23 @@ const NETWORK: Rate = Rate::new(50, 50);
 const UNPROVEN: Rate = Rate::new(500, 500);
 /// Of all who showed one.
 const PROVEN: Rate = Rate::new(2_000, 500);
-/// Binds per second, and at once, of one IPv4 address or IPv6 /64 whose senders showed a cookie, or came by connections. A twentieth of [`PROVEN`] keeps
-/// thousands of ports of one address from the share of the others. The largest honest crowd is the nodes behind one address of a carrier's NAT after a
-/// restart of the relay: 1,000 of them are bound after 8 s, in which each tries again every few seconds by itself. Otherwise a node binds once in 24 hours.
+/// Binds of one IPv4 address or IPv6 /64 whose senders showed a cookie or came by connections: 100 per second, 200 at once. That is a twentieth of [`PROVEN`],
+/// so thousands of ports of one address leave the rest to others. The largest honest crowd is the nodes behind one address of a carrier's NAT after a restart
+/// of the relay: 1,000 of them are bound after 8 s, during which each retries every few seconds. At other times a node binds once in 24 hours.
 const PROVEN_ADDRESS: Rate = Rate::new(100, 200);
-/// The same for one IPv4 /24 or IPv6 /48, which is what one customer of a provider often has: a fifth of [`PROVEN`], four crowded addresses of a carrier's NAT.
+/// The same for one IPv4 /24 or IPv6 /48, which one customer of a provider often has: 400 per second, a fifth of [`PROVEN`]. It is enough for four crowded
+/// addresses of a carrier's NAT in one prefix.
 const PROVEN_SITE: Rate = Rate::new(400, 400);
 /// How often strangers are told that they are not bound. After a start, all clients of a large relay hear it within some seconds.
 const TELL: Rate = Rate::new(5_000, 1_000);
-/// The same for one IPv4 address or IPv6 /64, so that one flood of frames does not use up [`TELL`]: a node needs to be told once.
+/// The same for one IPv4 address or IPv6 /64, 50 per second and 100 at once, so that a flood from one address does not use up [`TELL`]. A node needs to be
+/// told once.
 const TELL_ADDRESS: Rate = Rate::new(50, 100);
-/// Bindings of one member that begin per second, and at once. Each tells all peers that have opened the member, up to 4,096 frames; a client that lost its
-/// relay binds again after one second or more, and 20 at once are more than it does in a minute of changing networks.
+/// Bindings that one member begins: one per second, 20 at once. Each binding is told to all peers that have opened the member, in up to 4,096 frames. A client
+/// that lost its relay binds again after a second or more, and 20 at once are more than it needs in a minute of changing networks.
 const CONFIRM: Rate = Rate::new(1, 20);
-/// Control frames of one member per second, and at once: a node that comes up opens all its peers at once. Counted over bindings, so that binding again gives
-/// no more.
+/// Control frames of one member: 200 per second, and 4,096 at once, because a node that comes up opens all its peers at once. They are counted over several
+/// bindings, so that a member gains nothing by binding again.
 const CONTROL: Rate = Rate::new(200, 4_096);
 
 pub(super) struct Door {
@@ -69,8 +71,8 @@ impl Door {
         }
     }
 
-    /// Whether a bind is computed for, and whether its sender has proven to receive at `place`. `from` is the address at the other end of a stream.
-    /// With [`Refused::CookieAsked`] comes what the sender is answered by.
+    /// Decides whether a bind is computed for. Returns true if its sender has proven to receive at `place`. `from` is the address at the other end of a stream.
+    /// [`Refused::CookieAsked`] comes with the answer for the sender.
     pub(super) fn judge(
         &mut self,
         place: Place,
@@ -95,7 +97,7 @@ impl Door {
         Err(self.ask(place, bind, now))
     }
 
-    /// What the sender of a bind is answered by that has to prove its address first; nothing where it has, or cannot.
+    /// Returns the cookie for the sender of a bind that has to prove its address first. A stream has proven its address, and gets none.
     pub(super) fn ask(
         &mut self,
         place: Place,
@@ -112,19 +114,19 @@ impl Door {
         }
     }
 
-    /// Whether a stranger may be told that it is not bound.
+    /// Returns true if a stranger may be told that it is not bound.
     pub(super) fn may_tell(&mut self, place: Place, from: Option<IpAddr>, now: Time) -> bool {
         let address = self.hash.of(&address(place, from).map(network));
         self.tell_addresses.has(address, now) && self.tell.take(&TELL, now) && self.tell_addresses.take(address, now)
     }
 
-    /// Whether another binding of this member may begin.
+    /// Returns true if another binding of this member may begin.
     pub(super) fn may_begin(&mut self, owner: &Owner, now: Time) -> bool {
         let member = self.hash.of(owner);
         self.confirms.take(member, now)
     }
 
-    /// Whether this member may say one thing more.
+    /// Returns true if one more control frame of this member is acted on.
     pub(super) fn may_say(&mut self, owner: &Owner, now: Time) -> bool {
         let member = self.hash.of(owner);
         self.controls.take(member, now)
@@ -157,7 +159,7 @@ impl Door {
     }
 }
 
-/// Where a sender is, as far as that is known.
+/// Returns the IP address of a sender, if it is known.
 fn address(place: Place, from: Option<IpAddr>) -> Option<IpAddr> {
     match place {
         Place::Udp(source) => Some(source.ip()),
@@ -165,7 +167,7 @@ fn address(place: Place, from: Option<IpAddr>) -> Option<IpAddr> {
     }
 }
 
-/// What one customer of a provider often has: an IPv4 /24, or 48 bits of IPv6.
+/// Returns the prefix that one customer of a provider often has: an IPv4 /24, or 48 bits of IPv6.
 fn site(address: IpAddr) -> [u8; 7] {
     let mut site = [0; 7];
     match address.to_canonical() {

@@ -5,11 +5,11 @@
 //!   └─▶ challenge, to there: as long as that frame ── response with its nonce, from there ──▶ the client is there
 //!       meanwhile data and all other answers go to where it was
 //! ```
-//! A frame proves who made it, and nothing about its source address: that may be forged, or the frame was copied on its way and sent from elsewhere.
-//! A connection is no exception. TCP proves that its other end receives, not that this end is the client.
+//! A frame proves which client made it, and nothing about its source address. The address may be forged, or an adversary may have copied the frame and sent
+//! it from elsewhere. A connection is no exception: TCP proves that its other end receives, not that this end is the client.
 //!
-//! A place belongs to one client. Another client that proves to be there displaces the one that was, which is nowhere until it has proven a place again:
-//! its next frame is answered by a challenge, from its former place, too.
+//! A place belongs to one client. Another client that proves to be there displaces the former one, which has no place until it has proven one again. Its next
+//! frame brings a challenge, also from its former place.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -22,11 +22,10 @@ use crate::control::{Message, NONCE_LEN};
 use crate::forward::Change;
 use crate::frame::{CONTROL_LEN, le32};
 
-/// Time that a client has for its response, 10 s: longer than any round trip. A later response changes nothing; the next frame brings another challenge.
+/// Time that a client has for its response, 10 s: longer than any round trip. A later response is ignored; the next frame brings another challenge.
 const RESPONSE: Duration = Duration::from_secs(10);
-/// Challenges per second and at once for one client, whatever it says where it is. A client that comes to another address needs one or two; 20 at once are
-/// enough for a host that changes networks back and forth. At 72 bytes each, 360 bytes per second go to addresses that proved nothing, and as many came
-/// from there.
+/// Challenges that one client can cause, 5 per second and 20 at once. A client that comes to another address needs one or two; 20 at once are enough for a
+/// host that changes networks back and forth. At 72 bytes each, 360 bytes per second go to addresses that proved nothing, and as many came from there.
 const CHALLENGES: Rate = Rate::new(5, 20);
 
 /// A challenge without a response so far.
@@ -37,6 +36,7 @@ pub(super) struct Challenge {
 }
 
 impl Server {
+    /// Takes a control frame: opens it, follows its sender, and does what it says.
     pub(super) fn handle_control(
         &mut self,
         place: Place,
@@ -60,7 +60,7 @@ impl Server {
         if let Some(Message::Response { nonce }) = opened.message {
             self.handle_response(slot, place, &nonce, now);
         }
-        // Only what is newer than all before it: an older frame that is repeated from elsewhere asks for nothing.
+        // Only a frame that is newer than all before it: a late or repeated one says nothing about where the client is now.
         if opened.newest && self.place_of(slot) != Some(place) {
             self.challenge(slot, place, now, entropy);
         }
@@ -73,7 +73,7 @@ impl Server {
         Ok(())
     }
 
-    /// Asks a client whether it is at `place`. There is one challenge at a time: a later place takes the turn of an earlier one.
+    /// Asks a client whether it is at `place`. One challenge is outstanding at a time: a later place replaces an earlier one.
     pub(super) fn challenge(&mut self, slot: u32, place: Place, now: Time, entropy: &mut impl Entropy) {
         let Some(binding) = self.binding(slot) else { return };
         if !binding.challenges.take(&CHALLENGES, now) {
@@ -82,7 +82,7 @@ impl Server {
         }
         let waiting = binding.challenge.as_ref().filter(|challenge| challenge.place == place && now < challenge.until);
         let nonce = match waiting {
-            // The first one may be under way: any of them can be answered.
+            // The first challenge may still be on its way, and its answer has to count.
             Some(challenge) => challenge.nonce,
             None => {
                 let mut nonce = [0; NONCE_LEN];
@@ -96,7 +96,7 @@ impl Server {
         self.out.push_back(Reply::new(place, &frame));
     }
 
-    /// A client returned a nonce: if it is that of its challenge, and comes from where that went, the client is there.
+    /// Takes a nonce that a client returned. If it is the challenge's, and came from the place that was challenged, the client moves there.
     fn handle_response(&mut self, slot: u32, place: Place, nonce: &[u8; NONCE_LEN], now: Time) {
         let Some(binding) = self.binding(slot) else { return };
         let is_answer =
@@ -121,7 +121,7 @@ impl Server {
         self.changes.push_back(Change::Client { slot, place });
     }
 
-    /// Forgets that a client was there.
+    /// Forgets that a client was at `place`.
     pub(super) fn vacate(&mut self, place: Option<Place>, slot: u32) {
         if let Some(place) = place
             && self.by_place.get(&place) == Some(&slot)
@@ -130,6 +130,7 @@ impl Server {
         }
     }
 
+    /// Returns the place that a client has proven.
     fn place_of(&mut self, slot: u32) -> Option<Place> {
         self.binding(slot)?.place
     }

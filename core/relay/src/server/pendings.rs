@@ -1,9 +1,9 @@
-//! Binds that were answered and wait for their first control frame: how many, whose, and which of them gives way (fault F15).
+//! Binds that were answered and wait for their first control frame: their limits, and which of them is evicted for another one (fault F15).
 //!
-//! A member has [`MOST`] of them at most, one per place: a client asks at one address of each family and by WebSocket at once. The first that is confirmed ends
-//! the others. Whoever recorded binds of a member can send them again, from any address. So a bind with a later stamp goes before an earlier one, and
-//! recorded binds are earlier than the one that the member makes now. Of copies of one and the same bind the first stay. Binds of release 0.1.0 have no
-//! stamp: of these the last counts, one per address; they give way to all that have one.
+//! A member has [`MOST`] of them at most, one per place: a client asks at one address of each family and by WebSocket at once. The first bind that is
+//! confirmed ends the others. An adversary that recorded binds of a member can send them again, from any address. Therefore a bind with a later stamp evicts
+//! an earlier one: recorded binds are earlier than the one that the member makes now. Of several copies of one bind the first ones stay. Binds of release
+//! 0.1.0 have no stamp: of these the last counts, one per IP address, and any stamped bind evicts them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ const WAIT: Duration = Duration::from_secs(10);
 /// given it another port.
 const MOST: usize = 4;
 
-/// Bound as far as we know; whether the client is there, its first control frame will show.
+/// A bind that was answered. Its first control frame will show whether the client is there.
 pub(super) struct Pending {
     pub(super) claim: Claim,
     /// Where its `bind` came from. The answer went there and nowhere else, so a frame under its keys proves that the client receives there.
@@ -30,14 +30,14 @@ pub(super) struct Pending {
     /// The sender proved by a cookie, or by a connection, that it receives there.
     pub(super) is_proven: bool,
     pub(super) link: Link,
-    /// By which a repeated `bind` is known.
+    /// The client's ephemeral key, by which a repeated `bind` is recognised.
     pub(super) ephemeral: [u8; 32],
-    /// Our answer, for that.
+    /// The answer, for a repeated `bind`.
     pub(super) bound: [u8; BOUND_LEN],
 }
 
 impl Pending {
-    /// A later stamp goes before an earlier one; of two that say the same, or nothing, that from an address that was proven.
+    /// Returns what decides between two binds of a member: the stamp, and of equal stamps whether the address was proven.
     fn rank(&self) -> (u64, bool) {
         (self.claim.stamp, self.is_proven)
     }
@@ -55,26 +55,26 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Returns true if this one is later than another one of its member, or neither says when it was made.
+    /// Returns true if this bind is later than another one of its member. Of two binds without stamps the one that comes later counts as later.
     fn is_later_than(&self, other: &Pending) -> bool {
-        self.claim.stamp > other.claim.stamp || self.neither_says_when(other)
+        self.claim.stamp > other.claim.stamp || self.is_unstamped_like(other)
     }
 
-    /// Returns true if this one takes the place of another one of its member that waits at the same address: only while neither says when it was made, so
-    /// that recorded binds from one address have one place in all.
+    /// Returns true if this bind evicts another one of its member that came from the same IP address. It does only if neither has a stamp, so that recorded
+    /// binds from one address take one place in all.
     fn replaces_at_address(&self, other: &Pending) -> bool {
         let own = address(self.place);
-        own.is_some() && own == address(other.place) && self.neither_says_when(other)
+        own.is_some() && own == address(other.place) && self.is_unstamped_like(other)
     }
 
-    /// Returns true if this one takes the place of another one of its member when there are as many as there may be.
-    fn goes_before(&self, other: &Pending) -> bool {
+    /// Returns true if this bind evicts another one of its member that has all its places in use.
+    fn evicts(&self, other: &Pending) -> bool {
         let own = (self.claim.stamp, self.is_proven);
-        own > other.rank() || (self.neither_says_when(other) && self.is_proven == other.is_proven)
+        own > other.rank() || (self.is_unstamped_like(other) && self.is_proven == other.is_proven)
     }
 
-    /// Two binds without stamps. A copy of the other one is no later than that.
-    fn neither_says_when(&self, other: &Pending) -> bool {
+    /// Returns true if this is another bind, and neither of the two has a stamp.
+    fn is_unstamped_like(&self, other: &Pending) -> bool {
         (self.claim.stamp, other.claim.stamp) == (0, 0) && self.ephemeral != other.ephemeral
     }
 }
@@ -82,11 +82,11 @@ impl Asked {
 /// Why there is no room for a bind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoRoom {
-    /// A later one of the same member waits already.
+    /// A later bind of the same member waits at this place.
     Stale,
-    /// The member has as many as it may have, and none of them gives way.
+    /// The member has all its places in use, and this bind evicts none of them.
     Member,
-    /// All of the table is in use, and none of its networks holds more than this one.
+    /// The whole table is in use, and no network holds more of it than this one.
     Network,
 }
 
@@ -95,7 +95,7 @@ struct Entry {
     ends: Time,
 }
 
-/// The table of them, by our index.
+/// The table of pending binds, by the relay's index.
 pub(super) struct Pendings {
     entries: BTreeMap<u32, Entry>,
     by_bind: BTreeMap<([u8; 32], Place), u32>,
@@ -108,7 +108,7 @@ pub(super) struct Pendings {
 }
 
 impl Pendings {
-    /// A table for so many.
+    /// Returns an empty table with room for `most` binds.
     pub(super) fn new(most: usize) -> Self {
         Self {
             entries: BTreeMap::new(),
@@ -131,17 +131,17 @@ impl Pendings {
         self.entries.get_mut(&index).map(|entry| &mut entry.pending)
     }
 
-    /// Returns the answer to a bind that came from this place before.
+    /// Returns the answer to a bind that came from this place before, if it still waits.
     pub(super) fn repeated(&self, ephemeral: [u8; 32], place: Place) -> Option<&[u8; BOUND_LEN]> {
         let index = self.by_bind.get(&(ephemeral, place))?;
         self.entries.get(index).map(|entry| &entry.pending.bound)
     }
 
-    /// Returns which bind gives way to this one, if one has to; or why it has no room.
+    /// Returns the index of the bind to evict for this one, `None` if there is room without that, or why there is no room.
     pub(super) fn room(&self, asked: &Asked) -> Result<Option<u32>, NoRoom> {
         let own = self.by_owner.get(&asked.claim.owner()).map_or(&[][..], Vec::as_slice);
         let own: Vec<(u32, &Entry)> = own.iter().filter_map(|index| Some((*index, self.entries.get(index)?))).collect();
-        // At the same place the later one counts.
+        // At one place the later bind counts.
         if let Some((index, other)) = own.iter().find(|(_, other)| other.pending.place == asked.place) {
             return if asked.is_later_than(&other.pending) { Ok(Some(*index)) } else { Err(NoRoom::Stale) };
         }
@@ -151,7 +151,7 @@ impl Pendings {
         if own.len() >= MOST {
             let lowest = own.iter().min_by_key(|(index, other)| (other.pending.rank(), other.ends, *index));
             let (index, other) = lowest.ok_or(NoRoom::Member)?;
-            return if asked.goes_before(&other.pending) { Ok(Some(*index)) } else { Err(NoRoom::Member) };
+            return if asked.evicts(&other.pending) { Ok(Some(*index)) } else { Err(NoRoom::Member) };
         }
         if self.entries.len() < self.most {
             return Ok(None);
@@ -196,7 +196,7 @@ impl Pendings {
         }
     }
 
-    /// Takes out what waited for too long.
+    /// Removes binds that waited for [`WAIT`].
     pub(super) fn handle_timeout(&mut self, now: Time) {
         while let Some((_, index)) = self.by_end.first().copied().filter(|(ends, _)| *ends <= now) {
             self.remove(index);
@@ -209,7 +209,7 @@ impl Pendings {
     }
 }
 
-/// The address that a datagram came from.
+/// Returns the IP address of a place that has one.
 fn address(place: Place) -> Option<IpAddr> {
     match place {
         Place::Udp(source) => Some(source.ip().to_canonical()),

@@ -1,4 +1,4 @@
-//! Which network holds how much of a table. A full table makes room at the cost of the network that holds the most (law 15).
+//! How many entries of a table each network holds. A full table makes room at the cost of the network that holds the most (law 15).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,8 +28,8 @@ impl Shares {
         self.set(scope, self.held(scope).saturating_sub(count));
     }
 
-    /// Returns the network that gives an entry up for one more of `scope`: the one that holds the most, if it holds more than `scope` would afterwards.
-    /// That one holds more than its fair share of the table, because `scope` holds less than it. `None`: `scope` itself has its share.
+    /// Returns the network that loses an entry so that `scope` can have one more: the one that holds the most, if it holds more than `scope` would afterwards.
+    /// It holds more than its fair share of the table then, because `scope` holds less. `None` if `scope` has its share already.
     pub(super) fn yields_to(&self, scope: Scope) -> Option<Scope> {
         let (most, greedy) = self.by_size.last()?;
         (*most > self.held(scope) + 1).then_some(*greedy)

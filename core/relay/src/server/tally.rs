@@ -15,13 +15,13 @@ pub struct Tally {
     pub bound: u64,
     /// Of them, those that took the place of another one.
     pub replaced: u64,
-    /// Clients that moved: they returned a nonce from elsewhere.
+    /// Clients that moved: they returned a nonce from another place.
     pub moved: u64,
-    /// Challenges that were sent to clients heard from elsewhere.
+    /// Challenges to places from which a client was heard, and where it had not proven to be.
     pub challenged: u64,
     /// Clients in whose place another client has proven to be.
     pub displaced: u64,
-    /// Frames from elsewhere that brought no challenge: the client has had as many as it may cause.
+    /// Frames from another place that brought no challenge, because the client has caused as many as it may.
     pub move_rate: u64,
     /// Bindings that ended by themselves: silent, left, expired.
     pub ended: u64,
@@ -78,7 +78,7 @@ pub enum Refused {
     Full,
     /// The member has as many binds pending as it may have.
     MemberBinds,
-    /// A bind that was made before another one of the same member, or shows a former key of a node: somebody recorded it.
+    /// A bind that is older than another one of the same member, or shows a former key of its node: it was recorded.
     Stale,
     /// A bind of a member that its coordinator has removed.
     CutOff,
