@@ -78,7 +78,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// A relay's, unless told otherwise. All of it in use takes some 600 MB: 65,536 clients of 1 KB, and 1,048,576 numbers of 300 bytes here and 30 in each
+    /// A relay's, unless told otherwise. All of it in use takes some 600 MB: 65,536 clients of 2 KB, and 1,048,576 numbers of 300 bytes here and 30 in each
     /// thread's table. 16 peers for each of so many clients is more than nodes talk to by a relay.
     pub const DEFAULT: Self = Self {
         clients: 65_536,
