@@ -115,9 +115,23 @@ impl Reply {
     }
 }
 
-/// A network of one signer: nobody can name a network into another coordinator's.
+/// A signer of tickets: the first bytes of its key's hash, as tickets name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Scope([u8; 16]);
+struct Signer([u8; 8]);
+
+/// A network of one signer: no coordinator can name a network into another coordinator's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Scope {
+    signer: Signer,
+    /// Hash of the signer's whole key and of the network.
+    network: [u8; 16],
+}
+
+impl Scope {
+    /// Before and behind all others in order.
+    const FIRST: Self = Self { signer: Signer([0; 8]), network: [0; 16] };
+    const LAST: Self = Self { signer: Signer([0xff; 8]), network: [0xff; 16] };
+}
 
 /// A node in a network, as a ticket names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -128,9 +142,9 @@ struct Member {
 
 impl Member {
     fn new(signer: &VerifyingKey, network: NetworkTag, node: PublicKey) -> Self {
-        let mut scope = [0; 16];
-        scope.copy_from_slice(&hash(&[&signer.0, &network.0])[..16]);
-        Self { scope: Scope(scope), node }
+        let mut scope = Scope { signer: Signer(signer.hint()), network: [0; 16] };
+        scope.network.copy_from_slice(&hash(&[&signer.0, &network.0])[..16]);
+        Self { scope, node }
     }
 }
 

@@ -100,7 +100,7 @@ pub struct VerifyingKey(pub [u8; 32]);
 
 impl VerifyingKey {
     /// What a ticket names its signer by.
-    fn hint(&self) -> [u8; 8] {
+    pub(crate) fn hint(&self) -> [u8; 8] {
         let [a, b, c, d, e, f, g, h, ..] = hash(&[&self.0]);
         [a, b, c, d, e, f, g, h]
     }

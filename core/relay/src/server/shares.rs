@@ -1,14 +1,19 @@
 //! How many entries of a table each network holds. A full table makes room at the cost of the network that holds the most (law 15).
+//!
+//! Networks of one signer share what that signer holds: a coordinator that invents networks gains no room from the networks of another one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Scope;
+use super::{Scope, Signer};
 
-/// Entries of one table by network.
+/// Entries of one table by network, and by the signer of the network.
 #[derive(Default)]
 pub(super) struct Shares {
     held: BTreeMap<Scope, usize>,
-    by_size: BTreeSet<(usize, Scope)>,
+    /// Networks of each signer, by the number of their entries.
+    by_size: BTreeSet<(Signer, usize, Scope)>,
+    held_by_signer: BTreeMap<Signer, usize>,
+    signers_by_size: BTreeSet<(usize, Signer)>,
     total: usize,
 }
 
@@ -28,26 +33,49 @@ impl Shares {
         self.set(scope, self.held(scope).saturating_sub(count));
     }
 
-    /// Returns the network that loses an entry so that `scope` can have one more: the one that holds the most, if it holds more than `scope` would afterwards.
-    /// It holds more than its fair share of the table then, because `scope` holds less. `None` if `scope` has its share already.
+    /// Returns the network that loses an entry so that `scope` can have one more. It is the one that holds the most: of the signer that holds the most, if
+    /// that one holds more than the signer of `scope` would afterwards; else of the same signer, if it holds more than `scope` would afterwards. Either holds
+    /// more than its fair share then. `None` if `scope` has its share already.
     pub(super) fn yields_to(&self, scope: Scope) -> Option<Scope> {
-        let (most, greedy) = self.by_size.last()?;
-        (*most > self.held(scope) + 1).then_some(*greedy)
+        let (most, greedy) = self.signers_by_size.last()?;
+        if *greedy != scope.signer && *most > self.held_by(scope.signer) + 1 {
+            return self.largest(*greedy).map(|(_, network)| network);
+        }
+        let (most, network) = self.largest(scope.signer)?;
+        (most > self.held(scope) + 1).then_some(network)
+    }
+
+    /// Returns the network of a signer that holds the most, and how much that is.
+    fn largest(&self, signer: Signer) -> Option<(usize, Scope)> {
+        let networks = self.by_size.range((signer, 0, Scope::FIRST)..=(signer, usize::MAX, Scope::LAST));
+        networks.last().map(|(_, held, network)| (*held, *network))
     }
 
     fn held(&self, scope: Scope) -> usize {
         self.held.get(&scope).copied().unwrap_or(0)
     }
 
+    fn held_by(&self, signer: Signer) -> usize {
+        self.held_by_signer.get(&signer).copied().unwrap_or(0)
+    }
+
     fn set(&mut self, scope: Scope, count: usize) {
-        let former = self.held(scope);
-        self.by_size.remove(&(former, scope));
+        let (signer, former) = (scope.signer, self.held(scope));
+        let (of_signer, of_signer_now) = (self.held_by(signer), self.held_by(signer) + count - former);
         self.total = self.total + count - former;
+        self.by_size.remove(&(signer, former, scope));
+        self.signers_by_size.remove(&(of_signer, signer));
         if count == 0 {
             self.held.remove(&scope);
         } else {
             self.held.insert(scope, count);
-            self.by_size.insert((count, scope));
+            self.by_size.insert((signer, count, scope));
+        }
+        if of_signer_now == 0 {
+            self.held_by_signer.remove(&signer);
+        } else {
+            self.held_by_signer.insert(signer, of_signer_now);
+            self.signers_by_size.insert((of_signer_now, signer));
         }
     }
 }
@@ -57,7 +85,7 @@ mod tests {
     use super::*;
 
     fn scope(number: u8) -> Scope {
-        Scope([number; 16])
+        Scope { signer: Signer([0; 8]), network: [number; 16] }
     }
 
     fn held(counts: &[usize]) -> Shares {
@@ -78,7 +106,7 @@ mod tests {
                 let networks = counts.iter().filter(|count| **count > 0).count() + usize::from(own == 0);
                 match shares.yields_to(scope(asking)) {
                     Some(greedy) => {
-                        let gives = counts[usize::from(greedy.0[0])];
+                        let gives = counts[usize::from(greedy.network[0])];
                         assert!(gives * networks > 10 && gives > own + 1, "{counts:?}: {asking}");
                     }
                     None => assert!((own + 1) * networks >= 10, "{counts:?}: {asking} is refused with {own}"),
@@ -88,10 +116,30 @@ mod tests {
     }
 
     #[test]
+    fn a_signer_with_many_networks_has_one_share() {
+        let of = |signer: u8, network: u8| Scope { signer: Signer([signer; 8]), network: [network; 16] };
+        let mut shares = Shares::default();
+        // An honest network with 40 clients, and one network for each of 60 clients of another signer.
+        (0..40).for_each(|_| shares.add(of(1, 0)));
+        (0..60).for_each(|network| shares.add(of(2, network)));
+        assert_eq!(shares.yields_to(of(2, 99)), None, "it has more than its half");
+        assert_eq!(shares.yields_to(of(1, 0)).map(|network| network.signer), Some(Signer([2; 8])));
+        assert_eq!(
+            shares.yields_to(of(3, 0)).map(|network| network.signer),
+            Some(Signer([2; 8])),
+            "the largest gives way"
+        );
+        (0..10).for_each(|network| shares.remove(of(2, network), 1));
+        (0..10).for_each(|_| shares.add(of(1, 0)));
+        assert_eq!((shares.yields_to(of(1, 0)), shares.yields_to(of(2, 99))), (None, None), "a half for each");
+    }
+
+    #[test]
     fn nothing_is_left_of_what_was_taken_away() {
         let mut shares = held(&[3, 1]);
         shares.remove(scope(0), 3);
         shares.remove(scope(1), 1);
         assert_eq!((shares.total(), shares.held.len(), shares.by_size.len()), (0, 0, 0));
+        assert!(shares.held_by_signer.is_empty() && shares.signers_by_size.is_empty());
     }
 }
