@@ -89,7 +89,7 @@ impl Node {
         let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
         let node: PublicKey = public_key(&PrivateKey::from_bytes([number; 32]));
         let (network, bind_key) = (NetworkTag([network; 16]), public_key(&bind));
-        let terms = Terms { network, node, bind: bind_key, not_before: wall, expires: wall + 3600 };
+        let terms = Terms { network, id: None, node, bind: bind_key, not_before: wall, expires: wall + 3600 };
         let ticket = Ticket::sign(&terms, &coordinator());
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
         udp.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
@@ -98,7 +98,7 @@ impl Node {
             udp,
             relay: SocketAddr::from((Ipv4Addr::LOCALHOST, relay.port())),
             by_udp: false,
-            client: Client::new(relay.key(), Credentials { bind, ticket }, Time::ZERO),
+            client: Client::new(relay.key(), Credentials { bind, ticket, numbered: None }, Time::ZERO),
             dice: Dice(number.into()),
             start: Instant::now(),
         }

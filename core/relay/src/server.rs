@@ -340,7 +340,7 @@ impl Server {
     /// Returns which network the client in this slot is a member of, as a number that means nothing else; `None` where there is no such client.
     pub fn network_of(&self, slot: u32) -> Option<[u8; 16]> {
         let binding = self.slots.get(slot as usize)?.as_ref()?;
-        Some(binding.member.scope)
+        Some(binding.member.scope.network)
     }
 
     /// The relay ends: all clients are told, so that they are elsewhere at once (fault F8).

@@ -7,12 +7,13 @@ use taut_base::{Entropy, PrivateKey, PublicKey, Time};
 use taut_netmap::{Hello, SCHEMA, ToCoordinator, ToNode};
 use taut_noise::public_key;
 use taut_relay::{Client, Credentials};
-use taut_relay_server::Relay;
+use taut_relay_server::{Admission, Relay};
 
 use super::relays::{next_tickets, read};
 use super::world::{Channel, Coordinator, Directory, Host};
 use crate::relay::{Wanted, start};
 use crate::state::random;
+use crate::store::Party;
 
 /// Ends only what is hopeless.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -76,7 +77,8 @@ fn credentials(coordinator: &Coordinator, host: &Host) -> (Channel, Credentials)
 
 fn relay(coordinator: &Coordinator) -> Relay {
     let wanted = Wanted { port: 0, ..Wanted::default() };
-    coordinator.wait(start(&coordinator.state, Some(&wanted))).unwrap().expect("a relay")
+    let admission = Admission::new(64, Vec::new());
+    coordinator.wait(start(&coordinator.state, Some(&wanted), &admission)).unwrap().expect("a relay")
 }
 
 /// Neither ticket is taken any more.
@@ -161,11 +163,11 @@ fn fault_f17_marks_of_removed_nodes_are_kept_while_their_tickets_last() {
     let key: PublicKey = coordinator.join("a").host.node;
     coordinator.wait(coordinator.state.remove_node(None, "a")).unwrap();
     let forgotten = coordinator.wait(async {
-        let mut tx = coordinator.state.store().write().await.unwrap();
+        let mut tx = coordinator.state.store().write(Party::House).await.unwrap();
         let network = tx.networks().await.unwrap()[0].id;
         tx.leap(network, 10_000, 1).await.unwrap();
         tx.commit().await.unwrap();
-        coordinator.state.store().read().await.unwrap().nodes_removed_since(0).await.unwrap()
+        coordinator.state.store().read(Party::House).await.unwrap().nodes_removed_since(0).await.unwrap()
     });
     assert_eq!(forgotten.iter().map(|(row, _)| row.node_key).collect::<Vec<_>>(), [key]);
 }

@@ -39,13 +39,14 @@ fn node(number: u16) -> PublicKey {
 fn credentials(number: u16) -> Credentials {
     let bind = key(number + 10_000);
     let terms = Terms {
+        id: None,
         network: NetworkTag([1; 16]),
         node: node(number),
         bind: public_key(&bind),
         not_before: WALL,
         expires: WALL + 100_000,
     };
-    Credentials { ticket: Ticket::sign(&terms, &SigningKey::from_seed([1; 32]).unwrap()), bind }
+    Credentials { ticket: Ticket::sign(&terms, &SigningKey::from_seed([1; 32]).unwrap()), bind, numbered: None }
 }
 
 fn place(number: u16) -> Place {
@@ -114,11 +115,11 @@ impl Scene {
     fn exchange(&mut self) {
         let clocks = Clocks { now: self.now, wall: Duration::from_secs(WALL + 10) };
         while let Some((_, frame)) = self.relays.poll_transmit() {
-            let _ = self.server.handle_frame(place(US), frame.as_bytes(), clocks, &mut self.dice);
+            let _ = self.server.handle_frame(place(US), None, frame.as_bytes(), clocks, &mut self.dice);
         }
         for (number, client) in &mut self.others {
             while let Some(frame) = client.poll_transmit() {
-                let _ = self.server.handle_frame(place(*number), frame.as_bytes(), clocks, &mut self.dice);
+                let _ = self.server.handle_frame(place(*number), None, frame.as_bytes(), clocks, &mut self.dice);
             }
         }
         while self.server.poll_change().is_some() {}
