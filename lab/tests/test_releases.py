@@ -8,7 +8,7 @@ from lab import needs, releases
 from lab.flow import Transfer, ping
 from lab.nats import Internet
 from lab.relay import Relay
-from lab.taut import Coordinator, Node
+from lab.taut import Coordinator, Node, binary
 
 from .steady import SOME, flows
 
@@ -109,3 +109,18 @@ def test_fault_l3_programs_are_replaced_in_place_and_nobody_joins_again(lab):
         if program in nodes:
             program.up()
         meet()
+
+
+def test_fault_l2_a_coordinator_of_the_release_leaves_a_newer_database_untouched(lab):
+    _, controlling, _ = serve(lab, OLD, OLD)
+    controlling.stop()
+    controlling.release = NEW
+    controlling.start("--no-relay")
+    controlling.stop()
+    database = controlling.host.state / "coordinator" / "coordinator.db"
+    kept = database.read_bytes()
+    serve_again = binary("taut-coordinator", OLD), "serve", "--state", database.parent, "--no-relay"
+    done = controlling.host.run(*serve_again, check=False)
+    assert done.returncode == 1 and "the database does not fit this program" in done.stderr, done
+    assert database.read_bytes() == kept
+    controlling.start("--no-relay")

@@ -371,6 +371,18 @@ mod tests {
     }
 
     #[test]
+    fn fault_f13_an_address_sends_so_many_frames_a_second_before_it_is_bound() {
+        let admission = admission(64);
+        let (crowd, other) = (enter(&admission, "192.0.2.1"), enter(&admission, "198.51.100.1"));
+        let sent = |pass: &Pass, now| (0..2_000).filter(|_| pass.may_send(now)).count();
+        let start = clocks().now;
+        assert_eq!([sent(&crowd.0, start), sent(&crowd.0, start + Duration::from_secs(1))], [400, 200]);
+        let again = enter(&admission, "192.0.2.1");
+        assert_eq!(sent(&again.0, start + Duration::from_secs(1)), 0, "another connection brings no other share");
+        assert_eq!(sent(&other.0, start), 400);
+    }
+
+    #[test]
     fn fault_e19_a_proxys_connections_count_for_its_clients() {
         let admission = admission(64);
         let by_proxy = |client: &str| {

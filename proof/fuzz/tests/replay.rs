@@ -98,5 +98,8 @@ fn seeds_are_those_of_today_and_corpora_small() {
             assert!(files.iter().any(|(_, input)| *input == seed), "{}: run the example `seeds`", target.name);
         }
     }
-    assert!(count <= 10 * TARGETS.len() && bytes <= 10_000 * TARGETS.len(), "{count} files, {bytes} bytes: keep the small ones that reach most");
+    assert!(
+        count <= 10 * TARGETS.len() && bytes <= 10_000 * TARGETS.len(),
+        "{count} files, {bytes} bytes: keep the small ones that reach most"
+    );
 }

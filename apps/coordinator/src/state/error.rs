@@ -89,6 +89,9 @@ impl StateError {
     /// What to do about it.
     pub(crate) fn hint(&self) -> &'static str {
         match self {
+            Self::Store(StoreError::Migration(_)) => {
+                "start the program that last opened this database, or a newer one; or go back with `taut-coordinator restore` and a backup from before the upgrade"
+            }
             Self::Store(_) => {
                 "try again in a while; if it stays, look at the coordinator's log, its disk and its state directory"
             }

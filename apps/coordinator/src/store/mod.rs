@@ -247,6 +247,9 @@ impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Directory { path, source } => write!(f, "the state directory {path} cannot be used: {source}"),
+            Self::Migration(MigrateError::VersionMissing(version)) => {
+                write!(f, "a newer program upgraded the database: its format {version} is not known to this one")
+            }
             Self::Migration(error) => write!(f, "the database does not fit this program: {error}"),
             Self::Database(error) => match cause(error) {
                 Some(cause) => write!(f, "{cause} ({error})"),

@@ -7,7 +7,8 @@ use serde_json::json;
 use taut_netmap::ProblemCode;
 
 use super::world::{Coordinator, Directory, Host};
-use crate::store::Held;
+use crate::state::StateError;
+use crate::store::{Held, Store};
 
 const KEYS: &str = "/api/v1/keys";
 
@@ -104,4 +105,19 @@ fn fault_o3_a_log_deleted_under_a_running_coordinator_costs_nothing() {
     }
     let coordinator = Coordinator::start(&directory);
     assert_eq!(coordinator.wait(coordinator.state.nodes(None)).unwrap().len(), 2);
+}
+
+#[test]
+fn fault_l2_a_database_of_a_newer_program_is_left_alone_with_words() {
+    let directory = Directory::new();
+    {
+        let coordinator = Coordinator::start(&directory);
+        let newer = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
+                     VALUES (1000, 'from the future', TRUE, x'00', 0)";
+        coordinator.wait(coordinator.state.store().edit(newer));
+    }
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let error = StateError::from(runtime.block_on(Store::open(&directory.0)).err().unwrap());
+    assert!(error.to_string().contains("a newer program upgraded the database: its format 1000"), "{error}");
+    assert!(error.hint().contains("taut-coordinator restore"), "{}", error.hint());
 }
