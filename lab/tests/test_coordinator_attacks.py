@@ -1,7 +1,6 @@
 """Connections that never authenticate, at the coordinator's port and at a relay's (faults F13, P6): bounded in number and time."""
 
 import os
-import socket
 import time
 
 import pytest
@@ -13,7 +12,6 @@ from lab.strangers import Crowd, status
 from lab.taut import Coordinator, Node
 from lab.tests.test_websocket import reaches
 from lab.wait import wait_until
-from lab.wireguard import INTERFACE, WireGuard
 
 pytestmark = pytest.mark.skipif(bool(needs.without("nft", "openssl", "prlimit")), reason=needs.without("nft", "openssl", "prlimit"))
 
@@ -131,22 +129,6 @@ def test_fault_p6_a_coordinator_without_descriptors_pauses_and_goes_on(lab):
     world.coordinator.host.run("prlimit", "--pid", process.pid, f"--nofile={FILES}:{FILES}")
     world.serves("node1")
     crowd.end()
-
-
-def test_fault_p6_taut_wg_without_descriptors_pauses_and_goes_on(lab):
-    lack = needs.without("wg")
-    if lack:
-        pytest.skip(lack)
-    device = WireGuard(lab.host("one", lab.switch("sw"))).start()
-    without_descriptors(device.host, device.process)
-    waiting = socket.socket(socket.AF_UNIX)
-    waiting.connect(str(device.host.state / "wireguard" / f"{INTERFACE}.sock"))
-    before = ticks(device.process)
-    time.sleep(WATCHED_S)
-    assert ticks(device.process) - before < SHARE * WATCHED_S
-    device.host.run("prlimit", "--pid", device.process.pid, f"--nofile={FILES}:{FILES}")
-    waiting.close()
-    wait_until(lambda: device.interface(), "wg to be answered again", story=device.process.tail)
 
 
 def test_fault_p6_limits_are_raised_divided_and_told(lab):
