@@ -270,7 +270,7 @@ impl<E: Entropy> Node<E> {
         let id = PeerId(self.next_peer);
         self.next_peer += 1;
         self.by_key.insert(remote.public(), id);
-        let paths = (!native).then(|| Paths::new(Arc::clone(&self.overlay)));
+        let paths = (!native).then(|| Paths::new(Arc::clone(&self.overlay), self.families));
         let mut peer = Peer::new(id, remote);
         (peer.native, peer.paths) = (native, paths);
         self.peers.insert(id, peer);

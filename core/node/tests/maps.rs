@@ -7,12 +7,14 @@ mod common;
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::{Dice, dice, key, map};
-use taut_base::Prefix;
+use taut_base::{Prefix, Time};
 use taut_node::uapi::PeerChange;
-use taut_node::{Node, Routes, ToLane};
+use taut_node::{Clocks, Node, Routes, ToLane};
 use taut_noise::public_key;
+use taut_path::Families;
 use taut_tunnel::Limits;
 
 fn told(node: &mut Node<Dice>) -> Arc<Routes> {
@@ -59,4 +61,15 @@ fn fault_d17_endpoints_inside_other_overlays_of_the_host_are_left_out() {
     node.set_avoided(Vec::new());
     node.set_map(&map);
     assert_eq!(inside(&node), (4, 2), "the tunnel is gone");
+}
+
+#[test]
+fn a_peer_that_is_listed_later_is_judged_by_the_families_that_the_host_has() {
+    let mut node = Node::new(key(0), Limits::WIREGUARD, dice(4));
+    let clocks = Clocks { now: Time::ZERO, wall: Duration::ZERO };
+    node.handle_look_around(Families { v4: false, v6: true }, clocks);
+    node.set_map(&map(0, 0..2));
+    let peer = node.peers().next().unwrap().id;
+    let ways = node.report(peer, Time::ZERO).unwrap().ways;
+    assert!(!ways.is_empty() && ways.iter().all(|way| !way.family), "{ways:?}");
 }

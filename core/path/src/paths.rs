@@ -148,11 +148,11 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// A peer of which nothing is known. `overlay`: the network's own prefixes, which are never sent to.
-    pub fn new(overlay: Arc<[Prefix]>) -> Self {
+    /// A peer of which nothing is known. `overlay`: the network's own prefixes, which are never sent to. `families`: those in which this host has addresses.
+    pub fn new(overlay: Arc<[Prefix]>, families: Families) -> Self {
         Self {
             overlay,
-            families: Families::default(),
+            families,
             tracks: Vec::new(),
             session: false,
             active: None,

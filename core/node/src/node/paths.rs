@@ -111,7 +111,7 @@ impl<E: Entropy> Node<E> {
         if former.has_dug() {
             self.commands.push_back((LaneId::FIRST, ToLane::Fill(id)));
         }
-        let mut paths = Paths::new(Arc::clone(&self.overlay));
+        let mut paths = Paths::new(Arc::clone(&self.overlay), self.families);
         paths.set_listed(peer.candidates.listed(), now);
         paths.set_relays(&peer.relayed, now);
         *former = paths;

@@ -205,7 +205,7 @@ fn fault_d4_a_nat_that_changes_its_port_is_followed_and_candidates_stay_few() {
 
 #[test]
 fn fault_d4_the_ports_that_were_leave_room_for_the_one_that_is() {
-    let mut paths = Paths::new(Arc::from([]));
+    let mut paths = Paths::new(Arc::from([]), Families::default());
     for (serial, port) in (1..).zip(1_000..1_100) {
         let place = SocketAddr::from(([198, 51, 100, 1], port));
         let now = at(10_000 * u64::from(serial));
@@ -277,7 +277,7 @@ fn fault_d2_packets_from_elsewhere_move_nothing() {
 
 #[test]
 fn fault_d2_an_answer_by_another_way_proves_neither() {
-    let mut paths = Paths::new(Arc::from([]));
+    let mut paths = Paths::new(Arc::from([]), Families::default());
     let (mut budget, mut dice) = (Budget::new(), Dice(1));
     let [probed, other] = [1, 2].map(|port| SocketAddr::from(([192, 0, 2, 1], port)));
     paths.set_listed(&[probed], at(0));
@@ -299,7 +299,7 @@ fn fault_d10_lists_of_a_thousand_peers_make_no_flood() {
     let mut budget = Budget::new();
     let mut dice = Dice(3);
     let victims: Vec<SocketAddr> = (1..=8).map(|port| SocketAddr::from(([203, 0, 113, 7], port))).collect();
-    let mut peers: Vec<Paths> = (0..1_000).map(|_| Paths::new(Arc::from([]))).collect();
+    let mut peers: Vec<Paths> = (0..1_000).map(|_| Paths::new(Arc::from([]), Families::default())).collect();
     for peer in &mut peers {
         peer.set_relays(&[relay_of(0)], at(0));
         peer.handle_session_begun(Some(relay_of(0)), at(0));
@@ -335,7 +335,7 @@ fn who_is_idle_is_let_go_and_the_next_packet_starts_with_the_relay() {
 
 #[test]
 fn without_a_relay_the_handshake_proves_the_first_way() {
-    let mut paths = Paths::new(Arc::from([]));
+    let mut paths = Paths::new(Arc::from([]), Families::default());
     let way = Way::Direct(SocketAddr::from(([192, 0, 2, 1], 8288)));
     assert_eq!(paths.choice(at(0)), None);
     paths.handle_session_begun(Some(way), at(0));
@@ -345,7 +345,7 @@ fn without_a_relay_the_handshake_proves_the_first_way() {
 
 #[test]
 fn a_relay_that_is_gone_is_replaced_at_once() {
-    let mut paths = Paths::new(Arc::from([]));
+    let mut paths = Paths::new(Arc::from([]), Families::default());
     let [first, second] = [0, 1].map(relay_of);
     paths.set_relays(&[first, second], at(0));
     paths.handle_session_begun(Some(first), at(0));
@@ -361,7 +361,7 @@ fn fault_d1_a_way_in_use_that_is_named_no_more_is_judged_with_copies() {
     let (there, elsewhere) = (SocketAddr::from(([192, 0, 2, 1], 8288)), SocketAddr::from(([198, 51, 100, 1], 8288)));
     let said = |serial, list: &[SocketAddr]| Endpoints::new(serial, 0, 0, list.iter().copied());
     for by_map in [true, false] {
-        let mut paths = Paths::new(Arc::from([]));
+        let mut paths = Paths::new(Arc::from([]), Families::default());
         let name = |paths: &mut Paths, serial, list: &[SocketAddr], now| {
             if by_map { paths.set_listed(list, now) } else { paths.handle_said(&said(serial, list), now) }
         };
@@ -381,7 +381,8 @@ fn fault_d1_a_way_in_use_that_is_named_no_more_is_judged_with_copies() {
 #[test]
 fn a_relay_that_is_taken_is_asked_at_once_so_that_copies_end_before_what_was_left_may_carry_again() {
     let (there, seen) = (SocketAddr::from(([192, 0, 2, 1], 8288)), SocketAddr::from(([198, 51, 100, 1], 8288)));
-    let (mut paths, mut budget, mut dice) = (Paths::new(Arc::from([])), Budget::default(), Dice(1));
+    let (mut paths, mut budget, mut dice) =
+        (Paths::new(Arc::from([]), Families::default()), Budget::default(), Dice(1));
     paths.set_relays(&[relay_of(0)], at(0));
     paths.set_listed(&[there], at(0));
     paths.handle_session_begun(Some(Way::Direct(there)), at(0));
@@ -411,7 +412,8 @@ fn a_relay_that_is_taken_is_asked_at_once_so_that_copies_end_before_what_was_lef
 #[test]
 fn while_a_relay_has_shown_nothing_a_direct_way_that_answers_again_carries_as_well() {
     let (there, seen) = (SocketAddr::from(([192, 0, 2, 1], 8288)), SocketAddr::from(([198, 51, 100, 1], 8288)));
-    let (mut paths, mut budget, mut dice) = (Paths::new(Arc::from([])), Budget::default(), Dice(1));
+    let (mut paths, mut budget, mut dice) =
+        (Paths::new(Arc::from([]), Families::default()), Budget::default(), Dice(1));
     paths.set_listed(&[there], at(0));
     paths.handle_session_begun(Some(Way::Direct(there)), at(0));
     // Until the first answer that there is to be.
@@ -495,7 +497,8 @@ fn whatever_happens_there_is_no_choice_without_proof_and_no_probe_beyond_the_bud
     for seed in 0..SEEDS {
         let mut dice = Dice(seed);
         let mut ours = Ours::new(&mut dice);
-        let (mut paths, mut budget) = (Paths::new(Arc::from(["198.51.100.4/32".parse().unwrap()])), Budget::new());
+        let (mut paths, mut budget) =
+            (Paths::new(Arc::from(["198.51.100.4/32".parse().unwrap()]), Families::default()), Budget::new());
         let (mut now, mut sent, mut answered, mut times) = (at(1_000), Vec::new(), Vec::new(), Vec::new());
         for _ in 0..300 {
             let span = 1 << dice.below(14);
@@ -531,7 +534,7 @@ fn whatever_happens_there_is_no_choice_without_proof_and_no_probe_beyond_the_bud
 
 #[test]
 fn a_relay_that_dies_is_left_for_the_other_one_and_one_alone_is_tried_again_soon() {
-    let mut paths = Paths::new(Arc::from([]));
+    let mut paths = Paths::new(Arc::from([]), Families::default());
     let (mut budget, mut dice) = (Budget::new(), Dice(7));
     let [first, second] = [0, 1].map(relay_of);
     paths.set_relays(&[first, second], at(0));

@@ -516,7 +516,7 @@ impl End {
         let mut budget = Budget::new();
         budget.set_sockets(SOCKETS);
         Self {
-            paths: Paths::new(Arc::from([])),
+            paths: Paths::new(Arc::from([]), Families::default()),
             budget,
             ours,
             gate,

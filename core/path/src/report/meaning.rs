@@ -90,6 +90,11 @@ impl WayReport {
         }
     }
 
+    /// Returns true if it leads to an address of a network that this host is in, and none of our packets is answered.
+    pub(crate) fn is_silent_neighbour(&self) -> bool {
+        self.place == Place::Near && matches!(self.meaning(), Meaning::Neighbour | Meaning::OneWay)
+    }
+
     /// Returns true if packets that take this way may reach the peer, as far as is known.
     pub(crate) fn may_carry(&self) -> bool {
         match self.down {

@@ -153,6 +153,15 @@ fn fault_d5_the_first_reason_that_is_true_is_told() {
         (Verdict::Poor, facts(vec![relay(), WayReport { down: Some((SECOND, Cause::Lossy)), ..silent() }])),
         (Verdict::NoData, facts(vec![relay(), WayReport { down: Some((SECOND, Cause::NoData)), ..silent() }])),
         (Verdict::NoHairpin, facts(vec![relay(), WayReport { place: Place::OurNat, ..silent() }])),
+        (
+            Verdict::Neighbour,
+            facts(vec![
+                relay(),
+                WayReport { place: Place::OurNat, ..silent() },
+                WayReport { place: Place::Near, ..silent() },
+            ]),
+        ),
+        (Verdict::Filtered, facts(vec![relay(), WayReport { place: Place::Near, ..silent() }])),
         (Verdict::BothHard, hard(vec![relay(), silent()], Nat::Symmetric, Nat::Sequential)),
         (Verdict::OneHard { ours: false, guessed: GUESSED }, hard(vec![relay(), silent()], Nat::Cone, Nat::Symmetric)),
         (Verdict::Blocked { ours: true }, hard(vec![relay(), silent()], Nat::Blocked, Nat::Symmetric)),

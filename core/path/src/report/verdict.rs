@@ -46,6 +46,8 @@ pub enum Verdict {
     },
     /// By a relay: both are behind one NAT, which turns nothing round.
     NoHairpin,
+    /// By a relay: both are behind one NAT and in one network, where something drops packets.
+    Neighbour,
     /// By a relay: one direction works.
     OneWay,
     /// By a relay: the direct way was good and died.
@@ -96,6 +98,8 @@ impl Verdict {
             _ if !direct().any(|way| way.family) => Self::NoCommonFamily { ours_v4: families.v4 },
             _ if ours == Nat::Blocked || theirs == Nat::Blocked => Self::Blocked { ours: ours == Nat::Blocked },
             _ if any(Meaning::Died) => Self::Died,
+            // Only behind one NAT is an address of our own network the peer's; elsewhere it is that of another network with equal addresses.
+            _ if any(Meaning::Hairpin) && direct().any(WayReport::is_silent_neighbour) => Self::Neighbour,
             _ if any(Meaning::Hairpin) => Self::NoHairpin,
             _ if by_v4 && ours.is_hard() && theirs.is_hard() => Self::BothHard,
             _ if by_v4 && ours.is_hard() != theirs.is_hard() => Self::OneHard { ours: ours.is_hard(), guessed },
@@ -116,6 +120,7 @@ impl Verdict {
             Self::OneHard { .. } => "one-symmetric",
             Self::NoCommonFamily { .. } => "no-common-family",
             Self::NoHairpin => "no-hairpin",
+            Self::Neighbour => "neighbour",
             Self::OneWay => "one-way",
             Self::Died => "died",
             Self::Poor => "poor",
@@ -138,6 +143,7 @@ impl Verdict {
             Self::OneHard { ours, .. } => format!("{}: {port}; or the same on the other side", one(ours)),
             Self::NoCommonFamily { .. } => "give both hosts an address of one family".into(),
             Self::NoHairpin => "let the networks behind that NAT reach each other, switch on NAT loopback (hairpin) on it, or use IPv6".into(),
+            Self::Neighbour => "let UDP in on both hosts, to the ports in the table, and see that the network does not keep its hosts apart".into(),
             Self::OneWay => "look for a firewall that drops one direction: UDP must pass both ways between the addresses above".into(),
             Self::Died => "nothing, if a link or NAT was just changed: the way is tried again all the time; else see what changed between the two".into(),
             Self::Poor => "look at the link: the way is taken again as soon as it carries".into(),
@@ -177,6 +183,7 @@ impl fmt::Display for Verdict {
                 write!(f, "no common address family: this host has {ours} only, and of the peer only {theirs} addresses are known")
             }
             Self::NoHairpin => f.write_str("both are behind one NAT, which does not send packets back inside"),
+            Self::Neighbour => f.write_str("the peer is in a network of this host, and something drops the packets between the two"),
             Self::OneWay => f.write_str("direct packets pass in one direction only"),
             Self::Died => f.write_str("the direct way stopped working"),
             Self::Poor => f.write_str("the direct way loses too much"),

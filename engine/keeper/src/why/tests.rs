@@ -168,6 +168,7 @@ fn every_verdict_becomes_sentences() {
         Verdict::OneHard { ours: false, guessed: Guessed::default() },
         Verdict::NoCommonFamily { ours_v4: true },
         Verdict::NoHairpin,
+        Verdict::Neighbour,
         Verdict::OneWay,
         Verdict::Died,
         Verdict::Poor,
