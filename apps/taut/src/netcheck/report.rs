@@ -103,7 +103,7 @@ impl Report {
             ));
         }
         let by_websocket = by_websocket.into_iter().map(|[name, url]| WebSight { name, url }).collect();
-        Self {
+        let mut report = Self {
             by_websocket,
             schema: SCHEMA,
             udp,
@@ -113,6 +113,19 @@ impl Report {
             relays: relays.collect(),
             coordinators: Vec::new(),
             said,
+        };
+        report.judge_silence();
+        report
+    }
+
+    /// Where no relay answers a family, says that UDP is blocked only if something else answered: otherwise the relays may be down.
+    fn judge_silence(&mut self) {
+        let reached = |one: &CoordinatorSight| one.endpoints.iter().any(|place| place.latency_ms.is_some());
+        let alive = self.udp || !self.by_websocket.is_empty() || self.coordinators.iter().any(reached);
+        for sight in [&mut self.ipv4, &mut self.ipv6] {
+            if sight.state == Reach::Silent {
+                sight.nat = Some(if alive { NatStatus::blocked() } else { NatStatus::unanswered() });
+            }
         }
     }
 
@@ -127,6 +140,7 @@ impl Report {
             }
         }
         self.coordinators = coordinators;
+        self.judge_silence();
         self
     }
 

@@ -12,7 +12,7 @@ pub(super) fn nat(family: &Family) -> Option<NatStatus> {
         return None;
     }
     if family.answers.is_empty() {
-        return Some(NatStatus::blocked());
+        return Some(NatStatus::unanswered());
     }
     let mut seen_as: Vec<SocketAddr> = family.answers.iter().map(|seen| seen.mapped).collect();
     seen_as.sort();
@@ -81,7 +81,7 @@ mod tests {
         const SAME: &str = "198.51.100.1:3479";
         const TWO: &str = "198.51.100.2:3478";
         for (answers, other, mapping, kind) in [
-            (&[][..], None, Mapping::Unknown, NatKind::Blocked),
+            (&[][..], None, Mapping::Unknown, NatKind::Unknown),
             (&[(ONE, 7)], None, Mapping::Unknown, NatKind::Unknown),
             (&[(ONE, 7), (SAME, 7)], Some(true), Mapping::NotByPort, NatKind::Cone),
             (&[(ONE, 7), (SAME, 7), (TWO, 7)], Some(false), Mapping::EndpointIndependent, NatKind::PortRestrictedCone),

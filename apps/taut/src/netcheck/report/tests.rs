@@ -99,4 +99,8 @@ fn silence_is_shown_as_silence() {
     let survey = Survey { ipv4: silent("192.168.1.5:1"), ipv6: Family::default() };
     let report = Report::new(&servers, &survey, None, Vec::new());
     assert!(!report.udp && report.ipv4.state == Reach::Silent);
+    let kind = |report: &Report| report.ipv4.nat.as_ref().unwrap().kind;
+    assert_eq!(kind(&report), NatKind::Unknown, "the relays may be down");
+    let by_websocket = vec![[String::from("r1"), String::from("ws://198.51.100.1/relay/v1")]];
+    assert_eq!(kind(&Report::new(&servers, &survey, None, by_websocket)), NatKind::Blocked);
 }
