@@ -94,8 +94,12 @@ impl Report {
         };
         let relays =
             servers.iter().map(|server| RelaySight { name: server.name.clone(), endpoints: endpoints(server) });
-        let (ipv4, ipv6) = (Sight::new(&survey.ipv4), Sight::new(&survey.ipv6));
+        let (mut ipv4, mut ipv6) = (Sight::new(&survey.ipv4), Sight::new(&survey.ipv6));
         let udp = [&ipv4, &ipv6].iter().any(|sight| sight.state == Reach::Works);
+        if udp || !by_websocket.is_empty() {
+            ipv4.note_life();
+            ipv6.note_life();
+        }
         let mut said = said(udp, &ipv4, &ipv6, port_mapping.as_ref());
         if !by_websocket.is_empty() {
             said.push(String::from(
@@ -103,7 +107,7 @@ impl Report {
             ));
         }
         let by_websocket = by_websocket.into_iter().map(|[name, url]| WebSight { name, url }).collect();
-        let mut report = Self {
+        Self {
             by_websocket,
             schema: SCHEMA,
             udp,
@@ -113,19 +117,6 @@ impl Report {
             relays: relays.collect(),
             coordinators: Vec::new(),
             said,
-        };
-        report.judge_silence();
-        report
-    }
-
-    /// Where no relay answers a family, says that UDP is blocked only if something else answered: otherwise the relays may be down.
-    fn judge_silence(&mut self) {
-        let reached = |one: &CoordinatorSight| one.endpoints.iter().any(|place| place.latency_ms.is_some());
-        let alive = self.udp || !self.by_websocket.is_empty() || self.coordinators.iter().any(reached);
-        for sight in [&mut self.ipv4, &mut self.ipv6] {
-            if sight.state == Reach::Silent {
-                sight.nat = Some(if alive { NatStatus::blocked() } else { NatStatus::unanswered() });
-            }
         }
     }
 
@@ -139,8 +130,11 @@ impl Report {
                 ));
             }
         }
+        if coordinators.iter().any(|one| one.endpoints.iter().any(|place| place.latency_ms.is_some())) {
+            self.ipv4.note_life();
+            self.ipv6.note_life();
+        }
         self.coordinators = coordinators;
-        self.judge_silence();
         self
     }
 
@@ -207,6 +201,13 @@ impl Sight {
         let keeps_port =
             (state == Reach::Works).then(|| family.answers.iter().all(|seen| Some(seen.mapped.port()) == port));
         Self { state, local: family.local.map(|local| local.ip()), nat: verdict::nat(family), keeps_port }
+    }
+
+    /// Something else answered: where relays are silent it is not because they are down.
+    fn note_life(&mut self) {
+        if self.state == Reach::Silent {
+            self.nat = Some(NatStatus::blocked());
+        }
     }
 
     fn describe(&self) -> String {
