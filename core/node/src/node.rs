@@ -353,7 +353,6 @@ impl<E: Entropy> Node<E> {
         self.relays_timeout(clocks);
         let talking = self.peers.values().any(|peer| peer.since().is_some());
         self.outlook.set_talking(talking, clocks.now);
-        self.outlook_turn();
         self.relays_turn();
         let due: Vec<PeerId> = self
             .peers

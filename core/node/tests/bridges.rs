@@ -130,7 +130,13 @@ impl World {
         while let Some(command) = self.node.poll_command() {
             match command {
                 ToLane::Relays(places) => self.heard = places.to_vec(),
-                ToLane::Datagram { destination, bytes } => self.send(destination, bytes.as_bytes()),
+                ToLane::Datagram { destination, bytes } => {
+                    assert!(
+                        self.heard.contains(&destination) || destination == at_bridge(),
+                        "the answer would be dropped: the lane does not know {destination}"
+                    );
+                    self.send(destination, bytes.as_bytes());
+                }
                 _ => {}
             }
         }

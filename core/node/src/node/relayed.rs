@@ -108,13 +108,14 @@ impl<E: Entropy> Node<E> {
         }
     }
 
-    /// Does what the relays want by now. What is said to a relay leaves before what is to go by it.
+    /// Does what the relays want by now. What is said to a relay leaves before what is to go by it, and after the lanes know its place: they remember what
+    /// they send there, and take the answers to it.
     pub(super) fn relays_turn(&mut self) {
-        self.outlook_turn();
         if let Some(places) = self.relays.poll_places() {
             let places: Arc<[SocketAddr]> = places.into();
             self.tell_all(|| ToLane::Relays(Arc::clone(&places)));
         }
+        self.outlook_turn();
         while let Some((destination, frame)) = self.relays.poll_transmit() {
             if let Some(bytes) = Datagram::new(frame.as_bytes()) {
                 self.tell(LaneId::FIRST, ToLane::Datagram { destination, bytes });
