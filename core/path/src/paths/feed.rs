@@ -209,13 +209,20 @@ impl Paths {
         self.families = families;
         self.news = now;
         self.rounds.start_over();
+        let way = self.way;
+        let mut lost = false;
         for track in &mut self.tracks {
+            if track.is_proven() && !families.has(track.way) {
+                // It cannot be probed, so it would be judged for ever. It did not fail, and is proven by one answer when the family is back.
+                track.forget(now);
+                lost |= way == Some(track.way);
+            }
             track.suspect(Suspicion::Moved, now);
             if !track.is_proven() {
                 track.try_anew(now);
             }
         }
-        self.after(false, now);
+        self.after(lost, now);
     }
 
     /// The track of a way that packets came by, made if there was none. `None` for what is never sent to, and for a relay that we do not use for the peer.

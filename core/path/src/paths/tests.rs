@@ -295,6 +295,25 @@ fn fault_d2_an_answer_by_another_way_proves_neither() {
 }
 
 #[test]
+fn a_way_whose_address_family_the_host_lost_is_left_at_once_and_back_with_the_family() {
+    for seed in 0..20 {
+        let mut world = talking([Kind::Open, Kind::Open], seed);
+        assert!(world.both_direct());
+        (0..2).for_each(|side| world.direct[side].up = false);
+        world.ends[0].paths.handle_look_around(Families { v4: false, v6: true }, world.now);
+        let way = world.ends[0].paths.choice(world.now).unwrap().way;
+        assert!(way.is_relayed(), "seed {seed}: {way:?} cannot be sent by");
+        world.run(Duration::from_secs(20));
+        let report = world.ends[0].paths.report(&Here::behind(Nat::Open), world.now);
+        assert_ne!(report.verdict, Verdict::Direct, "{report:?}");
+        (0..2).for_each(|side| world.direct[side].up = true);
+        world.ends[0].paths.handle_look_around(Families::default(), world.now);
+        let from = world.now;
+        assert!(world.run_until(from + Duration::from_secs(5), World::both_direct), "seed {seed}");
+    }
+}
+
+#[test]
 fn fault_d10_lists_of_a_thousand_peers_make_no_flood() {
     let mut budget = Budget::new();
     let mut dice = Dice(3);
