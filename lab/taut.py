@@ -64,9 +64,13 @@ class Coordinator:
         )
         self.process.wait_for_output("listening on")
         if self.operator_token is None:
-            self.operator_token = self._first_token("operator-token:")
-            self.join_token = self._first_token("join-token:")
+            self.take_first_tokens()
         return self
+
+    def take_first_tokens(self):
+        """Reads the tokens that the first start has made."""
+        self.operator_token = self._first_token("operator-token:")
+        self.join_token = self._first_token("join-token:")
 
     def stop(self):
         return self.process.stop()

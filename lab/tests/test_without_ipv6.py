@@ -88,8 +88,7 @@ def test_fault_j12_coordinator_relay_and_nodes_run_on_kernels_without_ipv6(layou
     coordinator.process = coordinator.host.start(binary("taut-coordinator"), *words, name="coordinator")
     coordinator.process.wait_for_output(f"listening on 0.0.0.0:{PORT}")
     assert "ipv4-only" in coordinator.process.err.read_text(encoding="utf-8")
-    told = dict(line.split(": ", 1) for line in coordinator.process.output().splitlines() if ": " in line)
-    coordinator.operator_token, coordinator.join_token = told["operator-token"], told["join-token"]
+    coordinator.take_first_tokens()
     relay = net.lab.host("relay", net.switches[0])
     switch(relay, True)
     relay.prefix = [*BLIND]

@@ -97,16 +97,23 @@ pub(crate) fn check(relays: &[Relay], overlay: &[Prefix]) -> Result<(), RelayFau
     Ok(())
 }
 
-/// Puts `coordinator`, the address by which this node reaches the coordinator, where an endpoint leaves it open. What stays open (the
-/// address is not known, or may not be sent to, such as a loopback one) is left out; a spelling that is there twice stands once.
-pub fn settle(relays: &mut [Relay], coordinator: Option<IpAddr>, overlay: &[Prefix]) {
+/// Puts the addresses of the coordinator where an endpoint leaves its address open: the first one, by which this node reaches the coordinator, into each of
+/// these, the others into those of their own family. What stays open (no address is known, or none that may be sent to, such as a loopback one) is left out;
+/// a spelling that is there twice stands once. No relay has more than [`MAX_RELAY_ENDPOINTS`] afterwards.
+pub fn settle(relays: &mut [Relay], coordinator: &[IpAddr], overlay: &[Prefix]) {
     for relay in relays {
         let mut settled: Vec<SocketAddr> = Vec::with_capacity(relay.endpoints.len());
         for endpoint in &relay.endpoints {
-            let address = if endpoint.ip().is_unspecified() { coordinator } else { Some(endpoint.ip()) };
-            let known = address.map(|address| SocketAddr::new(address.to_canonical(), endpoint.port()));
-            if let Some(known) = known.filter(|known| acceptable(*known, overlay) && !settled.contains(known)) {
-                settled.push(known);
+            let open = endpoint.ip().is_unspecified();
+            let own = [endpoint.ip()];
+            let addresses = if open { coordinator } else { &own };
+            for (number, address) in addresses.iter().map(IpAddr::to_canonical).enumerate() {
+                let known = SocketAddr::new(address, endpoint.port());
+                let fits = number == 0 || address.is_ipv4() == endpoint.is_ipv4();
+                let is_new = settled.len() < MAX_RELAY_ENDPOINTS && !settled.contains(&known);
+                if fits && is_new && acceptable(known, overlay) {
+                    settled.push(known);
+                }
             }
         }
         relay.endpoints = settled;
@@ -251,18 +258,26 @@ mod tests {
 
     #[test]
     fn an_open_address_is_where_the_coordinator_is() {
-        let settled = |texts: &[&str], coordinator: Option<&str>| {
+        let settled = |texts: &[&str], coordinator: &[&str]| {
             let mut relays = [Relay { endpoints: endpoints(texts), ..relay(1) }];
-            settle(&mut relays, coordinator.map(|text| text.parse().unwrap()), &overlay());
+            let coordinator: Vec<IpAddr> = coordinator.iter().map(|text| text.parse().unwrap()).collect();
+            settle(&mut relays, &coordinator, &overlay());
             relays[0].endpoints.clone()
         };
         let both = ["0.0.0.0:3478", "[::]:3478"];
-        assert_eq!(settled(&both, Some("203.0.113.7")), endpoints(&["203.0.113.7:3478"]));
-        assert_eq!(settled(&both, Some("::ffff:203.0.113.7")), endpoints(&["203.0.113.7:3478"]));
-        assert_eq!(settled(&["[::]:5"], Some("2001:db8::1")), endpoints(&["[2001:db8::1]:5"]));
-        assert_eq!(settled(&["[::]:5", "192.0.2.9:5"], None), endpoints(&["192.0.2.9:5"]));
-        assert_eq!(settled(&both, Some("127.0.0.1")), [], "a relay at loopback is nobody's");
-        assert_eq!(settled(&both, Some("100.64.0.1")), [], "a relay inside the overlay would carry itself");
+        assert_eq!(settled(&both, &["203.0.113.7"]), endpoints(&["203.0.113.7:3478"]));
+        assert_eq!(settled(&both, &["::ffff:203.0.113.7"]), endpoints(&["203.0.113.7:3478"]));
+        assert_eq!(settled(&["[::]:5"], &["2001:db8::1"]), endpoints(&["[2001:db8::1]:5"]));
+        assert_eq!(settled(&["[::]:5", "192.0.2.9:5"], &[]), endpoints(&["192.0.2.9:5"]));
+        // Reached by IPv6, and known by IPv4, too.
+        let two = ["2001:db8::1", "203.0.113.7", "2001:db8::1"];
+        assert_eq!(settled(&["[::]:5", "0.0.0.0:5"], &two), endpoints(&["[2001:db8::1]:5", "203.0.113.7:5"]));
+        assert_eq!(settled(&["[::]:5"], &two), endpoints(&["[2001:db8::1]:5"]), "it does not listen there");
+        let many: Vec<String> = (1..20).map(|last| format!("203.0.113.{last}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert_eq!(settled(&both, &many).len(), MAX_RELAY_ENDPOINTS);
+        assert_eq!(settled(&both, &["127.0.0.1"]), [], "a relay at loopback is nobody's");
+        assert_eq!(settled(&both, &["100.64.0.1"]), [], "a relay inside the overlay would carry itself");
     }
 
     #[test]
@@ -287,10 +302,10 @@ mod tests {
         fn settled_relays_pass_the_check_and_stay_settled(ips in proptest::collection::vec(any::<(u32, bool, u16)>(), 0..9), at in any::<u32>()) {
             let spell = |(ip, open, port): (u32, bool, u16)| SocketAddr::new(IpAddr::V4(if open { 0 } else { ip }.into()), port);
             let mut relays = [Relay { endpoints: ips.into_iter().map(spell).collect(), ..relay(1) }];
-            settle(&mut relays, Some(IpAddr::V4(at.into())), &overlay());
+            settle(&mut relays, &[IpAddr::V4(at.into())], &overlay());
             let once = relays.clone();
             prop_assert!(once[0].endpoints.len() > MAX_RELAY_ENDPOINTS || check(&once, &overlay()).is_ok());
-            settle(&mut relays, None, &overlay());
+            settle(&mut relays, &[], &overlay());
             prop_assert_eq!(once, relays);
         }
     }

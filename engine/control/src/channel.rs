@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use serde::Deserialize;
@@ -29,6 +29,8 @@ pub(crate) struct Channel {
     transport: Transport,
     /// Whether bytes wait for the socket to take them.
     blocked: bool,
+    /// All addresses of the URL's host, as far as its name said them.
+    addresses: Vec<IpAddr>,
 }
 
 /// Who speaks to whom.
@@ -59,7 +61,7 @@ impl Channel {
         tcp.set_nonblocking(true)
             .and_then(|()| tcp.set_read_timeout(None))
             .map_err(|error| Broken(error.to_string()))?;
-        Ok(Self { socket, transport, blocked: false })
+        Ok(Self { socket, transport, blocked: false, addresses: Vec::new() })
     }
 
     /// Sends a message, or keeps what the socket does not take yet; see [`Self::wants_write`].
@@ -113,9 +115,15 @@ impl Channel {
         self.socket.get_ref().received()
     }
 
-    /// The address that the coordinator is reached at; that of a proxy where one is in front of it.
-    pub(crate) fn peer(&self) -> Option<IpAddr> {
-        self.socket.get_ref().socket().peer_addr().ok().map(|address| address.ip().to_canonical())
+    /// Notes all addresses of the URL's host.
+    pub(crate) fn set_addresses(&mut self, addresses: &[SocketAddr]) {
+        self.addresses = addresses.iter().map(|address| address.ip().to_canonical()).collect();
+    }
+
+    /// Returns the addresses that the coordinator is reached at, those of a proxy where one is in front of it: the one in use first, then the host's others.
+    pub(crate) fn addresses(&self) -> Vec<IpAddr> {
+        let peer = self.socket.get_ref().socket().peer_addr().ok().map(|address| address.ip().to_canonical());
+        peer.into_iter().chain(self.addresses.iter().copied()).collect()
     }
 
     /// Whether the host has moved since it was opened: nothing that is sent on it will be answered.

@@ -113,10 +113,12 @@ fn attempt(url: &str, parties: &Parties, cancel: &Cancel) -> Result<Channel, Bro
     let url: Url = url.parse().map_err(|error| Broken(format!("{error}")))?;
     let addresses = (url.host.as_str(), url.port).to_socket_addrs();
     let addresses = addresses.map_err(|error| Broken(format!("its name cannot be resolved: {error}")))?;
+    let addresses: Vec<SocketAddr> = addresses.take(MAX_ADDRESSES).collect();
     let mut last = Broken(String::from("its name has no address"));
-    for address in addresses.take(MAX_ADDRESSES) {
-        match attempt_address(address, &url, parties, cancel) {
-            Ok(channel) => {
+    for address in &addresses {
+        match attempt_address(*address, &url, parties, cancel) {
+            Ok(mut channel) => {
+                channel.set_addresses(&addresses);
                 // From here on the channel belongs to whoever takes it; cancelling must not shut it down.
                 cancel.advance(Stage::Elsewhere)?;
                 return Ok(channel);

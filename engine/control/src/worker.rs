@@ -64,8 +64,8 @@ pub(crate) struct Worker {
     endpoints: Option<ToCoordinator>,
     /// The last word about which relays it is bound to.
     relays: Option<ToCoordinator>,
-    /// The address by which the coordinator was reached last.
-    at: Option<IpAddr>,
+    /// The addresses by which the coordinator was reached last: the one in use, then others of its host's name.
+    at: Vec<IpAddr>,
     /// Port to remember once there is a membership.
     port: Option<u16>,
     link: Link,
@@ -105,7 +105,7 @@ impl Worker {
             resume: true,
             endpoints: None,
             relays: None,
-            at: None,
+            at: Vec::new(),
             link: Link::Idle,
             backoff: Backoff::default(),
             turn: 0,
@@ -252,7 +252,7 @@ impl Worker {
         if self.membership.as_ref().is_some_and(|present| present.network != joined.network) {
             self.map = None;
             self.prefixes = PrefixConsent::default();
-            self.at = None;
+            self.at.clear();
             self.store.set_named(Vec::new());
             self.store.ticket_changed(None, now());
         }

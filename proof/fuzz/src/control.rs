@@ -89,7 +89,7 @@ fn take(node: &mut Node<impl Entropy>, map: &NetworkMap) {
             .all(|place| place.port() != 0 && !place.ip().is_loopback())
     );
     let mut settled = map.relays.clone();
-    settle(&mut settled, Some([192, 0, 2, 1].into()), &[map.network.ipv4, map.network.ipv6]);
+    settle(&mut settled, &[[192, 0, 2, 1].into()], &[map.network.ipv4, map.network.ipv6]);
     assert!(settled.iter().flat_map(|relay| &relay.endpoints).all(|place| !place.ip().is_unspecified()));
     settle_web(&mut settled, Some("https://a"));
     assert!(settled.iter().all(|relay| relay.check(&[map.network.ipv4, map.network.ipv6]).is_ok()));

@@ -92,7 +92,7 @@ impl Worker {
             let path = self.store.path().display();
             format!("the keys in {path} cannot be removed: {error}; remove the directory by hand")
         });
-        (self.membership, self.map, self.at) = (None, None, None);
+        (self.membership, self.map, self.at) = (None, None, Vec::new());
         (self.endpoints, self.relays) = (None, None);
         self.emit(Event::Left(Left { listed, leftover }));
     }

@@ -184,7 +184,7 @@ impl Worker {
             version: self.version.clone(),
             run: self.run,
         });
-        self.at = channel.peer();
+        self.at = channel.addresses();
         self.link = Link::Open(Box::new(Open {
             bytes: channel.received(),
             channel,

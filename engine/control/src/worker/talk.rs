@@ -1,5 +1,6 @@
 //! What the coordinator says, and what follows from it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use taut_base::Time;
@@ -10,6 +11,7 @@ use super::Worker;
 use crate::channel::{Broken, Received};
 use crate::event::Event;
 use crate::state::Ticket;
+use crate::url::Url;
 
 impl Worker {
     /// Acts upon one message.
@@ -84,11 +86,19 @@ impl Worker {
         }
     }
 
+    /// Where the coordinator is, as far as this node knows: where it is reached now, then what its name and its other URLs say. A host that reaches it by IPv6 reaches
+    /// its relay by IPv4, too, and needs both to learn of a NAT.
+    fn addresses(&self) -> Vec<IpAddr> {
+        let urls = self.membership.iter().flat_map(|membership| &membership.urls);
+        let literal = urls.filter_map(|url| url.parse::<Url>().ok()?.host.parse().ok());
+        self.at.iter().copied().chain(literal).collect()
+    }
+
     /// Takes a checked map: tells the keeper, saves it. Its relays are settled anew each time, because the coordinator may have moved.
     pub(super) fn follow(&mut self, mut map: NetworkMap, now: Time) {
         map.replace_reserved_names();
         map.relays = self.store.named().to_vec();
-        settle(&mut map.relays, self.at, &[map.network.ipv4, map.network.ipv6]);
+        settle(&mut map.relays, &self.addresses(), &[map.network.ipv4, map.network.ipv6]);
         settle_web(&mut map.relays, self.url());
         self.resume = true;
         self.note_accepted(now);
