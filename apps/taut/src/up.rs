@@ -63,7 +63,7 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
         }
         Err(denied) => return Err(denied.explain(&wish.daemon.socket)),
     };
-    let was_member = wish.token.is_some() && client.status()?.me.is_some();
+    let former = if wish.token.is_some() { client.status()?.me.map(|me| me.id) } else { None };
     let status = match connect(&mut client, &wish, deadline) {
         Ok(status) => status,
         Err(early) => {
@@ -74,8 +74,14 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
             return Err(early.fault);
         }
     };
-    if was_member {
-        output::complain("taut: this node is a member of that network already; the token was not needed");
+    match (former, status.me.as_ref().map(|me| me.id)) {
+        (Some(former), Some(id)) if former == id => {
+            output::complain("taut: this node is a member of that network already; the token was not needed");
+        }
+        (Some(_), Some(_)) => {
+            output::complain("taut: the coordinator did not know this node any more; it joined as a new one");
+        }
+        _ => {}
     }
     for warning in &status.warnings {
         output::complain(&format!("taut: {warning}"));
