@@ -27,7 +27,8 @@ pub(crate) fn clocks() -> Clocks {
     Clocks { now: Time::from_duration(boot_time()), wall: wall_clock() }
 }
 
-/// Changes on their way to one worker.
+/// Changes on their way to one worker. It takes all of them in each of its turns, and a turn is bounded by messages and bytes whatever the peers send, so
+/// the queue holds what the limits on binds and control frames let happen in one turn.
 struct Queue {
     changes: Mutex<VecDeque<Change>>,
     /// Whether there are any: asked for every datagram that leads nowhere, so it takes no lock.

@@ -13,11 +13,17 @@
 //! The WebSocket handshake proves nothing: a connection counts as unauthenticated until a client's binding is confirmed on it (fault F13).
 //!
 //! **Cost.** An event costs the same whatever the number of connections: those with something to send are a queue, deadlines are ordered by time. In one
-//! turn at most [`STRANGERS`] connections that are not bound are served, so that their handshakes do not hold up members' frames.
+//! turn at most [`STRANGERS`] connections that are not bound are served, in rotation, so that their handshakes do not hold up members' frames.
+//!
+//! A turn of one connection ends after [`TURN`] messages or [`TURN_BYTES`] in each direction, whatever the peer sends: a WebSocket message may have frames without
+//! end, and the library reads until it is complete. Between turns deadlines are checked, other connections are served, and changes of other threads are
+//! taken, so that the queue of those ([`crate::shared`]) holds no more than what happens in one turn of all.
 
 mod entrance;
 mod opening;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -29,7 +35,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustls::ServerConfig;
-use taut_base::{Bounds, Time, WhenFull};
+use taut_base::{Bounds, MAX_DATAGRAM, Time, WhenFull};
 use taut_event::{Events, Interest, Poller, Waker};
 use taut_relay::{Forward, NoForward, Place, Reply, Share, frame};
 use taut_udp::UdpSocket;
@@ -56,14 +62,27 @@ pub struct WebConfig {
     pub streams: usize,
 }
 
-/// Messages taken from one connection before the others have their turn.
+/// Messages taken from one connection, and frames sent to it, before the others have their turn.
 const TURN: u32 = 64;
-/// Connections that are not bound and are served in one turn. A TLS handshake takes a millisecond at most, so a member's frame waits 8 ms for them at most.
-const STRANGERS: u32 = 8;
+/// Bytes read from one connection, TLS included, before the others have their turn: 64 KiB, about [`TURN`] packets of Ethernet. As empty WebSocket frames of 6 bytes
+/// they take about a millisecond, as long as a TLS handshake.
+const TURN_BYTES: usize = 64 * 1024;
+/// Connections that are not bound and are served in one turn. Each takes a millisecond at most ([`TURN_BYTES`]), so a member's frame waits 8 ms for them at most.
+const STRANGERS: usize = 8;
 /// Messages on a connection on which no client was ever bound, before it is closed. A client binds with three at most, and says no more until it is bound.
 const WORDS: u32 = 64;
+/// Bytes on a connection on which no client was ever bound, before it is closed: 256 KiB. A request has 64 KiB at most, the peer's part of TLS a few KiB, and [`WORDS`]
+/// messages as long as an Ethernet packet 96 KiB. A `bind`, the longest frame that such a client has to send, has 328 bytes.
+const UNBOUND_BYTES: u64 = 256 * 1024;
+/// Bytes on a connection since its last complete message, before it is closed: four times the largest message. The rest is room for TLS, pings between two
+/// messages and proxies that fragment; a message of empty frames would never end.
+const UNFINISHED_BYTES: u64 = 4 * MAX_DATAGRAM as u64;
 /// Connections accepted in one turn, for the same reason.
 const ACCEPTS: u32 = 16;
+/// Connections that one wait reports: as many as may be unauthenticated, so that members are seen among them.
+const EVENTS: usize = 1_024;
+/// Turns of sending at the end: enough for all that waits for a client ([`crate::streams`]), as the shortest frames.
+const LAST_TURNS: usize = 128;
 /// The longest sleep, after which counters are published again.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
@@ -82,6 +101,8 @@ struct Connection {
     due: Option<Time>,
     /// How many messages may still come before a client is bound; `None` once one was.
     words: Option<u32>,
+    /// Bytes that had been read at its last complete message.
+    told: u64,
     /// Its socket was full.
     blocked: bool,
     /// The kernel was asked to say when it is not.
@@ -103,8 +124,10 @@ pub(crate) struct Web {
     deadlines: BTreeSet<(Time, u64)>,
     /// Connections of bound clients, by network and client.
     bound: taut_base::Admission<[u8; 16], u32>,
-    /// Connections of which the library may have read more than was taken, of which the kernel knows nothing.
+    /// Connections that have another turn without an event of the kernel: the libraries may have read more than was taken, or a budget ended the last turn.
     more: Vec<u64>,
+    /// The connection that was served last among those that are not bound; the next turn begins behind it.
+    last_stranger: u64,
     forward: Forward,
     shared: Arc<Shared>,
     entropy: OsEntropy,
@@ -141,6 +164,7 @@ impl Web {
             deadlines: BTreeSet::new(),
             bound: taut_base::Admission::new(config.streams, WhenFull::Balance),
             more: Vec::new(),
+            last_stranger: 0,
             forward: Forward::with_streams(share),
             shared,
             entropy,
@@ -154,7 +178,7 @@ impl Web {
 
     /// Runs until the relay is stopped.
     pub(crate) fn run(mut self) {
-        let mut events = Events::with_capacity(64);
+        let mut events = Events::with_capacity(EVENTS);
         while !self.shared.is_stopping() {
             if self.poller.wait(&mut events, Some(self.sleep())).is_err() {
                 return;
@@ -168,9 +192,6 @@ impl Web {
                 // One that fails at once is gone; nobody is told.
                 let _ = self.adopt(tcp, read, pass);
             }
-            for number in std::mem::take(&mut self.more) {
-                self.turn(number, true);
-            }
             self.handle(&events);
             self.follow();
             self.deliver();
@@ -180,7 +201,14 @@ impl Web {
             }
         }
         // The first worker said goodbye for all; what it left here goes out as far as it can.
-        self.deliver();
+        for _ in 0..LAST_TURNS {
+            self.deliver();
+            let more = std::mem::take(&mut self.more);
+            if more.is_empty() {
+                return;
+            }
+            more.into_iter().for_each(|number| self.write(number));
+        }
     }
 
     fn sleep(&self) -> Duration {
@@ -193,20 +221,24 @@ impl Web {
     }
 
     fn handle(&mut self, events: &Events) {
-        let mut strangers = 0;
+        let mut due: BTreeSet<u64> = std::mem::take(&mut self.more).into_iter().collect();
         for event in events.iter() {
             match event.token {
                 LISTENER => self.accept(),
                 WOKEN => {}
-                number => {
-                    let is_stranger = self.connections.get(&number).is_some_and(|it| it.bound.is_none());
-                    strangers += u32::from(is_stranger);
-                    // The kernel reports the others again.
-                    if !is_stranger || strangers <= STRANGERS {
-                        self.turn(number, event.readable);
-                    }
-                }
+                number => _ = due.insert(number),
             }
+        }
+        let is_bound = |number: &u64| self.connections.get(number).is_some_and(|it| it.bound.is_some());
+        let (members, mut strangers): (Vec<u64>, Vec<u64>) = due.into_iter().partition(is_bound);
+        members.into_iter().for_each(|number| self.turn(number));
+        // In rotation: those that always have something to say come first in the kernel's order.
+        let next = strangers.partition_point(|number| *number <= self.last_stranger);
+        strangers.rotate_left(next);
+        self.more.extend(strangers.drain(STRANGERS.min(strangers.len())..));
+        for number in strangers {
+            self.last_stranger = number;
+            self.turn(number);
         }
     }
 
@@ -224,7 +256,7 @@ impl Web {
 
     fn begin(&mut self, tcp: TcpStream, pass: Pass) -> io::Result<()> {
         let number = self.insert(State::accepted(tcp)?, Arc::new(pass))?;
-        self.turn(number, true);
+        self.more.push(number);
         Ok(())
     }
 
@@ -251,6 +283,7 @@ impl Web {
             bound: None,
             due: None,
             words: Some(WORDS),
+            told: 0,
             blocked: false,
             awaits_room: false,
         };
@@ -266,23 +299,30 @@ impl Web {
         deadlines.insert((due, number));
     }
 
-    /// A connection has something to say, or room for something.
-    fn turn(&mut self, number: u64, readable: bool) {
+    /// A connection has something to say, or room for something. Both are looked at: TLS may have read while it wrote.
+    fn turn(&mut self, number: u64) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         connection.blocked = false;
-        let Some(state) = connection.state.take() else { return };
-        let was_open = matches!(state, State::Open(_));
+        let Some(mut state) = connection.state.take() else { return };
+        state.socket().begin_turn(TURN_BYTES);
         connection.state = state.go_on(&connection.pass, self.tls.as_ref());
-        match connection.state {
-            Some(State::Open(_)) => {
-                // What came behind the handshake may have been read with it.
-                if (readable || !was_open) && !self.read(number) {
-                    return self.end(number);
-                }
-                self.write(number);
-            }
-            Some(_) => {}
-            None => self.end(number),
+        if !self.read(number) || !self.account(number) {
+            return self.end(number);
+        }
+        self.write(number);
+    }
+
+    /// Gives a connection another turn if the budget ended this one; false if it sent too many bytes for what they said.
+    fn account(&mut self, number: u64) -> bool {
+        let Some(connection) = self.connections.get_mut(&number) else { return false };
+        let Some(state) = &mut connection.state else { return false };
+        let socket = state.socket();
+        if socket.is_spent() {
+            self.more.push(number);
+        }
+        match connection.words {
+            Some(_) => socket.total() <= UNBOUND_BYTES,
+            None => socket.total().saturating_sub(connection.told) <= UNFINISHED_BYTES,
         }
     }
 
@@ -297,6 +337,9 @@ impl Web {
             {
                 let Some(fewer) = words.checked_sub(1) else { return false };
                 *words = fewer;
+            }
+            if let Ok(Message::Binary(_) | Message::Text(_)) = read {
+                connection.told = socket.get_mut().socket().total();
             }
             match read {
                 Ok(Message::Binary(message)) => {
@@ -436,6 +479,9 @@ impl Web {
         }
         let outcome = write(socket, || self.shared.streams.pop(number));
         connection.blocked = outcome.is_err();
+        if matches!(outcome, Ok(true)) {
+            self.more.push(number);
+        }
         if std::mem::replace(&mut connection.awaits_room, connection.blocked) != connection.blocked {
             let interest = if connection.blocked { Interest::READ_WRITE } else { Interest::READ };
             // Only a connection that is gone is not watched any more, and its next read says so.
@@ -476,15 +522,16 @@ impl Web {
     }
 }
 
-/// Writes until there is nothing more or no room (`WouldBlock`).
-fn write(socket: &mut WebSocket<Stream>, mut next: impl FnMut() -> Option<Vec<u8>>) -> io::Result<()> {
+/// Writes [`TURN`] frames at most, until there is no room (`WouldBlock`). Returns true if more may wait: another thread may add frames as fast as they leave.
+fn write(socket: &mut WebSocket<Stream>, mut next: impl FnMut() -> Option<Vec<u8>>) -> io::Result<bool> {
     let kept = |error| match error {
         Error::Io(error) => error,
         other => io::Error::other(other),
     };
     socket.flush().map_err(kept)?;
-    while let Some(frame) = next() {
+    for _ in 0..TURN {
+        let Some(frame) = next() else { return Ok(false) };
         socket.send(Message::binary(frame)).map_err(kept)?;
     }
-    Ok(())
+    Ok(true)
 }

@@ -3,6 +3,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use taut_base::{Entropy, PrivateKey, PublicKey, Time};
@@ -57,8 +58,10 @@ fn stranger(relay: &Relay, client: &str) -> WebSocket<TcpStream> {
     let mut request = format!("ws://{}/", relay.web().unwrap()).into_client_request().unwrap();
     request.headers_mut().insert("x-forwarded-for", client.parse().unwrap());
     let tcp = TcpStream::connect(relay.web().unwrap()).unwrap();
-    tcp.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-    tungstenite::client(request, tcp).unwrap().0
+    tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+    let socket = tungstenite::client(request, tcp).unwrap().0;
+    socket.get_ref().set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    socket
 }
 
 /// Whether the relay has not closed it. What came is thrown away.
@@ -70,6 +73,20 @@ fn is_open(socket: &mut WebSocket<TcpStream>) -> bool {
             Err(_) => return false,
         }
     }
+}
+
+/// Sends one message that never ends, as empty frames of 6 bytes, until the relay closes the connection. Other tests end it by [`PATIENCE`].
+fn endless(socket: &WebSocket<TcpStream>) -> JoinHandle<bool> {
+    let mut tcp = socket.get_ref().try_clone().unwrap();
+    tcp.set_write_timeout(Some(PATIENCE)).unwrap();
+    let (began, rest) = (Instant::now(), [0, 0x80, 0, 0, 0, 0].repeat(20_000));
+    std::thread::spawn(move || {
+        let mut was_closed = tcp.write_all(&[2, 0x80, 0, 0, 0, 0]).is_err();
+        while !was_closed && began.elapsed() < 2 * PATIENCE {
+            was_closed = tcp.write_all(&rest).is_err();
+        }
+        was_closed
+    })
 }
 
 /// A node that speaks to the relay by WebSocket, and by UDP where it is told to.
@@ -180,6 +197,43 @@ fn fault_f13_a_stranger_that_talks_without_end_is_not_listened_to() {
     }
     wait_for(&relay, |stats| stats.websockets == 0);
     assert_eq!(relay.stats().late, 0, "long before its time was over");
+}
+
+#[test]
+fn fault_f13_a_strangers_message_without_end_holds_nobody_up() {
+    let relay = start(64, 64, true);
+    let strangers: Vec<_> = (1..=12).map(|number| stranger(&relay, &format!("192.0.2.{number}"))).collect();
+    let floods: Vec<_> = strangers.iter().map(endless).collect();
+    let mut member = Node::bound(&relay, 1, 1);
+    assert!(floods.into_iter().all(|flood| flood.join().unwrap()), "the relay closes them");
+    member.run(&relay, |_, stats| stats.websockets == 1);
+    assert!(is_open(&mut member.web));
+    assert_eq!(relay.stats().late, 0, "long before their time was over");
+}
+
+#[test]
+fn fault_f13_a_members_message_without_end_holds_nobody_up() {
+    let relay = start(64, 64, true);
+    let crowd: Vec<_> = (1..=12).map(|number| Node::bound(&relay, 1, number)).collect();
+    let floods: Vec<_> = crowd.iter().map(|node| endless(&node.web)).collect();
+    let mut other = Node::bound(&relay, 2, 20);
+    assert!(floods.into_iter().all(|flood| flood.join().unwrap()), "the relay closes them");
+    other.run(&relay, |_, stats| stats.websockets == 1 && stats.tally.clients == 1);
+    assert!(is_open(&mut other.web));
+}
+
+#[test]
+fn fault_f13_a_message_in_many_frames_is_still_one() {
+    let relay = start(64, 64, true);
+    let mut node = Node::bound(&relay, 1, 1);
+    let before = relay.stats().counts.not_wireguard;
+    // One frame for each byte, and pings between them: more than a turn reads, no more than an unfinished message may have.
+    let pieces = (0..30_000).flat_map(|place| [if place == 0 { 2 } else { 0 }, 0x81, 0, 0, 0, 0, 0]);
+    let end = [0x89, 0x80, 0, 0, 0, 0, 0x80, 0x80, 0, 0, 0, 0];
+    let mut tcp = node.web.get_ref().try_clone().unwrap();
+    tcp.write_all(&pieces.chain(end).collect::<Vec<u8>>()).unwrap();
+    node.run(&relay, |_, stats| stats.counts.not_wireguard > before);
+    assert!(is_open(&mut node.web));
 }
 
 #[test]

@@ -58,6 +58,15 @@ impl State {
             Self::Open(socket) => socket.get_ref().tcp(),
         }
     }
+
+    /// Returns the socket, which counts what is read.
+    pub(super) fn socket(&mut self) -> &mut Socket {
+        match self {
+            Self::Proxied(socket, _) => socket,
+            Self::Opening(middle) => middle.get_mut().get_mut().socket(),
+            Self::Open(socket) => socket.get_mut().socket(),
+        }
+    }
 }
 
 /// Reads a header of the PROXY protocol, if the peer is a trusted proxy; then the handshakes begin.

@@ -10,11 +10,20 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// A TCP connection of which some bytes were read before it was known what they are.
+/// A TCP connection of which some bytes were read before it was known what they are, and of which a turn reads no more than its budget.
+///
+/// TLS and WebSocket read until a record or a message is complete, however many bytes come meanwhile. The budget ends that: a read beyond it fails with
+/// `WouldBlock`, as if the kernel had no bytes. Both libraries keep what they have read and continue in the next turn.
 pub(crate) struct Socket {
     tcp: TcpStream,
     /// Those bytes; they come first.
     ahead: Vec<u8>,
+    /// Bytes that this turn may still read.
+    left: usize,
+    /// Whether a read failed because the budget was used up.
+    is_spent: bool,
+    /// Bytes read so far, TLS included.
+    total: u64,
 }
 
 impl Socket {
@@ -23,12 +32,28 @@ impl Socket {
         tcp.set_nonblocking(true)?;
         // Frames are small and should not wait for each other.
         tcp.set_nodelay(true)?;
-        Ok(Self { tcp, ahead: Vec::new() })
+        Ok(Self { tcp, ahead: Vec::new(), left: 0, is_spent: false, total: 0 })
     }
 
     /// Gives back what was read too much.
     pub(crate) fn unread(&mut self, bytes: &[u8]) {
         self.ahead.splice(..0, bytes.iter().copied());
+        self.total = self.total.saturating_sub(bytes.len() as u64);
+    }
+
+    /// Starts a turn, which reads `budget` bytes at most. Before the first turn nothing is read.
+    pub(crate) fn begin_turn(&mut self, budget: usize) {
+        (self.left, self.is_spent) = (budget, false);
+    }
+
+    /// Returns true if the turn's budget ended a read. Bytes may wait for the next turn, here or in the kernel.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.is_spent
+    }
+
+    /// Returns the number of bytes read so far, TLS included.
+    pub(crate) fn total(&self) -> u64 {
+        self.total
     }
 
     pub(crate) fn tcp(&self) -> &TcpStream {
@@ -38,12 +63,22 @@ impl Socket {
 
 impl Read for Socket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.ahead.is_empty() {
-            return self.tcp.read(buffer);
+        if self.left == 0 {
+            self.is_spent = true;
+            return Err(io::ErrorKind::WouldBlock.into());
         }
-        let length = self.ahead.len().min(buffer.len());
-        let read: Vec<u8> = self.ahead.drain(..length).collect();
-        buffer[..length].copy_from_slice(&read);
+        let most = self.left.min(buffer.len());
+        let buffer = &mut buffer[..most];
+        let length = if self.ahead.is_empty() {
+            self.tcp.read(buffer)?
+        } else {
+            let length = self.ahead.len().min(buffer.len());
+            let read: Vec<u8> = self.ahead.drain(..length).collect();
+            buffer[..length].copy_from_slice(&read);
+            length
+        };
+        self.left -= length;
+        self.total += length as u64;
         Ok(length)
     }
 }
@@ -79,6 +114,14 @@ impl Stream {
         match self {
             Self::Plain(socket) => socket.tcp(),
             Self::Tls(stream) => stream.get_ref().tcp(),
+        }
+    }
+
+    /// Returns the socket below TLS.
+    pub(crate) fn socket(&mut self) -> &mut Socket {
+        match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(stream) => stream.get_mut(),
         }
     }
 }
@@ -124,4 +167,44 @@ pub(crate) fn server_config(certificates: &Path, key: &Path) -> io::Result<Arc<S
         .with_single_cert(chain.map_err(io::Error::other)?, key)
         .map_err(io::Error::other)?;
     Ok(Arc::new(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Reads with pieces of this size until nothing comes.
+    fn read_all(socket: &mut Socket, piece: usize) -> Vec<u8> {
+        let (mut all, mut buffer) = (Vec::new(), vec![0; piece]);
+        loop {
+            match socket.read(&mut buffer) {
+                Ok(length) => all.extend_from_slice(&buffer[..length]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return all,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn fault_f13_a_turn_reads_no_more_than_its_budget_and_loses_nothing() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut socket = Socket::new(listener.accept().unwrap().0).unwrap();
+        socket.unread(b"ahead");
+        peer.write_all(b" and behind").unwrap();
+        socket.tcp.set_nonblocking(false).unwrap();
+        assert_eq!(read_all(&mut socket, 8), b"", "no turn has begun");
+        for (budget, read) in [(3, "ahe"), (6, "ad and"), (2, " b"), (5, "ehind")] {
+            socket.begin_turn(budget);
+            assert!(!socket.is_spent());
+            assert_eq!(String::from_utf8_lossy(&read_all(&mut socket, 4)), read);
+            assert!(socket.is_spent());
+        }
+        assert_eq!(socket.total(), 16);
+        socket.tcp.set_nonblocking(true).unwrap();
+        socket.begin_turn(100);
+        assert!(read_all(&mut socket, 4).is_empty() && !socket.is_spent(), "the kernel has no more");
+    }
 }
