@@ -23,10 +23,16 @@ use crate::url::Url;
 /// Bytes read and written at once. tungstenite's own 128 KiB each would be a twentieth of the node's memory.
 const BUFFER: usize = 4096;
 
+/// Bytes received since the last complete message, beyond which the channel counts as broken: twice the longest message, 32 MiB. The rest is room for TLS, frame
+/// headers and pings; frames that complete nothing would come without end.
+const MOST_UNFINISHED: u64 = 2 * MAX_MESSAGE as u64;
+
 /// A control channel after its handshakes.
 pub(crate) struct Channel {
     socket: WebSocket<Stream>,
     transport: Transport,
+    /// Bytes that had been received at the last complete message.
+    told: u64,
     /// Whether bytes wait for the socket to take them.
     blocked: bool,
     /// All addresses of the URL's host, as far as its name said them.
@@ -61,7 +67,8 @@ impl Channel {
         tcp.set_nonblocking(true)
             .and_then(|()| tcp.set_read_timeout(None))
             .map_err(|error| Broken(error.to_string()))?;
-        Ok(Self { socket, transport, blocked: false, addresses: Vec::new() })
+        socket.get_mut().begin_turn();
+        Ok(Self { told: socket.get_ref().total(), socket, transport, blocked: false, addresses: Vec::new() })
     }
 
     /// Sends a message, or keeps what the socket does not take yet; see [`Self::wants_write`].
@@ -93,8 +100,18 @@ impl Channel {
         self.blocked
     }
 
-    /// The next message; `None` when none is there yet.
+    /// Starts a turn of [`Self::receive`], which reads a bounded number of bytes.
+    pub(crate) fn begin_turn(&mut self) {
+        self.socket.get_mut().begin_turn();
+    }
+
+    /// Returns the next message; `None` when none is complete yet, or the turn has no bytes left.
     pub(crate) fn receive(&mut self) -> Result<Option<Received>, Broken> {
+        if self.socket.get_ref().total().saturating_sub(self.told) > MOST_UNFINISHED {
+            return Err(Broken(String::from(
+                "32 MiB came without a complete message of the coordinator; a proxy in between may be broken",
+            )));
+        }
         let sealed = match self.socket.read() {
             Ok(Message::Binary(sealed)) => sealed,
             Ok(Message::Close(frame)) => {
@@ -107,6 +124,7 @@ impl Channel {
             Err(error) => return Err(explain(error)),
         };
         let plain = self.transport.open(sealed.into()).map_err(|error| Broken(error.to_string()))?;
+        self.told = self.socket.get_ref().total();
         read_message(&plain).map(Some)
     }
 

@@ -14,6 +14,11 @@ use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureSch
 
 use crate::url::Url;
 
+/// Bytes that the handshakes of TLS, HTTP and the channel may take: 256 KiB. The largest are a chain of certificates and an HTTP answer, with 64 KiB each.
+const HANDSHAKES: usize = 256 * 1024;
+/// Bytes read in one turn: 64 KiB, of which empty WebSocket frames of 2 bytes take a few milliseconds. Orders and deadlines wait for no more.
+const TURN: usize = 64 * 1024;
+
 /// A connected stream. It counts what it received, so that a large message that trickles in is not taken for silence.
 pub(crate) struct Stream {
     kind: Kind,
@@ -21,13 +26,55 @@ pub(crate) struct Stream {
 }
 
 enum Kind {
-    Plain(TcpStream),
-    Secure(Box<StreamOwned<ClientConnection, TcpStream>>),
+    Plain(Socket),
+    Secure(Box<StreamOwned<ClientConnection, Socket>>),
+}
+
+/// A socket of which a turn reads no more than its budget.
+///
+/// TLS and WebSocket read until a record or a message is complete, however many bytes come meanwhile. A read beyond the budget fails with `WouldBlock`, as if
+/// the kernel had no bytes; both libraries keep what they have read, and the poller reports the rest. Before the first turn the budget is that of the
+/// handshakes, and a read beyond it fails for good.
+struct Socket {
+    tcp: TcpStream,
+    /// Bytes that may still be read.
+    left: usize,
+    /// Whether the handshakes are over.
+    has_turns: bool,
+    /// Bytes read so far, TLS included.
+    total: u64,
+}
+
+impl Read for Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = self.left.min(buffer.len());
+        match buffer.get_mut(..most) {
+            Some(room) if most > 0 => {
+                let length = self.tcp.read(room)?;
+                self.left = self.left.saturating_sub(length);
+                self.total = self.total.saturating_add(length as u64);
+                Ok(length)
+            }
+            _ if self.has_turns => Err(io::ErrorKind::WouldBlock.into()),
+            _ => Err(io::Error::other("it sent more bytes than handshakes have")),
+        }
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.tcp.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.tcp.flush()
+    }
 }
 
 impl Stream {
     /// Wraps a connected socket as the URL asks for. TLS shakes hands with the first bytes that are written.
-    pub(crate) fn new(socket: TcpStream, url: &Url) -> io::Result<Self> {
+    pub(crate) fn new(tcp: TcpStream, url: &Url) -> io::Result<Self> {
+        let socket = Socket { tcp, left: HANDSHAKES, has_turns: false, total: 0 };
         let kind = if url.secure {
             let name = ServerName::try_from(url.host.clone()).map_err(io::Error::other)?;
             let connection = ClientConnection::new(Arc::new(tls_config()?), name).map_err(io::Error::other)?;
@@ -41,8 +88,25 @@ impl Stream {
     /// The socket under it all.
     pub(crate) fn socket(&self) -> &TcpStream {
         match &self.kind {
+            Kind::Plain(socket) => &socket.tcp,
+            Kind::Secure(stream) => &stream.get_ref().tcp,
+        }
+    }
+
+    /// Starts a turn, which reads [`TURN`] bytes at most. The socket does not block from the first turn on.
+    pub(crate) fn begin_turn(&mut self) {
+        let socket = match &mut self.kind {
             Kind::Plain(socket) => socket,
-            Kind::Secure(stream) => stream.get_ref(),
+            Kind::Secure(stream) => stream.get_mut(),
+        };
+        (socket.left, socket.has_turns) = (TURN, true);
+    }
+
+    /// Returns the number of bytes read so far, TLS included.
+    pub(crate) fn total(&self) -> u64 {
+        match &self.kind {
+            Kind::Plain(socket) => socket.total,
+            Kind::Secure(stream) => stream.get_ref().total,
         }
     }
 

@@ -22,8 +22,11 @@ const GATHER: usize = 16 * 1024;
 /// Bytes that wait for the stream at most, beside the kernel's own buffer: 10 ms at 100 Mbit/s, and one datagram of the longest in any case. More would
 /// only be delay.
 pub(super) const MOST_WAITING: usize = 2 * MAX_DATAGRAM;
-/// Datagrams, and messages, that are taken in one turn, so that each direction has its own.
+/// Datagrams, and messages, that are taken in one turn, so that each direction has its own. The messages' bytes are bounded by [`Stream::begin_turn`].
 const TURN: usize = 64;
+/// Bytes received since the last complete message, beyond which the connection counts as broken: four times the longest message. The rest is room for TLS, frame
+/// headers, pings and proxies that fragment; frames that complete nothing would come without end.
+const MOST_UNFINISHED: u64 = 4 * MAX_DATAGRAM as u64;
 
 /// Datagrams that are thrown away at the start: what a socket's buffer holds, however short they are. A lane that goes on sending is no reason to wait.
 const MOST_STALE: usize = 4_096;
@@ -60,6 +63,8 @@ pub(super) struct Pump<'b> {
     watches_write: bool,
     /// Messages may be waiting that the poller does not know of, because they were read from the socket already.
     more: bool,
+    /// Bytes that had been received at the last complete message.
+    told: u64,
     datagram: Vec<u8>,
 }
 
@@ -72,8 +77,9 @@ impl<'b> Pump<'b> {
     ) -> io::Result<Self> {
         let datagram = vec![0; MAX_DATAGRAM];
         // Its end undoes whatever of this was done.
+        let told = socket.get_ref().total();
         let mut pump =
-            Self { socket, lane, poller, shared, blocked: false, watches_write: false, more: true, datagram };
+            Self { socket, lane, poller, shared, blocked: false, watches_write: false, more: true, told, datagram };
         let tcp = pump.socket.get_ref().socket();
         tcp.set_nonblocking(true)?;
         tcp.set_read_timeout(None)?;
@@ -124,6 +130,7 @@ impl<'b> Pump<'b> {
             let flushed = self.socket.flush();
             self.settle(flushed)?;
         }
+        // On any event of the stream: TLS may have read while it wrote.
         if stream || self.more {
             self.read_stream()?;
         }
@@ -163,9 +170,14 @@ impl<'b> Pump<'b> {
 
     fn read_stream(&mut self) -> Result<(), String> {
         self.more = false;
+        if self.socket.get_ref().total().saturating_sub(self.told) > MOST_UNFINISHED {
+            return Err(String::from("256 KiB came without a complete message"));
+        }
+        self.socket.get_mut().begin_turn();
         for _ in 0..TURN {
             match self.socket.read() {
                 Ok(Message::Binary(message)) => {
+                    self.told = self.socket.get_ref().total();
                     if self.lane.send(&message).is_err() {
                         self.shared.back.fetch_add(1, Ordering::Relaxed);
                     }

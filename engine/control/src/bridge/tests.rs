@@ -120,6 +120,26 @@ fn fault_n4_a_lost_connection_is_opened_again_and_one_of_no_use_begins_anew() {
 }
 
 #[test]
+fn fault_f18_a_message_without_end_stops_no_datagram_and_breaks_the_connection() {
+    let world = world();
+    let mut relay = world.accept().into_inner();
+    relay.set_write_timeout(Some(PATIENCE)).unwrap();
+    let began = Instant::now();
+    let flood = thread::spawn(move || {
+        let mut was_closed = relay.write_all(&[2, 0]).is_err();
+        while !was_closed && began.elapsed() < 2 * PATIENCE {
+            was_closed = relay.write_all(&[0; 100_000]).is_err();
+        }
+        was_closed
+    });
+    let mut again = world.accept();
+    until("the second to be counted", || world.bridge.report().opened == 2);
+    world.say(b"still here");
+    assert_eq!(again.read().unwrap(), Message::binary(&b"still here"[..]));
+    assert!(flood.join().unwrap(), "the bridge closes it");
+}
+
+#[test]
 fn its_end_closes_the_connection_and_its_place() {
     let World { bridge, relay, lane: _lane } = world();
     let (tcp, _) = relay.accept().unwrap();

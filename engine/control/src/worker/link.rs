@@ -25,7 +25,7 @@ const GOOD: Duration = Duration::from_secs(10);
 const TWIN: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(60));
 /// How long the last words may take.
 const FAREWELL: Duration = Duration::from_millis(500);
-/// Messages read in one turn, so that orders are heard even while a coordinator talks without end.
+/// Messages read in one turn, so that orders are heard even while a coordinator talks without end. Their bytes are bounded by [`Channel::begin_turn`].
 const TURN: usize = 32;
 
 /// Where the connection stands.
@@ -94,7 +94,6 @@ impl Worker {
                 let why = format!("{url}: no answer within {} s", DIAL_LIMIT.as_secs());
                 self.lose(&Broken(why), now);
             }
-            Link::Open(open) if open.more => self.serve_socket(now),
             Link::Open(open) if open.heard + SILENCE <= now => {
                 let why = format!("{}: nothing was heard for {} s", open.url, SILENCE.as_secs());
                 self.lose(&Broken(why), now);
@@ -104,6 +103,10 @@ impl Worker {
                 self.ping(now);
             }
             _ => {}
+        }
+        // Last: a peer that always has something to say delays no deadline.
+        if matches!(&self.link, Link::Open(open) if open.more) {
+            self.serve_socket(now);
         }
     }
 
@@ -239,6 +242,9 @@ impl Worker {
 
     /// Reads and writes what the socket allows.
     pub(super) fn serve_socket(&mut self, now: Time) {
+        if let Link::Open(open) = &mut self.link {
+            open.channel.begin_turn();
+        }
         for _ in 0..TURN {
             let Link::Open(open) = &mut self.link else { return };
             let received = open.channel.receive();

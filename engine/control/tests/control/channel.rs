@@ -1,6 +1,7 @@
 //! The life of a channel: joining, following, losing, resuming, refusing, ending.
 
 use std::sync::Arc;
+use std::thread;
 
 use crate::coordinator::{Coordinator, SECRET, Session, map, peer};
 use crate::node::{Node, StateDir};
@@ -98,6 +99,20 @@ fn law_6_a_bad_change_leads_to_a_whole_map_and_a_bad_map_to_nothing() {
     assert_eq!(*node.map(), map(6, key, 3), "and none of the others came through");
     session.say(&delta(6, 7, &[], &[2]));
     assert_eq!(node.map().version, 7, "changes are taken again");
+    node.stop();
+}
+
+#[test]
+fn fault_e17_a_message_without_end_breaks_the_channel() {
+    let (coordinator, state) = (Coordinator::start(), StateDir::new());
+    let (node, mut session, key) = joined(&coordinator, &state, 1);
+    let flood = thread::spawn(move || session.flood());
+    assert!(node.disconnected().contains("without a complete message"));
+    assert!(flood.join().unwrap(), "the node closes it");
+    let mut session = coordinator.accept();
+    session.hear_hello();
+    session.say(&ToNode::Map(map(6, key, 3)));
+    assert_eq!(*node.map(), map(6, key, 3));
     node.stop();
 }
 

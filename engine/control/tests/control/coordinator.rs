@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use taut_base::{NodeId, PrivateKey, PublicKey, RelayId};
 use taut_netmap::{Hello, JoinToken, Me, NetworkInfo, NetworkMap, Peer, Relay, ToCoordinator, ToNode, prologue};
@@ -23,8 +23,8 @@ pub(crate) struct Coordinator {
     pub(crate) network: [u8; 16],
 }
 
-pub(crate) trait Bytes: Read + Write {}
-impl<T: Read + Write> Bytes for T {}
+pub(crate) trait Bytes: Read + Write + Send {}
+impl<T: Read + Write + Send> Bytes for T {}
 
 /// A channel, seen from the coordinator.
 pub(crate) struct Session {
@@ -69,6 +69,7 @@ impl Coordinator {
     pub(crate) fn accept_socket(&self) -> TcpStream {
         let (socket, _) = self.listener.accept().unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_write_timeout(Some(PATIENCE)).unwrap();
         socket
     }
 
@@ -125,6 +126,16 @@ impl Session {
     /// Bytes as they are, perhaps of another time.
     pub(crate) fn say_sealed(&mut self, sealed: &[u8]) {
         self.socket.send(Message::binary(sealed.to_vec())).unwrap();
+    }
+
+    /// Sends frames of 2 bytes that complete no message, until the node closes the channel. Returns false if it does not.
+    pub(crate) fn flood(&mut self) -> bool {
+        let (began, stream) = (Instant::now(), self.socket.get_mut());
+        let mut was_closed = stream.write_all(&[2, 0]).is_err();
+        while !was_closed && began.elapsed() < 2 * PATIENCE {
+            was_closed = stream.write_all(&[0; 100_000]).is_err();
+        }
+        was_closed
     }
 
     /// Bytes that are no sealed message.

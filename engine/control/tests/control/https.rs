@@ -1,6 +1,7 @@
 //! The channel behind an https front: any certificate will do, because trust is the pinned key (protocol.md 8).
 
 use std::sync::Arc;
+use std::thread;
 
 use crate::coordinator::{Coordinator, map};
 use crate::node::{Node, StateDir};
@@ -44,4 +45,24 @@ fn fault_n10_an_expired_foreign_certificate_is_only_transport() {
     assert_eq!(node.map().peers.len(), 250);
     node.stop();
     assert!(matches!(session.hear(), Some(ToCoordinator::Goodbye)));
+}
+
+#[test]
+fn fault_e17_many_messages_over_tls_take_many_turns_and_none_is_lost() {
+    let (coordinator, state) = (Coordinator::start(), StateDir::new());
+    let node = Node::start(&state);
+    let url = coordinator.url().replace("http://", "https://");
+    node.join(coordinator.token_with(vec![url]));
+    let connection = ServerConnection::new(server_config()).unwrap();
+    let mut session = coordinator.shake_hands(Box::new(StreamOwned::new(connection, coordinator.accept_socket())));
+    let key = session.hear_hello().node_key;
+    // Together they take about ten turns.
+    let sender = thread::spawn(move || {
+        (1..=20).for_each(|version| session.say(&ToNode::Map(map(version, key, 250))));
+        session
+    });
+    assert_eq!((0..20).map(|_| node.map().version).collect::<Vec<_>>(), (1..=20).collect::<Vec<_>>());
+    drop(sender.join().unwrap());
+    node.disconnected();
+    node.stop();
 }

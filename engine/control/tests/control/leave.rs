@@ -1,5 +1,7 @@
 //! A node that gives up its membership.
 
+use std::thread;
+
 use taut_base::PublicKey;
 use taut_control::{Command, Event, Left};
 use taut_netmap::{Problem, ProblemCode, ToCoordinator, ToNode};
@@ -117,6 +119,19 @@ fn a_program_that_ends_before_the_answer_has_left_too() {
     assert!(matches!(node.event(), Event::NeedsJoin));
     node.send(Command::Leave);
     assert!(matches!(node.event(), Event::NeedsJoin), "there is nothing to leave");
+    node.stop();
+}
+
+#[test]
+fn fault_e17_a_node_leaves_while_frames_come_without_end() {
+    let (coordinator, state) = (Coordinator::start(), StateDir::new());
+    let (node, mut session, _) = joined(&coordinator, &state);
+    let flood = thread::spawn(move || session.flood());
+    node.send(Command::Leave);
+    node.expect(|event| matches!(event, Event::Leaving).then_some(()));
+    assert!(left(&node).listed.is_some(), "the coordinator did not answer");
+    assert_eq!(files(&state), Vec::<String>::new());
+    assert!(flood.join().unwrap());
     node.stop();
 }
 
