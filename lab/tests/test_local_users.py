@@ -136,6 +136,38 @@ def test_fault_p7_a_local_user_cannot_block_roots_status_and_down(mesh, shared, 
     assert [crowd.alive for crowd in crowds] == [True, True]
 
 
+CHURN_S = 40
+CHURN = """
+import socket, sys, time
+end = time.monotonic() + float(sys.argv[2])
+print("ready", flush=True)
+while time.monotonic() < end:
+    with socket.socket(socket.AF_UNIX) as one:
+        one.setblocking(False)
+        try:
+            one.connect(sys.argv[1])
+        except BlockingIOError:
+            pass
+"""
+
+
+def test_fault_p7_connections_without_pause_do_not_delay_root(mesh, shared, monkeypatch):
+    """They keep the queue of the public socket full. Root does not wait in it: it is answered many times before they end."""
+    monkeypatch.setattr(Node, "socket", property(lambda node: shared / f"{node.name}.sock"))
+    one, _ = mesh(nodes=2).nodes
+    crowds = [one.host.start(*STRANGER, stranger_python(), "-c", CHURN, one.socket, CHURN_S, name=f"crowd{n}") for n in range(2)]
+    for crowd in crowds:
+        crowd.wait_for_output("ready")
+    time.sleep(0.5)
+    for _ in range(25):
+        assert one.status()["state"] == "running"
+    one.taut("down")
+    assert one.status()["state"] == "stopped"
+    assert [crowd.alive for crowd in crowds] == [True, True]
+    denied = one.host.run(*STRANGER, stranger_python(), "-c", CONNECT, f"{one.socket}.root", check=False)
+    assert "PermissionError" in denied.stderr, denied
+
+
 def processor_seconds(pid):
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -176,11 +208,12 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.parametrize("name", ["taut.sock", "taut.sock.root"])
 @pytest.mark.parametrize("thing", ["file", "link", "dangling", "live", "dead"])
-def test_fault_p4_what_a_stranger_put_at_the_sockets_place(layout, shared, thing):
+def test_fault_p4_what_a_stranger_put_at_the_sockets_place(layout, shared, thing, name):
     """Nothing of the stranger's is followed, overwritten or given rights."""
     node = layout(nodes=1).nodes[0]
-    precious, place = shared / "precious", shared / "taut.sock"
+    precious, socket_, place = shared / "precious", shared / "taut.sock", shared / name
     precious.write_text("precious")
     precious.chmod(0o600)
     if thing in ("live", "dead"):
@@ -195,11 +228,11 @@ def test_fault_p4_what_a_stranger_put_at_the_sockets_place(layout, shared, thing
         place.symlink_to(precious if thing == "link" else shared / "nothing")
         os.lchown(place, NOBODY, NOBODY)
     if thing == "dead":
-        daemon = node.host.start(binary("taut"), "daemon", "--state", node.state, "--socket", place, name="daemon")
+        daemon = node.host.start(binary("taut"), "daemon", "--state", node.state, "--socket", socket_, name="daemon")
         wait_until(lambda: answering(place), "the daemon to have replaced the leftover", story=daemon.tail)
         assert place.lstat().st_uid == 0
     else:
-        done = node.host.run(binary("taut"), "daemon", "--state", node.state, "--socket", place, check=False)
+        done = node.host.run(binary("taut"), "daemon", "--state", node.state, "--socket", socket_, check=False)
         assert done.returncode == 1 and str(place) in done.stderr, done
         assert place.lstat().st_uid == NOBODY
     assert precious.read_text() == "precious" and precious.stat().st_mode & 0o777 == 0o600

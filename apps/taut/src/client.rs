@@ -1,16 +1,20 @@
 //! The daemon's local API, asked from the command line.
 
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use taut_keeper::api::{Failure, Request, Response, Status, Why};
+use taut_keeper::api::{Failure, Request, Response, Status, Why, private_socket};
 
 use crate::fault::Fault;
 
 /// The daemon answers within milliseconds; one that does not hangs.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time that connecting may take, 10 s: the daemon accepts a full queue of 4,096 connections within five.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What helps when command line and daemon do not understand each other.
 const BOTH_VERSIONS: &str = "use a `taut` of the daemon's version; `taut version` shows both";
@@ -33,7 +37,7 @@ pub(crate) enum NoDaemon {
 impl Client {
     /// Connects, if a daemon is there.
     pub(crate) fn connect(socket: &Path) -> Result<Self, NoDaemon> {
-        let stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
+        let stream = connect(socket).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => NoDaemon::Absent,
             _ => NoDaemon::Denied(error),
         })?;
@@ -125,6 +129,21 @@ impl Client {
     }
 }
 
+/// Connects to the daemon's private socket if this user may, and to the public one otherwise. On the private one, root does not wait behind other local
+/// users (fault P7).
+fn connect(socket: &Path) -> io::Result<UnixStream> {
+    let private = private_socket(socket);
+    // Where every user may make files, another one could have made this: the daemon's two sockets have the same owner.
+    let owner = |path: &Path| std::fs::symlink_metadata(path).ok().map(|found| found.uid());
+    if owner(&private).is_some_and(|uid| Some(uid) == owner(socket)) {
+        match taut_event::connect(&private, CONNECT_TIMEOUT) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => {}
+            connected => return connected,
+        }
+    }
+    taut_event::connect(socket, CONNECT_TIMEOUT)
+}
+
 /// An answer that is none to what was asked.
 fn unexpected(answer: Option<Response>) -> Fault {
     match answer {
@@ -147,6 +166,13 @@ impl NoDaemon {
             Self::Denied(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 (format!("the daemon on {socket} cannot be asked: {error}"), "try again as root")
             }
+            Self::Denied(error) if error.kind() == io::ErrorKind::WouldBlock => (
+                format!(
+                    "the daemon on {socket} did not take a connection within {} s: it hangs, or other local users connect without pause",
+                    CONNECT_TIMEOUT.as_secs()
+                ),
+                "try again as root, who does not wait behind other users; `ss -xlp` shows the queue. If root waits, too, restart the daemon",
+            ),
             Self::Denied(error) => {
                 (format!("the socket {socket} cannot be used: {error}"), "name the right one with --socket")
             }
@@ -187,5 +213,39 @@ mod tests {
         drop(Client::connect(&path));
         daemon.join().unwrap();
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn fault_p7_the_private_socket_comes_first_and_the_public_one_follows() {
+        let path = std::env::temp_dir().join(format!("taut-client-private-{}", std::process::id()));
+        let private = private_socket(&path);
+        let public = UnixListener::bind(&path).unwrap();
+        public.set_nonblocking(true).unwrap();
+        // Without a private socket, as with a daemon of release 0.1.0.
+        let _client = Client::connect(&path).unwrap();
+        assert!(public.accept().is_ok());
+        let listener = UnixListener::bind(&private).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let _client = Client::connect(&path).unwrap();
+        assert!(listener.accept().is_ok() && public.accept().is_err());
+        if taut_event::is_root() {
+            // Another user's socket is not the daemon's.
+            std::os::unix::fs::chown(&private, Some(65_534), None).unwrap();
+            let _client = Client::connect(&path).unwrap();
+            assert!(listener.accept().is_err() && public.accept().is_ok());
+            std::os::unix::fs::chown(&private, Some(0), None).unwrap();
+        }
+        // What a daemon that was killed leaves.
+        drop(listener);
+        let _client = Client::connect(&path).unwrap();
+        assert!(public.accept().is_ok());
+        std::fs::remove_file(&private).unwrap();
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_full_queue_is_explained() {
+        let failure = NoDaemon::Denied(io::ErrorKind::WouldBlock.into()).describe(Path::new("/s"));
+        assert!(failure.message.contains("10 s") && failure.hint.contains("root"), "{failure:?}");
     }
 }

@@ -8,6 +8,7 @@ mod nat;
 mod path;
 mod peer;
 mod relay;
+mod socket;
 mod why;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ pub use nat::{Filtering, Mapping, NatKind, NatStatus};
 pub use path::{PathKind, PathStatus};
 pub use peer::{Bytes, Changes, PeerStatus, SessionStatus, Traffic};
 pub use relay::{PortMapStatus, RelayState, RelayStatus, RelayVia, WebSocketStatus};
+pub use socket::private_socket;
 pub use why::{WayStatus, Why};
 
 /// Version of these objects.

@@ -5,7 +5,7 @@
 //! - [`Signals`] turns termination signals into a readable descriptor (signalfd);
 //! - [`boot_time`] and [`wall_clock`] are the two clocks, kept apart on purpose;
 //! - [`precise_timers`] has a thread's waits end on time instead of a little later, [`run_first`] has it run before all others then;
-//! - [`peer_credentials`] says who is at the other end of a unix socket;
+//! - [`connect`] connects to a unix socket within a time, [`peer_credentials`] says who is at the other end of a unix socket;
 //! - [`new_session`], [`effective_uid`], [`is_root`] are the few facts about the process that a daemon asks for, and [`open_files`] is its limit of descriptors, which [`raise_open_files`] raises;
 //! - [`inherit`] takes a descriptor that the process was started with, [`is_listening`] says whether it is a listener.
 //!
@@ -16,6 +16,7 @@
 #![expect(unsafe_code, reason = "epoll, eventfd, signalfd, clocks and the scheduler are reached through libc")]
 
 mod clock;
+mod connect;
 mod credentials;
 mod poller;
 mod process;
@@ -24,6 +25,7 @@ mod signals;
 mod waker;
 
 pub use clock::{boot_time, wall_clock};
+pub use connect::connect;
 pub use credentials::{Credentials, peer_credentials};
 pub use poller::{Event, Events, Interest, Poller};
 pub use process::{effective_uid, inherit, is_listening, is_root, new_session, open_files, raise_open_files};

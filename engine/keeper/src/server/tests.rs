@@ -1,9 +1,13 @@
 use std::cell::Cell;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 
 use taut_event::Events;
 
 use super::admission::{MAX_CONNECTIONS, PER_USER};
+use super::listener::ACCEPT_PAUSE;
 use super::*;
 use crate::api::MAX_REQUEST;
 
@@ -151,9 +155,48 @@ fn a_second_daemon_is_refused_and_a_leftover_replaced() {
     let path = rig.path.with_file_name("leftover.sock");
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists(), "the socket of a daemon that was killed");
+    let private = private_socket(&path);
+    drop(UnixListener::bind(&private).unwrap());
     let server = Server::listen(&path).unwrap();
+    // A daemon whose public socket was removed is still there.
+    std::fs::remove_file(&path).unwrap();
+    assert!(matches!(Server::listen(&path), Err(RunError::AlreadyRunning(found)) if found == private));
     drop(server);
-    assert!(!path.exists(), "an orderly end leaves none");
+    assert!(!path.exists() && !private.exists(), "an orderly end leaves none");
+}
+
+#[test]
+fn fault_p7_only_its_owner_may_connect_to_the_private_socket() {
+    let rig = Rig::new("modes");
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&private_socket(&rig.path)), mode(&rig.path)), (0o600, 0o666));
+}
+
+#[test]
+fn a_path_that_is_too_long_for_a_private_socket_has_none() {
+    let directory = std::env::temp_dir().join(format!("taut-server-long-{}", std::process::id()));
+    let room = 107 - directory.as_os_str().len() - 1;
+    let path = directory.join("x".repeat(room));
+    let server = Server::listen(&path).unwrap();
+    assert!(path.exists() && !private_socket(&path).exists());
+    drop(server);
+    std::fs::remove_dir(&directory).unwrap();
+}
+
+#[test]
+fn fault_p7_the_private_socket_does_not_wait_behind_the_public_queue() {
+    let mut rig = Rig::new("queue");
+    let crowd = 10 * ACCEPTS_AT_ONCE;
+    for _ in 0..crowd {
+        drop(rig.connect());
+    }
+    let mut root = UnixStream::connect(private_socket(&rig.path)).unwrap();
+    root.write_all(b"{\"command\":\"status\"}\n").unwrap();
+    rig.serve();
+    root.set_nonblocking(true).unwrap();
+    assert!(line(&root).contains("done"));
+    let accepted = rig.server.next - FIRST_CONNECTION;
+    assert!(accepted < u64::from(crowd) / 2, "{accepted} of the public queue were accepted first");
 }
 
 #[test]
@@ -165,7 +208,12 @@ fn fault_p4_what_is_no_socket_is_left_alone() {
     std::os::unix::fs::symlink(&file, &link).unwrap();
     for path in [&file, &link] {
         assert!(matches!(Server::listen(path), Err(RunError::Socket(_, _))), "{path:?}");
+        assert!(!private_socket(path).exists(), "{path:?}");
     }
+    let path = rig.path.with_file_name("other.sock");
+    std::os::unix::fs::symlink(&file, private_socket(&path)).unwrap();
+    assert!(matches!(Server::listen(&path), Err(RunError::Socket(found, _)) if found == private_socket(&path)));
+    assert!(!path.exists());
     assert_eq!(std::fs::read(&file).unwrap(), b"precious");
 }
 
