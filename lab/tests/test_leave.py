@@ -3,6 +3,7 @@
 import base64
 import json
 import random
+import sqlite3
 import time
 
 import pytest
@@ -93,6 +94,37 @@ def test_a_node_that_is_down_or_whose_daemon_has_ended_leaves_too(layout):
     wait_until(lambda: not two.socket.exists(), "the daemon to have ended")
     answer = two.taut("leave", "--state", two.state, check=False)
     assert answer.returncode == 1 and "not a member" in answer.stderr
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["late answer", "no answer"])
+def test_fault_n12_a_node_that_leaves_while_it_is_enrolled_is_no_ghost(layout, answers):
+    """The coordinator's database is busy, so that the hello waits in it."""
+    net = layout(nodes=1)
+    net.coordinator.start()
+    one = net.nodes[0].start()
+    database = sqlite3.connect(net.coordinator.host.state / "coordinator" / "coordinator.db", isolation_level=None)
+    database.execute("begin immediate")
+    joining = one.host.start(binary("taut"), "up", "--join", net.coordinator.join_token, "--socket", one.socket, name="up")
+
+    def hello_is_sent():
+        text = (one.state / "identity.json").read_bytes() if (one.state / "identity.json").exists() else b""
+        return b'"enrol_sent":true' in text
+
+    wait_until(hello_is_sent, "the hello to be sent", story=joining.tail)
+    leaving = one.host.start(binary("taut"), "leave", "--json", "--socket", one.socket, name="leave")
+    wait_until(lambda: (one.state / "leaving").exists(), "the decision to leave", story=leaving.tail)
+    if not answers:
+        assert leaving.wait() == 0, leaving.tail()
+    database.execute("commit")
+    database.close()
+    assert leaving.wait() == 0, leaving.tail()
+    left = json.loads(leaving.output())["left"]
+    assert left["listed"] is not answers, left
+    assert answers or "taut-coordinator nodes list" in left["problem"]["hint"], left
+    assert joining.wait() == 1 and "`taut leave` was run meanwhile" in joining.tail(), joining.tail()
+    if answers:
+        assert listed(net) == []
+    assert one.status()["state"] == "needs-join"
 
 
 def test_only_root_may_leave_and_a_removed_node_leaves_its_keys(mesh):

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use taut_keeper::api::{Request, State, Status};
+use taut_keeper::api::{LeaveState, Request, State, Status};
 use taut_netmap::{check_new_name, name_from_host};
 
 use crate::client::{Client, NoDaemon};
@@ -158,6 +158,14 @@ fn connect(client: &mut Client, wish: &Wish, deadline: Instant) -> Result<Box<St
             continue;
         }
         let status = client.status()?;
+        if status.leave.as_ref().is_some_and(|leave| leave.state != LeaveState::Failed) {
+            let fault = Fault::failed(
+                "this node gives up its membership: `taut leave` was run meanwhile",
+                "`taut status` shows how far it is; join again with `taut up --join TOKEN`",
+            );
+            // `taut leave` ends the daemon once the coordinator was told.
+            return Err(Early { fault, goes_on: true });
+        }
         if let Some(problem) = &status.problem
             && (joins || status.state != State::Running)
         {

@@ -31,6 +31,9 @@ pub(crate) struct Membership {
     /// Whether the coordinator ever took this node in.
     #[serde(default)]
     pub(crate) accepted: bool,
+    /// Whether a hello with the enrolment secret was sent and not refused for good. Files of release 0.1.0 do not tell; there it is assumed.
+    #[serde(default = "assumed")]
+    enrol_sent: bool,
     /// Whether the user wants the node up.
     pub(crate) wanted: bool,
     /// UDP port of the last run.
@@ -53,6 +56,7 @@ impl Membership {
             enrol_secret: Some(Zeroizing::new(token.secret)),
             name,
             accepted: false,
+            enrol_sent: false,
             wanted: true,
             port,
             pinned: None,
@@ -68,6 +72,7 @@ impl Membership {
             enrol_secret: Some(Zeroizing::new(token.secret)),
             name,
             accepted: self.accepted && self.network == token.network,
+            enrol_sent: self.enrol_sent && self.network == token.network,
             wanted: true,
             pinned: self.pinned.filter(|_| self.network == token.network),
             ..self.clone()
@@ -88,6 +93,21 @@ impl Membership {
     /// Forgets the enrolment secret.
     pub(crate) fn forget_secret(&mut self) {
         self.enrol_secret = None;
+    }
+
+    /// Notes that a hello is sent, with the enrolment secret if there is one.
+    pub(crate) fn note_hello(&mut self) {
+        self.enrol_sent = self.is_enrolling();
+    }
+
+    /// Notes that the coordinator refused the hello for good: it did not enrol this node.
+    pub(crate) fn note_refusal(&mut self) {
+        self.enrol_sent = false;
+    }
+
+    /// Returns true if the coordinator may list this node: it took the node in, or it was asked to and may do so without this node hearing of it.
+    pub(crate) fn may_be_listed(&self) -> bool {
+        self.accepted || (self.enrol_sent && self.is_enrolling())
     }
 
     /// The WireGuard key that others know this node by.
@@ -114,6 +134,10 @@ impl Membership {
             is_new: self.pinned.is_none(),
         }
     }
+}
+
+fn assumed() -> bool {
+    true
 }
 
 mod private_key {

@@ -234,8 +234,8 @@ impl Worker {
         self.stop_leaving();
         let joined = match &self.membership {
             None => Membership::new(token, name, self.port),
-            Some(present) if present.accepted && present.network != token.network => {
-                self.emit(Event::Refused(self.member_elsewhere()));
+            Some(present) if present.may_be_listed() && present.network != token.network => {
+                self.emit(Event::Refused(self.member_elsewhere(present.accepted)));
                 return;
             }
             Some(present) => Ok(present.with_token(token, name)),
@@ -262,12 +262,15 @@ impl Worker {
         self.start_over();
     }
 
-    fn member_elsewhere(&self) -> Problem {
+    /// Returns why another network cannot be joined. `accepted`: whether this node is a member of the present one, or waits for the answer to its request.
+    fn member_elsewhere(&self, accepted: bool) -> Problem {
         Problem {
             code: ProblemCode::BadRequest,
-            message: String::from(
-                "this node is a member of another network already, and the join token is for a different one",
-            ),
+            message: String::from(if accepted {
+                "this node is a member of another network already, and the join token is for a different one"
+            } else {
+                "this node has asked another network's coordinator to let it join and has no answer yet; the join token is for a different network"
+            }),
             hint: format!(
                 "leave the present network with `taut leave` first, or run a second daemon with a state directory of its own beside {} (--state, \
                  --socket, --tun)",
@@ -297,7 +300,7 @@ impl Worker {
         let Some(membership) = &mut self.membership else { return };
         let parts = |membership: &Membership| {
             let Membership { wanted, port, accepted, pinned, .. } = *membership;
-            (wanted, port, accepted, pinned, membership.is_enrolling())
+            (wanted, port, accepted, pinned, membership.is_enrolling(), membership.may_be_listed())
         };
         let before = parts(membership);
         change(membership);

@@ -44,8 +44,7 @@ impl Worker {
         self.emit(Event::Leaving);
         let why = format!("it did not answer within {} s", PATIENCE.as_secs());
         self.leaving = Some(Leaving { until: now + PATIENCE, why });
-        if !membership.accepted {
-            // Never let in, or removed already.
+        if !membership.may_be_listed() {
             self.finish_leave(None);
             return;
         }
@@ -65,13 +64,19 @@ impl Worker {
     /// Hears what the coordinator says while it is being left.
     pub(super) fn hear_while_leaving(&mut self, message: &ToNode) {
         match message {
-            ToNode::Refused(problem) if problem.code == ProblemCode::NotAMember => self.finish_leave(None),
+            ToNode::Refused(problem) if self.means_not_listed(problem.code) => self.finish_leave(None),
             ToNode::Refused(problem) => self.finish_leave(Some(problem.to_string())),
             ToNode::Pong if self.link.is_answered() => {
                 self.finish_leave(Some(String::from("its version does not know how a node leaves")));
             }
             _ => {}
         }
+    }
+
+    /// Returns true if a refusal with `code` says that the coordinator does not list this node: it is no member, or was never enrolled.
+    fn means_not_listed(&self, code: ProblemCode) -> bool {
+        let is_member = self.membership.as_ref().is_some_and(|membership| membership.accepted);
+        code == ProblemCode::NotAMember || (code.is_final() && !is_member)
     }
 
     /// Notes why the coordinator was not reached.

@@ -12,6 +12,7 @@ use super::{SOCKET, Worker};
 use crate::channel::{Broken, Channel, Parties};
 use crate::dial::Dial;
 use crate::event::Event;
+use crate::identity::Membership;
 
 /// An attempt that takes longer is given up: several addresses, each with its own timeouts.
 const DIAL_LIMIT: Duration = Duration::from_secs(30);
@@ -173,6 +174,8 @@ impl Worker {
 
     /// The first words on a new channel: who we are, which map we have, where we may be reached.
     fn greet(&mut self, channel: Channel, url: String, now: Time) {
+        // Saved before it is sent: after a crash the node knows that it may be listed.
+        self.change_membership(Membership::note_hello);
         let Some(membership) = &self.membership else { return };
         if let Err(error) = self.poller.add(channel.as_fd(), SOCKET, Interest::READ) {
             self.lose(&Broken(error.to_string()), now);
@@ -182,7 +185,8 @@ impl Worker {
             schema: SCHEMA,
             node_key: membership.node_public_key(),
             bind_key: Some(public_key(&membership.bind_key())),
-            enrol: membership.enrol().filter(|_| self.leaving.is_none()),
+            // A node that leaves and was not taken in yet shows the secret again: the coordinator then answers after an enrolment that is under way.
+            enrol: membership.enrol().filter(|_| self.leaving.is_none() || !membership.accepted),
             have: self.known_version(),
             version: self.version.clone(),
             run: self.run,

@@ -143,9 +143,12 @@ impl Worker {
             self.start_over();
             return;
         }
-        if problem.code == ProblemCode::NotAMember {
-            // From now on this state directory may join another network.
-            self.change_membership(|membership| membership.accepted = false);
+        if problem.code.is_final() {
+            self.change_membership(|membership| {
+                // A node that is no member may join another network with this state directory.
+                membership.accepted &= problem.code != ProblemCode::NotAMember;
+                membership.note_refusal();
+            });
         }
         let (is_final, is_twin) = (problem.code.is_final(), problem.code == ProblemCode::Twin);
         let words = problem.to_string();

@@ -146,3 +146,94 @@ fn a_node_that_was_removed_leaves_without_a_word() {
     assert_eq!(files(&state), Vec::<String>::new());
     node.stop();
 }
+
+/// A node whose hello with an enrolment secret was heard and not answered.
+fn unanswered(coordinator: &Coordinator, state: &StateDir) -> (Node, Session) {
+    let node = Node::start(state);
+    node.join(coordinator.token());
+    let mut session = coordinator.accept();
+    assert!(session.hear_hello().enrol.is_some());
+    (node, session)
+}
+
+#[test]
+fn fault_n12_a_node_that_is_being_enrolled_is_removed_again() {
+    let (coordinator, state) = (Coordinator::start(), StateDir::new());
+    let (node, mut session) = unanswered(&coordinator, &state);
+    let key = public_key(&node.identity().node_key);
+    node.send(Command::Leave);
+    assert!(matches!(session.hear(), Some(ToCoordinator::Leave)));
+    assert!(matches!(session.hear(), Some(ToCoordinator::Ping)));
+    assert!(files(&state).iter().any(|name| name == "identity.json"), "the answer is waited for");
+    session.say(&ToNode::Map(map(5, key, 1)));
+    session.say(&refusal(ProblemCode::NotAMember));
+    assert_eq!(left(&node), Left { listed: None, leftover: None });
+    assert_eq!(files(&state), Vec::<String>::new());
+    node.stop();
+}
+
+#[test]
+fn fault_n12_a_lost_channel_is_opened_again_and_shows_the_secret() {
+    for (code, listed) in [(ProblemCode::Enrolment, None), (ProblemCode::Unavailable, Some("no; ask"))] {
+        let (coordinator, state) = (Coordinator::start(), StateDir::new());
+        let (node, session) = unanswered(&coordinator, &state);
+        node.send(Command::Leave);
+        drop(session);
+        let mut session = coordinator.accept();
+        assert!(session.hear_hello().enrol.is_some());
+        assert!(matches!(session.hear(), Some(ToCoordinator::Leave)));
+        session.say(&refusal(code));
+        assert_eq!(left(&node).listed.as_deref(), listed, "{code:?}");
+        node.stop();
+    }
+}
+
+#[test]
+fn fault_n12_the_unanswered_hello_is_remembered_over_a_restart() {
+    let (coordinator, state) = (Coordinator::start(), StateDir::new());
+    let (node, session) = unanswered(&coordinator, &state);
+    drop(session);
+    node.send(Command::Down);
+    node.stop();
+    let node = Node::start(&state);
+    node.send(Command::Leave);
+    let mut session = coordinator.accept();
+    assert!(session.hear_hello().enrol.is_some());
+    assert!(matches!(session.hear(), Some(ToCoordinator::Leave)));
+    session.say(&refusal(ProblemCode::NotAMember));
+    assert_eq!(left(&node).listed, None);
+    node.stop();
+}
+
+#[test]
+fn fault_n12_another_network_waits_for_the_answer_of_the_first() {
+    let (coordinator, state) = (Coordinator::start(), StateDir::new());
+    let (node, mut session) = unanswered(&coordinator, &state);
+    let mut token = coordinator.token();
+    token.network = [2; 16];
+    node.join(token.clone());
+    let refused = |event| if let Event::Refused(problem) = event { Some(problem) } else { None };
+    assert!(node.expect(refused).message.contains("no answer yet"));
+    session.say(&refusal(ProblemCode::Enrolment));
+    assert_eq!(node.expect(refused).code, ProblemCode::Enrolment);
+    node.join(token);
+    assert_eq!(node.identity().network, [2; 16]);
+    node.stop();
+}
+
+#[test]
+fn a_node_that_was_refused_or_never_said_hello_leaves_without_a_word() {
+    let (coordinator, state) = (Coordinator::start(), StateDir::new());
+    let (node, mut session) = unanswered(&coordinator, &state);
+    session.say(&refusal(ProblemCode::Enrolment));
+    node.expect(|event| matches!(event, Event::Refused(_)).then_some(()));
+    node.stop();
+    // It dials again, and nobody answers: the hello is not sent.
+    let node = Node::start(&state);
+    node.send(Command::Leave);
+    assert_eq!(left(&node), Left { listed: None, leftover: None });
+    node.join(coordinator.token());
+    node.send(Command::Leave);
+    assert_eq!(left(&node), Left { listed: None, leftover: None });
+    node.stop();
+}

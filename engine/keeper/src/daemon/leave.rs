@@ -53,9 +53,15 @@ impl Daemon {
         let Some(leave) = &mut self.leave else { return };
         (leave.state, leave.listed) = (LeaveState::Left, Some(left.listed.is_some()));
         let listed = left.listed.map(|why| {
-            let name = leave.name.as_deref().unwrap_or("NAME");
             let message = format!("the coordinator at {url} may still list this node: {why}");
-            failure(message, &format!("remove it there: `taut-coordinator nodes remove {name}`"))
+            let hint = match &leave.name {
+                Some(name) => format!("remove it there: `taut-coordinator nodes remove {name}`"),
+                // It asked for a name; which one it was given is not known, and that one may be another node's.
+                None => String::from(
+                    "look for it there with `taut-coordinator nodes list`, and remove it: `taut-coordinator nodes remove NAME`",
+                ),
+            };
+            failure(message, &hint)
         });
         let leftover = left.leftover.map(|what| failure(what, "until then a start of the daemon tries it again"));
         leave.problem = leftover.or(listed);

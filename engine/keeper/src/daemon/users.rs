@@ -123,7 +123,7 @@ impl Daemon {
         let asked_before = self.identity.as_ref().map(|identity| identity.name.clone());
         let given = if self.map.is_some() { asked_before.or(name) } else { name.or(asked_before) };
         let name = given.unwrap_or_else(|| name_from_host(&host_name()));
-        (self.problem, self.disk) = (None, None);
+        (self.problem, self.disk, self.leave) = (None, None, None);
         self.tell(Command::Join { token: Box::new(token), name });
         Response::Done
     }
