@@ -23,6 +23,26 @@ def test_a_removed_node_reaches_nobody_and_the_others_stay(mesh):
     assert three.name not in net.coordinator.cli("nodes", "list").stdout
 
 
+def test_up_tells_a_node_that_was_removed_while_it_was_down(mesh):
+    net = mesh(nodes=2)
+    two = net.nodes[1]
+    two.taut("down")
+    assert not two.status()["coordinator"]["connected"]
+    net.coordinator.cli("nodes", "remove", two.name)
+    answer = two.up(check=False)
+    assert answer.returncode == 1 and "not a member" in answer.stderr, answer
+    assert answer.stdout == "", answer
+
+
+def test_up_without_a_coordinator_says_so_and_succeeds(mesh):
+    net = mesh(nodes=2)
+    two = net.nodes[1]
+    two.taut("down")
+    net.coordinator.kill()
+    answer = two.up()
+    assert "the coordinator was not reached yet" in answer.stderr and two.name in answer.stdout, answer
+
+
 def test_a_node_removed_while_it_was_away_learns_it(mesh):
     net = mesh(nodes=2)
     one, two = net.nodes

@@ -32,6 +32,10 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// The daemon needs a moment to hear its own disk and the coordinator about a token; before that, an old state would be read as the answer.
 const SETTLE: Duration = Duration::from_millis(200);
 
+/// Time to wait for the coordinator's first answer while the network is up already, 2 s: it takes milliseconds, and tells a node that was removed. Without a
+/// coordinator the last map serves.
+const FIRST_ANSWER: Duration = Duration::from_secs(2);
+
 struct Wish {
     token: Option<String>,
     name: Option<String>,
@@ -82,6 +86,9 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
             output::complain("taut: the coordinator did not know this node any more; it joined as a new one");
         }
         _ => {}
+    }
+    if status.coordinator.as_ref().is_some_and(|coordinator| !coordinator.connected) {
+        output::complain(&format!("taut: {}; the last network map is in use", waiting_for(&status)));
     }
     for warning in &status.warnings {
         output::complain(&format!("taut: {warning}"));
@@ -171,7 +178,7 @@ fn connect(client: &mut Client, wish: &Wish, deadline: Instant) -> Result<Box<St
         {
             return Err(problem.clone().into());
         }
-        if status.state == State::Running {
+        if status.state == State::Running && (has_asked(&status) || begin.elapsed() >= FIRST_ANSWER) {
             return Ok(status);
         }
         if Instant::now() >= deadline {
@@ -184,6 +191,11 @@ fn connect(client: &mut Client, wish: &Wish, deadline: Instant) -> Result<Box<St
         }
         std::thread::sleep(LOOK);
     }
+}
+
+/// Returns true if the coordinator has answered, or could not be reached.
+fn has_asked(status: &Status) -> bool {
+    status.coordinator.as_ref().is_none_or(|coordinator| coordinator.connected || coordinator.last_error.is_some())
 }
 
 fn waiting_for(status: &Status) -> String {
@@ -234,6 +246,18 @@ mod tests {
         for line in odd.into_iter().chain(["--timeout soon", "--join", "please", "--fast"]) {
             assert!(matches!(wish(line), Err(Fault::Usage { .. } | Fault::UnknownFlag(_))), "{line}");
         }
+    }
+
+    #[test]
+    fn an_answer_and_an_error_both_end_the_wait_for_the_coordinator() {
+        let mut status = status::sample();
+        let mut asked = |connected, error: Option<&str>| {
+            if let Some(coordinator) = &mut status.coordinator {
+                (coordinator.connected, coordinator.last_error) = (connected, error.map(String::from));
+            }
+            has_asked(&status)
+        };
+        assert!(asked(true, None) && asked(false, Some("refused")) && !asked(false, None));
     }
 
     #[test]

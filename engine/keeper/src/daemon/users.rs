@@ -83,6 +83,8 @@ impl Daemon {
                 self.tell(Command::Down);
                 self.stop_overlay();
                 (self.problem, self.twin) = (None, None);
+                // The control thread hangs up. What a later `up` reads is the answer to its own attempt.
+                (self.connected, self.presence, self.last_error) = (false, None, None);
                 if let Some(identity) = &mut self.identity {
                     identity.wanted = false;
                 }
