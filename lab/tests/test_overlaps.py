@@ -96,7 +96,7 @@ def test_fault_j13_a_second_network_with_the_same_addresses_is_refused(layout, l
     second = Second(one.host).start()
     done = second.up(other.join_token, check=False)
     assert done.returncode == 1 and REFUSED in done.stderr, done
-    assert one.ipv4 in done.stderr and "taut0" in done.stderr and "--ipv4-prefix" in done.stderr, done.stderr
+    assert one.ipv4 in done.stderr and "taut0" in done.stderr and "--ipv4-prefix" in done.stderr and "`taut leave`" in done.stderr, done.stderr
     assert "taut1" not in one.host.run("ip", "link").stdout
     problem = second.status()["problem"]
     assert REFUSED in problem["message"] and second.status()["state"] == "connecting"

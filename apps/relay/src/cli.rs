@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use lexopt::{Arg, Parser, ValueExt};
 use serde_json::{Value, json};
-use taut_base::{Descriptors, Prefix, Uses};
+use taut_base::{Descriptors, Prefix, Uses, closest};
 use taut_event::{Events, Interest, Poller, Signal, Signals};
 use taut_noise::public_key;
 use taut_relay::Share;
@@ -37,6 +37,24 @@ taut-relay: carries WireGuard's datagrams between nodes that have no direct path
 
 What it counts and what to do about it: docs/relay.md
 ";
+
+const COMMANDS: [&str; 5] = ["serve", "key", "status", "help", "version"];
+const OPTIONS: [&str; 14] = [
+    "listen",
+    "stun-port",
+    "trust",
+    "rate",
+    "threads",
+    "metrics",
+    "web",
+    "web-cert",
+    "web-key",
+    "trusted-proxy",
+    "key",
+    "json",
+    "help",
+    "version",
+];
 
 /// Where the key is unless told otherwise.
 const KEY: &str = "/var/lib/taut-relay/key";
@@ -102,8 +120,15 @@ fn run() -> Result<(), Failed> {
         "status" => status(&flags),
         "help" => say(HELP),
         "version" => say(concat!("taut-relay ", env!("CARGO_PKG_VERSION"), "\n")),
-        other => Err(Failed::Usage(format!("there is no command `{other}`"))),
+        other => Err(unknown("command", "", other, &COMMANDS)),
     }
+}
+
+/// Returns the error for a word that is not in `known`, with the one that was probably meant. `dashes` are those in front of it.
+fn unknown(what: &str, dashes: &str, typed: &str, known: &[&str]) -> Failed {
+    let meant = closest(typed, known.iter().copied());
+    let meant = meant.map_or_else(String::new, |word| format!("; did you mean `{dashes}{word}`?"));
+    Failed::Usage(format!("there is no {what} `{dashes}{typed}`{meant}"))
 }
 
 /// `None` when help was asked for.
@@ -141,6 +166,7 @@ fn parse(mut parser: Parser) -> Result<Option<(String, Flags)>, Failed> {
             Arg::Long("key") => flags.key = PathBuf::from(parser.value()?),
             Arg::Long("json") => flags.json = true,
             Arg::Value(word) if verb.is_none() => verb = Some(word.string()?),
+            Arg::Long(name) => return Err(unknown("option", "--", name, &OPTIONS)),
             other => return Err(other.unexpected().into()),
         }
     }
@@ -280,4 +306,32 @@ fn say(text: &str) -> Result<(), Failed> {
 fn complain(message: &str) {
     // Where nobody reads, nobody can be told.
     let _ = writeln!(std::io::stderr(), "taut-relay: {message}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(line: &str) -> Option<String> {
+        match parse(Parser::from_args(line.split_whitespace())) {
+            Err(Failed::Usage(message)) => Some(message),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_mistyped_word_is_named_with_the_one_that_was_meant() {
+        assert_eq!(usage("serve --lisen 1").unwrap(), "there is no option `--lisen`; did you mean `--listen`?");
+        assert_eq!(usage("serve --nonsense").unwrap(), "there is no option `--nonsense`");
+        let Failed::Usage(message) = unknown("command", "", "statsu", &COMMANDS) else { panic!() };
+        assert_eq!(message, "there is no command `statsu`; did you mean `status`?");
+    }
+
+    #[test]
+    fn every_option_that_is_suggested_exists() {
+        for option in OPTIONS {
+            let found = usage(&format!("serve --{option}"));
+            assert!(!found.is_some_and(|message| message.contains("there is no option")), "{option}");
+        }
+    }
 }

@@ -50,7 +50,7 @@ pub(crate) fn first_join(map: &NetworkMap, surroundings: &Surroundings) -> Resul
     };
     let text = format!("the network was not joined: {}{more}", first.describe(map));
     let hint = "use a network with another prefix (`taut-coordinator networks create NAME --ipv4-prefix PREFIX`), or free the address on this \
-                host and run `taut up` again";
+                host and run `taut up` again. The coordinator lists this node already; `taut leave` ends that";
     Err(failure(text, hint))
 }
 
