@@ -242,6 +242,9 @@ fn the_operators_commands() {
         assert!(complaint(&output).contains(&format!("did you mean `{meant}`?")), "{}", complaint(&output));
     }
     assert!(!complaint(&run(&["nonsense"], &variables)).contains("did you mean"));
+    let message = |verb| String::from(complaint(&run(&["nodes", verb], &variables)).lines().next().unwrap());
+    assert_eq!(message("lst"), "taut-coordinator: there is no `nodes lst`; did you mean `list`?");
+    assert_eq!(message("nonsense"), "taut-coordinator: there is no `nodes nonsense`; `nodes` has list, rename, remove");
     assert!(good(&["networks", "remove", "lab"]).contains("network lab is removed"));
     bad(&["networks", "remove", "lab", "--force"], 1);
 }

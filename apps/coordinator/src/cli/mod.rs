@@ -104,7 +104,8 @@ fn run(mut arguments: Arguments) -> Result<(), Failed> {
 /// The complaint about a verb that a command does not have.
 fn no_verb(command: &str, typed: &str, verbs: &[&str]) -> Failed {
     let meant = did_you_mean(typed, verbs);
-    Failed::Usage(format!("there is no `{command} {typed}`{meant}; there is {}", verbs.join(", ")))
+    let known = if meant.is_empty() { format!("; `{command}` has {}", verbs.join(", ")) } else { meant };
+    Failed::Usage(format!("there is no `{command} {typed}`{known}"))
 }
 
 /// `; did you mean …?` if one of `known` is close to what was typed, else nothing.
