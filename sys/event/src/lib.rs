@@ -5,7 +5,7 @@
 //! - [`Signals`] turns termination signals into a readable descriptor (signalfd);
 //! - [`boot_time`] and [`wall_clock`] are the two clocks, kept apart on purpose;
 //! - [`precise_timers`] has a thread's waits end on time instead of a little later, [`run_first`] has it run before all others then;
-//! - [`connect`] connects to a unix socket within a time, [`peer_credentials`] says who is at the other end of a unix socket;
+//! - [`connect()`] connects to a unix socket within a time, [`peer_credentials`] says who is at the other end of a unix socket;
 //! - [`new_session`], [`effective_uid`], [`is_root`] are the few facts about the process that a daemon asks for, and [`open_files`] is its limit of descriptors, which [`raise_open_files`] raises;
 //! - [`inherit`] takes a descriptor that the process was started with, [`is_listening`] says whether it is a listener.
 //!
