@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use sqlx::migrate::MigrateError;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions, Connection, Row, query, query_scalar};
 
-use super::{BUSY, FILE, StoreError};
+use super::{BUSY, FILE, MIGRATIONS, StoreError};
 
 /// What no change ever leaves behind, each with a statement that counts where it is so. The tables' own constraints (no address, name
 /// or key twice) are looked after by SQLite's checks.
@@ -78,6 +79,7 @@ async fn find(connection: &mut SqliteConnection) -> Result<Vec<String>, StoreErr
     if !found.is_empty() {
         return Ok(found);
     }
+    is_known(&mut tx).await?;
     for row in query("PRAGMA foreign_key_check").fetch_all(&mut *tx).await? {
         let table: String = row.try_get(0)?;
         found.push(format!("a row of {table} belongs to something that is not there"));
@@ -91,4 +93,19 @@ async fn find(connection: &mut SqliteConnection) -> Result<Vec<String>, StoreErr
         }
     }
     Ok(found)
+}
+
+/// Fails if a newer program upgraded the database. What has to be true of its tables is not known to this one, and it would not open it.
+async fn is_known(connection: &mut SqliteConnection) -> Result<(), StoreError> {
+    let has_versions = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = '_sqlx_migrations')";
+    if !query_scalar::<_, bool>(has_versions).fetch_one(&mut *connection).await? {
+        return Ok(());
+    }
+    for row in query("SELECT version FROM _sqlx_migrations ORDER BY version").fetch_all(&mut *connection).await? {
+        let version: i64 = row.try_get(0)?;
+        if !MIGRATIONS.version_exists(version) {
+            return Err(StoreError::Migration(MigrateError::VersionMissing(version)));
+        }
+    }
+    Ok(())
 }

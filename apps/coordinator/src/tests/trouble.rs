@@ -7,7 +7,7 @@ use serde_json::json;
 use taut_netmap::ProblemCode;
 
 use super::world::{Coordinator, Directory, Host};
-use crate::state::StateError;
+use crate::state::{StateError, findings};
 use crate::store::{Held, Store};
 
 const KEYS: &str = "/api/v1/keys";
@@ -120,4 +120,6 @@ fn fault_l2_a_database_of_a_newer_program_is_left_alone_with_words() {
     let error = StateError::from(runtime.block_on(Store::open(&directory.0)).err().unwrap());
     assert!(error.to_string().contains("a newer program upgraded the database: its format 1000"), "{error}");
     assert!(error.hint().contains("taut-coordinator restore"), "{}", error.hint());
+    let checked = runtime.block_on(findings(&directory.0)).unwrap_err().to_string();
+    assert!(checked.contains("a newer program upgraded the database: its format 1000"), "{checked}");
 }
