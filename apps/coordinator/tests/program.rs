@@ -250,6 +250,73 @@ fn the_operators_commands() {
 }
 
 #[test]
+fn with_json_a_failure_is_an_object() {
+    let directory = Directory::new();
+    let serve = Serve::start(&directory, &["--no-relay"]);
+    let (api, token) = (serve.api(), serve.value("operator-token: ").unwrap());
+    let (state, nowhere) = (directory.0.to_str().unwrap(), Directory::new());
+    let variables = [("TAUT_API", api.as_str()), ("TAUT_OPERATOR_TOKEN", token)];
+    let failure = |arguments: &[&str], code: i32| {
+        let output = run(arguments, &variables);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", complaint(&output));
+        let json: serde_json::Value = serde_json::from_str(&out(&output)).unwrap_or_else(|error| {
+            panic!("{arguments:?}: {error}");
+        });
+        let error = &json["error"];
+        assert_eq!(json["schema"], 1, "{arguments:?}");
+        let message = error["message"].as_str().unwrap();
+        assert!(complaint(&output).contains(message), "{arguments:?}: people read the same: {json}");
+        assert!(error["hint"].as_str().map_or(error["hint"].is_null(), |hint| !hint.is_empty()), "{json}");
+        error.clone()
+    };
+    let told = failure(&["nodes", "list", "--json", "--network", "nope"], 1);
+    assert!(told["message"].as_str().unwrap().contains("nope") && told["hint"].is_string(), "{told}");
+    failure(&["nodes", "list", "--json", "--token", "tautop-wrong"], 1);
+    assert!(failure(&["nodes", "list", "--json", "--api", "http://127.0.0.1:1"], 1)["hint"].is_null());
+    failure(&["check", "--json", "--state", nowhere.0.to_str().unwrap()], 1);
+    for wrong in [&["nonsense", "--json"][..], &["nodes", "list", "--json", "--jsno"], &["nodes", "--json"]] {
+        let told = failure(wrong, 2);
+        assert!(told["hint"].as_str().unwrap().contains("taut-coordinator --help"), "{told}");
+    }
+    let good = |arguments: &[&str]| -> serde_json::Value {
+        serde_json::from_str(&out(&run(arguments, &variables))).unwrap_or_default()
+    };
+    let version = serde_json::json!({ "schema": 1, "version": env!("CARGO_PKG_VERSION") });
+    assert_eq!((good(&["version", "--json"]), good(&["--version", "--json"])), (version.clone(), version));
+    let sound = serde_json::json!({ "schema": 1, "ok": true });
+    assert_eq!(good(&["check", "--json", "--state", state]), sound);
+}
+
+#[test]
+fn output_that_cannot_be_written_is_a_failure_and_a_lost_token_is_told() {
+    let directory = Directory::new();
+    let serve = Serve::start(&directory, &["--no-relay"]);
+    let state = directory.0.to_str().unwrap();
+    let full = |arguments: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments).env("TAUT_API", serve.api());
+        command.env("TAUT_OPERATOR_TOKEN", serve.value("operator-token: ").unwrap());
+        command.stdout(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", complaint(&output));
+        let told = complaint(&output);
+        assert!(told.contains("the output cannot be written: No space left on device"), "{arguments:?}: {told}");
+        told
+    };
+    for words in [&["help"][..], &["version"], &["nodes", "list"], &["nodes", "list", "--json"], &["openapi"]] {
+        full(words);
+    }
+    let told = full(&["keys", "create"]);
+    assert!(told.contains("key 2 exists") && told.contains("taut-coordinator keys revoke 2"), "{told}");
+    let told = full(&["operator-token", "create", "--state", state]);
+    assert!(told.contains("the token exists") && told.contains("operator-token list"), "{told}");
+    // A reader that has enough is no failure.
+    let mut child = Command::new(PROGRAM).arg("openapi").stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn a_lost_operator_token_is_replaced() {
     let directory = Directory::new();
     let state = directory.0.to_str().unwrap();

@@ -1,7 +1,7 @@
 //! Flags, wiring, words for people.
 
 use std::fmt::Display;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -34,7 +34,9 @@ taut-relay: carries WireGuard's datagrams between nodes that have no direct path
       --key FILE             the relay's key; made at the first start (/var/lib/taut-relay/key)
   taut-relay key     prints the public key, which the coordinator has to know (--key FILE, --json)
   taut-relay status  asks a relay that runs (--metrics ADDRESS, --json)
+  taut-relay version prints the version (--json)
 
+With --json a failure is an object, too: {\"schema\":1,\"error\":{\"message\",\"hint\"}}.
 What it counts and what to do about it: docs/relay.md
 ";
 
@@ -56,6 +58,7 @@ const OPTIONS: [&str; 14] = [
     "version",
 ];
 
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Where the key is unless told otherwise.
 const KEY: &str = "/var/lib/taut-relay/key";
 /// Where `status` asks unless told otherwise.
@@ -96,17 +99,23 @@ struct Flags {
 }
 
 pub(crate) fn main() -> ExitCode {
+    let json = std::env::args_os().any(|word| word == "--json");
     match run() {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failed::Usage(message)) => {
-            complain(&format!("{message}\nTry `taut-relay --help`."));
-            ExitCode::from(2)
-        }
-        Err(Failed::Run(message)) => {
-            complain(&message);
-            ExitCode::FAILURE
-        }
+        Err(Failed::Usage(message)) => report(&message, Some("Try `taut-relay --help`."), 2, json),
+        Err(Failed::Run(message)) => report(&message, None, 1, json),
     }
+}
+
+/// Prints why a command failed, and returns the exit status. The sentence goes to standard error; with `json` an object goes to standard
+/// output, too.
+fn report(message: &str, hint: Option<&str>, status: u8, json: bool) -> ExitCode {
+    complain(&hint.map_or_else(|| String::from(message), |hint| format!("{message}\n{hint}")));
+    if json {
+        // Where standard output does not take it, the sentence on standard error has to do.
+        let _ = say(&format!("{}\n", json!({ "schema": 1, "error": { "message": message, "hint": hint } })));
+    }
+    ExitCode::from(status)
 }
 
 fn run() -> Result<(), Failed> {
@@ -119,7 +128,8 @@ fn run() -> Result<(), Failed> {
         "key" => key(&flags),
         "status" => status(&flags),
         "help" => say(HELP),
-        "version" => say(concat!("taut-relay ", env!("CARGO_PKG_VERSION"), "\n")),
+        "version" if flags.json => say(&format!("{}\n", json!({ "schema": 1, "version": VERSION }))),
+        "version" => say(&format!("taut-relay {VERSION}\n")),
         other => Err(unknown("command", "", other, &COMMANDS)),
     }
 }
@@ -298,9 +308,15 @@ fn fetch(address: SocketAddr) -> std::io::Result<String> {
     body.ok_or_else(|| std::io::Error::other("that is no answer of a relay"))
 }
 
+/// Prints for the user or a script; a reader that went away (`| head`) is no failure.
 fn say(text: &str) -> Result<(), Failed> {
     let mut out = std::io::stdout();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(run_failed)
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failed::Run(format!("the output cannot be written: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn complain(message: &str) {

@@ -46,10 +46,11 @@ Addresses and numbers that may have been given since then are left out, and ever
 /// `check`.
 pub(super) fn check(mut arguments: Arguments) -> Result<(), Failed> {
     let directory = state_directory(&mut arguments)?;
+    let json = arguments.switch("json");
     arguments.finish()?;
     let found = runtime()?.block_on(findings(&directory)).map_err(Failed::run)?;
     if found.is_empty() {
-        return show("ok\n");
+        return show(if json { "{\"schema\":1,\"ok\":true}\n" } else { "ok\n" });
     }
     Err(Failed::Run(format!(
         "the database in {} is damaged: {}; stop the coordinator, copy the directory, and restore the last good backup",

@@ -43,10 +43,11 @@ taut-coordinator: enrols nodes, hands out addresses, streams the network map
   taut-coordinator backup FILE      write all it knows to a file, while it runs
   taut-coordinator restore FILE     put such a file back
   taut-coordinator check            look for damage in the database
-  taut-coordinator version
+  taut-coordinator version          print the version (--json)
 
 `taut-coordinator COMMAND --help` tells more.
-Exit status: 0 success, 1 failure, 2 usage error.
+Exit status: 0 success, 1 failure, 2 usage error. With --json a failure is an object, too:
+{\"schema\":1,\"error\":{\"message\",\"hint\"}}.
 ";
 
 const SERVE: &str = "\
@@ -160,7 +161,7 @@ ends a token at once; the last valid one cannot be revoked. `list` and `revoke` 
 const BACKUP: &str = "\
 taut-coordinator backup FILE [--state DIR]
 taut-coordinator restore FILE [--state DIR] [--force]
-taut-coordinator check [--state DIR]
+taut-coordinator check [--state DIR] [--json]
 
 `backup` writes one moment of the coordinator to a new file, checked; the coordinator may keep running. The file holds
 its private key: keep it as private as the original. `restore` puts one back while the coordinator is stopped; what was
@@ -168,5 +169,6 @@ handed out after the backup is not handed out again, nodes that joined after it 
 `ok`, or what is damaged.
 
   --state DIR          the coordinator's state directory (default /var/lib/taut-coordinator)
+  --json               of `check`: {\"schema\":1,\"ok\":true}, or the failure as an object
   --force              replace the coordinator that is there; its database is kept under another name
 ";

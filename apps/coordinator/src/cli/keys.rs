@@ -41,7 +41,13 @@ fn create(mut arguments: Arguments) -> Result<(), Failed> {
     let remote = Remote::new(&mut arguments)?;
     arguments.finish()?;
     // The token alone on its line, as `serve` prints it: easy to copy and to cut out.
-    remote.show(&remote.post("keys", &body)?, |answer| format!("join-token: {}\n", word(&answer["join_token"])))
+    let answer = remote.post("keys", &body)?;
+    remote.show(&answer, |answer| format!("join-token: {}\n", word(&answer["join_token"]))).map_err(|failed| {
+        let id = word(&answer["key"]["id"]);
+        failed.losing(&format!(
+            "key {id} exists all the same, and its join token is shown once only: revoke it by `taut-coordinator keys revoke {id}`"
+        ))
+    })
 }
 
 fn list(answer: &Value) -> String {

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod backup;
+mod failed;
 mod first;
 mod help;
 mod keys;
@@ -15,11 +16,11 @@ mod target;
 mod tls;
 mod tokens;
 
-use std::fmt;
-use std::io::Write;
 use std::process::ExitCode;
 
 use arguments::Arguments;
+use failed::{Failed, announce, show};
+use serde_json::json;
 use taut_base::closest;
 
 use crate::api::document;
@@ -41,33 +42,12 @@ const COMMANDS: [&str; 13] = [
     "help",
 ];
 
-/// Why a command did not do what it should.
-#[derive(Debug)]
-pub(crate) enum Failed {
-    /// The command line makes no sense.
-    Usage(String),
-    /// It was understood, and failed; the text says what, why and what to do.
-    Run(String),
-}
-
-impl Failed {
-    fn run(error: impl fmt::Display) -> Self {
-        Self::Run(error.to_string())
-    }
-}
-
 /// Runs the command that the process was started with.
 pub(crate) fn main() -> ExitCode {
+    let json = std::env::args_os().any(|word| word == "--json");
     match Arguments::from_env().and_then(run) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failed::Usage(message)) => {
-            complain(&format!("{message}\nTry `taut-coordinator --help`."));
-            ExitCode::from(2)
-        }
-        Err(Failed::Run(message)) => {
-            complain(&message);
-            ExitCode::FAILURE
-        }
+        Err(failed) => failed.report(json),
     }
 }
 
@@ -77,12 +57,16 @@ fn run(mut arguments: Arguments) -> Result<(), Failed> {
         return show(help::text(command.as_deref()));
     }
     if arguments.switch("version") {
-        return version();
+        return version(arguments.switch("json"));
     }
     match arguments.word().as_deref() {
         None => Err(Failed::Usage(String::from("no command was given"))),
         Some("help") => show(help::text(arguments.word().as_deref())),
-        Some("version") => version(),
+        Some("version") => {
+            let json = arguments.switch("json");
+            arguments.finish()?;
+            version(json)
+        }
         Some("serve") => serve::serve(arguments),
         Some("backup") => backup::make(arguments),
         Some("restore") => backup::put_back(arguments),
@@ -113,17 +97,10 @@ fn did_you_mean(typed: &str, known: &[&str]) -> String {
     closest(typed, known.iter().copied()).map_or_else(String::new, |word| format!("; did you mean `{word}`?"))
 }
 
-fn version() -> Result<(), Failed> {
-    show(concat!("taut-coordinator ", env!("CARGO_PKG_VERSION"), "\n"))
-}
-
-/// Prints for the user or a script; a reader that went away (`| head`) is not an error.
-fn show(text: &str) -> Result<(), Failed> {
-    let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    Ok(())
-}
-
-fn complain(text: &str) {
-    let _ = writeln!(std::io::stderr(), "taut-coordinator: {text}");
+fn version(json: bool) -> Result<(), Failed> {
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+    if json {
+        return show(&format!("{:#}\n", json!({ "schema": 1, "version": VERSION })));
+    }
+    show(&format!("taut-coordinator {VERSION}\n"))
 }

@@ -116,8 +116,9 @@ impl Remote {
         if status.is_success() {
             return Ok(body);
         }
-        let part = |name: &str| body["error"][name].as_str().unwrap_or("unknown").to_owned();
-        Err(Failed::Run(format!("{}; {}", part("message"), part("hint"))))
+        let part = |name: &str| body["error"][name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        let message = part("message").unwrap_or_else(|| format!("{} answers with status {status}", self.api));
+        Err(Failed::Refused { message, hint: part("hint") })
     }
 }
 

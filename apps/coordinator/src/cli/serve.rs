@@ -13,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::arguments::Arguments;
-use super::{Failed, first, show};
+use super::{Failed, announce, first};
 use crate::api;
 use crate::log;
 use crate::relay::{self, Wanted};
@@ -67,7 +67,7 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), Failed> {
         let relay = relay::start(&state, relay.as_ref(), &admission).await.map_err(Failed::run)?;
         let figures = relay.as_ref().zip(metrics).map(|(relay, address)| figures(relay, address)).transpose()?;
         let stop = stop_on_signals().map_err(|error| Failed::Run(format!("signals cannot be waited for: {error}")))?;
-        show(&format!("listening on {address}\n"))?;
+        announce(&format!("listening on {address}\n"));
         log::event("started", &[("version", &env!("CARGO_PKG_VERSION")), ("address", &address)]);
         tell_descriptors(&descriptors);
         let channels = Places::new(descriptors.channels, WhenFull::Balance);

@@ -88,6 +88,7 @@ mod tests {
         let found = localhost.iter().map(|address| address.parse().unwrap()).collect();
         judge(url, insecure, |_| Ok(found)).map_err(|failed| match failed {
             Failed::Usage(text) | Failed::Run(text) => text,
+            other => panic!("{other:?}"),
         })
     }
 

@@ -39,7 +39,11 @@ fn create(mut arguments: Arguments) -> Result<(), Failed> {
     let directory = state_directory(&mut arguments)?;
     arguments.finish()?;
     let token = runtime()?.block_on(new_operator_token(&directory)).map_err(Failed::run)?;
-    show(&format!("operator-token: {token}\n"))
+    show(&format!("operator-token: {token}\n")).map_err(|failed| {
+        failed.losing(
+            "the token exists all the same, and is shown once only: `taut-coordinator operator-token list` has its number, `revoke` ends it",
+        )
+    })
 }
 
 fn list(answer: &Value) -> String {
