@@ -203,6 +203,11 @@ fn the_operators_commands() {
     assert!(good(&["networks", "show", "home"]).contains("10.7.0.0/16"));
     assert!(good(&["networks", "create", "lab", "--ipv4-prefix", "10.8.0.0/24"]).contains("lab"));
     assert!(good(&["networks", "list"]).contains("10.8.0.0/24"));
+    let overlapping = run(&["networks", "create", "wide", "--ipv4-prefix", "10.0.0.0/12"], &variables);
+    let warning = complaint(&overlapping);
+    assert!(overlapping.status.success() && warning.contains("10.0.0.0/12") && warning.contains("home (10.7.0.0/16)"));
+    assert!(warning.contains("a host cannot be in both where addresses collide"), "{warning}");
+    good(&["networks", "remove", "wide"]);
     assert!(
         good(&["keys", "create", "--one-off", "--expires", "24h", "--network", "lab"])
             .starts_with("join-token: taut1-")

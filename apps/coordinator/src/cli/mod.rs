@@ -19,7 +19,7 @@ mod tokens;
 use std::process::ExitCode;
 
 use arguments::Arguments;
-use failed::{Failed, announce, show};
+use failed::{Failed, announce, complain, show};
 use serde_json::json;
 use taut_base::closest;
 

@@ -1,11 +1,12 @@
 //! `networks`.
 
 use serde_json::{Value, json};
+use taut_base::Prefix;
 
 use super::arguments::Arguments;
 use super::remote::{Remote, escape, word};
 use super::table::{distance, table};
-use super::{Failed, no_verb};
+use super::{Failed, complain, no_verb};
 
 pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
     let verb = arguments.need("list, show, create or remove")?;
@@ -28,7 +29,9 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
             }
             let remote = Remote::new(&mut arguments)?;
             arguments.finish()?;
-            remote.show(&remote.post("networks", &body)?, |answer| one(&answer["network"]))
+            let answer = remote.post("networks", &body)?;
+            warn_of_overlaps(&remote, &answer["network"]);
+            remote.show(&answer, |answer| one(&answer["network"]))
         }
         "remove" => {
             let (name, force) = (arguments.need("the network")?, arguments.switch("force"));
@@ -42,6 +45,28 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
             })
         }
         other => Err(no_verb("networks", other, &["list", "show", "create", "remove"])),
+    }
+}
+
+/// Warns of networks of this coordinator whose IPv4 prefixes overlap that of a new one. That is allowed: most hosts are in one network only.
+fn warn_of_overlaps(remote: &Remote, new: &Value) {
+    let answer = match remote.get("networks") {
+        Ok(answer) => answer,
+        Err(failed) => return complain(&format!("the other networks' prefixes could not be compared: {failed}")),
+    };
+    let prefix = |network: &Value| network["ipv4"].as_str()?.parse::<Prefix>().ok();
+    let Some(own) = prefix(new) else { return };
+    let others = answer["networks"].as_array().into_iter().flatten().filter(|other| other["id"] != new["id"]);
+    let overlapping: Vec<String> = others
+        .filter(|other| prefix(other).is_some_and(|other| other.overlaps(own)))
+        .map(|other| format!("{} ({})", word(&other["name"]), word(&other["ipv4"])))
+        .collect();
+    if !overlapping.is_empty() {
+        complain(&format!(
+            "warning: {own} overlaps the prefix of {}: a host cannot be in both where addresses collide; \
+             --ipv4-prefix chooses another prefix",
+            overlapping.join(", ")
+        ));
     }
 }
 
