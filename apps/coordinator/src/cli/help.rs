@@ -133,7 +133,7 @@ taut-coordinator relays remove RELAY [--network NAME]
 taut-coordinator ticket-key
 
 A relay carries sealed packets between nodes that no direct path joins. Start one anywhere with
-`taut-relay --trust KEY`, where KEY is what `ticket-key` prints, and add it with the key and the address that it prints.
+`taut-relay serve --trust KEY`, where KEY is what `ticket-key` prints, and add it with the key and the address that it prints.
 The one called `coordinator` is the coordinator's own (see `serve`).
 
   --stun-port PORT     a second UDP port on which it answers STUN, so that nodes learn what kind of NAT they are behind

@@ -28,7 +28,7 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
     }
 }
 
-/// `ticket-key`: what `taut-relay --trust` wants.
+/// `ticket-key`: what `taut-relay serve --trust` wants.
 pub(super) fn ticket_key(mut arguments: Arguments) -> Result<(), Failed> {
     let remote = Remote::new(&mut arguments)?;
     arguments.finish()?;

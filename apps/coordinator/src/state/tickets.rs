@@ -73,7 +73,7 @@ impl State {
         self.ticket_life
     }
 
-    /// What relays verify tickets by: `taut-relay --trust`.
+    /// What relays verify tickets by: `taut-relay serve --trust`.
     pub(crate) fn ticket_key(&self) -> VerifyingKey {
         self.signer.verifying()
     }

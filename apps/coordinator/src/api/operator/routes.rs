@@ -209,7 +209,7 @@ pub(in crate::api) fn routes() -> Vec<Route> {
         Route::get(
             "/api/v1/ticket-key",
             "showTicketKey",
-            "The key by which relays know this coordinator's tickets: `taut-relay --trust`.",
+            "The key by which relays know this coordinator's tickets: `taut-relay serve --trust`.",
             relays::ticket_key,
         )
         .answers(&[("ticket_key", text("an Ed25519 public key, base64"))]),
