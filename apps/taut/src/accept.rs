@@ -42,7 +42,6 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
         true => output::print_json(&Accepted { schema: SCHEMA, accepted: prefixes }),
         false => output::print("accepted; `taut status` shows the new addresses"),
     }
-    Ok(())
 }
 
 fn parse(mut words: Words) -> Result<Wish, Fault> {

@@ -39,11 +39,10 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         std::thread::sleep(LOOK);
     }
     if json {
-        output::print_json(&Down { schema: SCHEMA, state: State::Stopped });
+        output::print_json(&Down { schema: SCHEMA, state: State::Stopped })
     } else {
-        output::print("taut is down");
+        output::print("taut is down")
     }
-    Ok(())
 }
 
 #[derive(Serialize)]

@@ -35,7 +35,15 @@ struct Report<'a> {
     schema: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'a str>,
-    error: &'a Failure,
+    error: Told<'a>,
+}
+
+/// A failure as programs read it.
+#[derive(Serialize)]
+struct Told<'a> {
+    message: &'a str,
+    /// `null` where there is none.
+    hint: Option<&'a str>,
 }
 
 impl Fault {
@@ -85,7 +93,8 @@ impl Fault {
             Self::Help => return ExitCode::SUCCESS,
         };
         if json {
-            print_json(&failure, None);
+            // Where standard output does not take it, the sentence on standard error has to do.
+            let _ = print_json(&failure, None);
         }
         ExitCode::from(status)
     }
@@ -101,8 +110,9 @@ pub(crate) fn complain(failure: &Failure) {
 }
 
 /// Prints a failure for programs, with the state of the node if that is known.
-pub(crate) fn print_json(failure: &Failure, state: Option<&str>) {
-    output::print_json(&Report { schema: SCHEMA, state, error: failure });
+pub(crate) fn print_json(failure: &Failure, state: Option<&str>) -> Result<(), Fault> {
+    let hint = Some(failure.hint.as_str()).filter(|hint| !hint.is_empty());
+    output::print_json(&Report { schema: SCHEMA, state, error: Told { message: &failure.message, hint } })
 }
 
 /// Returns `; did you mean …?`, or nothing if no word is close.

@@ -34,11 +34,10 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     let status = client::status(&socket)?;
     peers::must_have_map(&status)?;
     if json {
-        output::print_json(&Hosts { schema: SCHEMA, hosts: hosts(&status).collect() });
+        output::print_json(&Hosts { schema: SCHEMA, hosts: hosts(&status).collect() })
     } else {
-        output::print(&render(&status, short));
+        output::print(&render(&status, short))
     }
-    Ok(())
 }
 
 #[derive(Serialize)]

@@ -32,12 +32,11 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         return Err(Fault::failed("there is no address of that kind", "`taut status` lists all addresses"));
     }
     if json {
-        output::print_json(&Addresses { schema: SCHEMA, addresses: found });
+        output::print_json(&Addresses { schema: SCHEMA, addresses: found })
     } else {
         let lines: Vec<String> = found.iter().map(IpAddr::to_string).collect();
-        output::print(&lines.join("\n"));
+        output::print(&lines.join("\n"))
     }
-    Ok(())
 }
 
 #[derive(Serialize)]

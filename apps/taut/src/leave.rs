@@ -66,7 +66,6 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         true => output::print_json(&Left { schema: SCHEMA, state: State::NeedsJoin, left: &left }),
         false => output::print(&describe(&left)),
     }
-    Ok(())
 }
 
 /// Fails where no daemon runs and no identity is on the disk. One that cannot be looked for is the daemon's to complain about.

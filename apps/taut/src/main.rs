@@ -66,5 +66,4 @@ fn help(of: Option<&str>) -> Result<(), Fault> {
         None => output::print(&verb::overview()),
         Some(name) => output::print(&verb::find(name)?.help()),
     }
-    Ok(())
 }

@@ -13,6 +13,5 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
             other => return Err(unexpected(&other)),
         }
     }
-    output::print(&Client::open(&socket)?.metrics()?);
-    Ok(())
+    output::print(&Client::open(&socket)?.metrics()?)
 }

@@ -91,7 +91,6 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         true => output::print_json(&report),
         false => output::print(&report.render()),
     }
-    Ok(())
 }
 
 /// A relay that the daemon reaches by WebSocket: its name and URL.

@@ -1,10 +1,18 @@
 //! Words to the terminal. A reader that went away (`taut status | head -1`) is no error, and nothing from outside drives the terminal.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 
-/// Writes lines to stdout; a missing last newline is added.
-pub(crate) fn print(text: &str) {
-    let _ = std::io::stdout().lock().write_all(lines(text).as_bytes());
+use crate::fault::Fault;
+
+/// Writes lines to stdout; a missing last newline is added. Fails when they are lost, as on a full disk.
+pub(crate) fn print(text: &str) -> Result<(), Fault> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(lines(text).as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Fault::failed(format!("the output cannot be written: {error}"), ""))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Writes lines to stderr; a missing last newline is added.
@@ -13,9 +21,9 @@ pub(crate) fn complain(text: &str) {
 }
 
 /// Writes a JSON object to stdout, for people and `jq` alike.
-pub(crate) fn print_json(value: &impl serde::Serialize) {
+pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Fault> {
     // Fails only for maps with keys that are no texts, which the API does not have.
-    print(&serde_json::to_string_pretty(value).unwrap_or_default());
+    print(&serde_json::to_string_pretty(value).unwrap_or_default())
 }
 
 fn lines(text: &str) -> String {

@@ -94,11 +94,11 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
         }
     }
     if wish.json {
-        output::print_json(&report);
+        output::print_json(&report)?;
     } else {
-        output::print(&report.summary());
+        output::print(&report.summary())?;
         if wish.stops_when_direct() && !wish.until_direct && report.is_relayed() {
-            output::print(&format!("no direct path yet; `taut why {}` says why", report.peer));
+            output::print(&format!("no direct path yet; `taut why {}` says why", report.peer))?;
         }
     }
     match wish.until_direct && !report.was_direct() {
@@ -181,7 +181,7 @@ fn exchange(
         Err(error) => report::trouble(&report.peer, report.address, &error, &path),
     };
     if !wish.json {
-        output::print(&line);
+        output::print(&line)?;
     }
     Ok(())
 }

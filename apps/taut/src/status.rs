@@ -32,7 +32,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
             let failure = NoDaemon::Absent.describe(&socket);
             fault::complain(&failure);
             if json {
-                fault::print_json(&failure, Some("no-daemon"));
+                fault::print_json(&failure, Some("no-daemon"))?;
             }
             return Err(Fault::Said);
         }
@@ -41,7 +41,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     match json {
         true => output::print_json(&*status),
         false => output::print(&render(&status)),
-    }
+    }?;
     // The reason is on the screen or in the object.
     if status.state == State::Running { Ok(()) } else { Err(Fault::Said) }
 }

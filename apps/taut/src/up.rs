@@ -97,7 +97,6 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
         true => output::print_json(&*status),
         false => output::print(&summary(&status)),
     }
-    Ok(())
 }
 
 fn parse(mut words: Words) -> Result<Wish, Fault> {

@@ -145,10 +145,7 @@ impl Verb {
 pub(crate) fn run(name: &str, words: Words) -> Result<(), Fault> {
     let verb = find(name)?;
     match (verb.run)(words) {
-        Err(Fault::Help) => {
-            output::print(&verb.help());
-            Ok(())
-        }
+        Err(Fault::Help) => output::print(&verb.help()),
         result => result.map_err(|fault| fault.of(verb)),
     }
 }

@@ -30,10 +30,8 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     // No daemon, or one that does not answer, is nothing to complain about here.
     let daemon = Client::connect(&socket).ok().and_then(|mut client| client.status().ok()).map(|status| status.version);
     if json {
-        output::print_json(&Versions { schema: SCHEMA, version: VERSION, daemon });
-        return Ok(());
+        return output::print_json(&Versions { schema: SCHEMA, version: VERSION, daemon });
     }
     let daemon = daemon.as_deref().unwrap_or("not running");
-    output::print(&format!("taut {VERSION}\ndaemon {daemon}"));
-    Ok(())
+    output::print(&format!("taut {VERSION}\ndaemon {daemon}"))
 }

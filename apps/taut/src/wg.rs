@@ -57,8 +57,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         match word {
             // As wireguard-go: installers ask for it.
             Word::Flag(flag) if flag == "--version" => {
-                output::print(&format!("{PROGRAM} v{VERSION}"));
-                return Ok(());
+                return output::print(&format!("{PROGRAM} v{VERSION}"));
             }
             Word::Flag(flag) if flag == "-f" || flag == "--foreground" => foreground = true,
             Word::Flag(flag) if flag == "--low-latency" => config.low_latency = true,

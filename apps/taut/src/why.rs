@@ -40,7 +40,6 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         true => output::print_json(&*why),
         false => output::print(&render(&why)),
     }
-    Ok(())
 }
 
 /// The whole story for people.
