@@ -63,7 +63,7 @@ fn finish(result: Result<(), Fault>, json: bool) -> ExitCode {
 
 fn help(of: Option<&str>) -> Result<(), Fault> {
     match of {
-        None => output::print(&verb::overview()),
+        None | Some("help" | "--help" | "-h") => output::print(&verb::overview()),
         Some(name) => output::print(&verb::find(name)?.help()),
     }
 }

@@ -69,6 +69,9 @@ fn help_is_0_on_stdout_everywhere() {
             assert!(stdout.contains(&format!("\n  {verb} ")), "{line} lists {verb}");
         }
     }
+    for line in ["help help", "help --help", "help -h"] {
+        assert_eq!(answer(line), answer("help"), "{line}");
+    }
     for verb in VERBS {
         let (_, by_help, _) = answer(&format!("help {verb}"));
         for line in [format!("{verb} --help"), format!("{verb} -h")] {
