@@ -116,7 +116,7 @@ pub(crate) fn print_json(failure: &Failure, state: Option<&str>) -> Result<(), F
 }
 
 /// Returns `; did you mean …?`, or nothing if no word is close.
-fn suggestion<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn suggestion<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
     closest(word, known).map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"))
 }
 

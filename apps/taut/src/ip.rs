@@ -49,7 +49,21 @@ fn addresses<'a>(status: &'a Status, peer: Option<&str>) -> Result<&'a [IpAddr],
     let me = peers::must_have_map(status)?;
     match peer {
         None => Ok(&me.addresses),
-        Some(name) if name.eq_ignore_ascii_case(&me.name) => Ok(&me.addresses),
+        Some(name) if peers::short_name(status, name).eq_ignore_ascii_case(&me.name) => Ok(&me.addresses),
         Some(name) => peers::find(status, name).map(|peer| peer.addresses.as_slice()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_node_and_peers_go_by_short_and_full_names() {
+        let status = crate::status::sample();
+        for (who, first) in [("n1", "100.64.0.1"), ("n1.home", "100.64.0.1"), ("n2.home", "100.64.0.2")] {
+            assert_eq!(addresses(&status, Some(who)).unwrap()[0].to_string(), first, "{who}");
+        }
+        assert!(addresses(&status, Some("n1.other")).is_err());
     }
 }

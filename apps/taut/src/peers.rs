@@ -3,15 +3,17 @@
 use std::net::IpAddr;
 
 use taut_keeper::api::{PeerStatus, SelfStatus, State, Status};
+use taut_netmap::domain;
 
-use crate::fault::Fault;
+use crate::fault::{Fault, suggestion};
 
-/// The peer that goes by `who`: a name, or one of its overlay addresses.
+/// Returns the peer that goes by `who`: a name, with or without the network behind it, or one of its overlay addresses.
 pub(crate) fn find<'a>(status: &'a Status, who: &str) -> Result<&'a PeerStatus, Fault> {
     let address: Option<IpAddr> = who.parse().ok();
+    let short = short_name(status, who);
     let is_meant = |name: &str, addresses: &[IpAddr]| match address {
         Some(address) => addresses.contains(&address),
-        None => name.eq_ignore_ascii_case(who),
+        None => name.eq_ignore_ascii_case(short),
     };
     if let Some(peer) = status.peers.iter().find(|peer| is_meant(&peer.name, &peer.addresses)) {
         return Ok(peer);
@@ -22,7 +24,16 @@ pub(crate) fn find<'a>(status: &'a Status, who: &str) -> Result<&'a PeerStatus, 
             "name another one; `taut status` lists them",
         ));
     }
-    Err(Fault::failed(format!("there is no peer `{who}` in the network"), "`taut status` lists all"))
+    let lower = short.to_ascii_lowercase();
+    let meant = suggestion(&lower, status.peers.iter().map(|peer| peer.name.as_str()));
+    Err(Fault::failed(format!("there is no peer `{who}` in the network{meant}"), "`taut status` lists all"))
+}
+
+/// Returns the name of a node without this node's network behind it, which is written as the network's name or as `taut hosts` prints it.
+pub(crate) fn short_name<'a>(status: &Status, full: &'a str) -> &'a str {
+    let (Some((name, behind)), Some(network)) = (full.split_once('.'), status.network.as_deref()) else { return full };
+    let is_ours = [network, &*domain(network)].iter().any(|one| one.eq_ignore_ascii_case(behind));
+    if is_ours { name } else { full }
 }
 
 /// Fails unless packets can flow.
@@ -40,4 +51,40 @@ pub(crate) fn must_run(status: &Status) -> Result<(), Fault> {
 pub(crate) fn must_have_map(status: &Status) -> Result<&SelfStatus, Fault> {
     let hint = "join a network with `taut up --join TOKEN`";
     status.me.as_ref().ok_or_else(|| Fault::failed("no network map is known yet", hint))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::sample;
+
+    #[test]
+    fn a_peer_goes_by_its_name_its_full_name_and_its_addresses() {
+        let mut status = sample();
+        for who in ["n2", "N2", "n2.home", "N2.Home", "100.64.0.2", "fd00::2"] {
+            assert_eq!(find(&status, who).unwrap().name, "n2", "{who}");
+        }
+        for who in ["n2.other", "n2.", ".home", "n2.home.home", "home", "n2.taut-home", "n1.home"] {
+            assert!(find(&status, who).is_err(), "{who}");
+        }
+        assert_eq!(short_name(&status, "n1.home"), "n1");
+        // A network's reserved name is printed as another domain; both are understood.
+        status.network = Some(String::from("com"));
+        for who in ["n2.com", "n2.taut-com"] {
+            assert_eq!(find(&status, who).unwrap().name, "n2", "{who}");
+        }
+        status.network = None;
+        assert!(find(&status, "n2.").is_err());
+    }
+
+    #[test]
+    fn a_mistyped_peer_is_recognised() {
+        let told = |who| match find(&sample(), who) {
+            Err(Fault::Failed(failure)) => failure.message,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(told("router3"), "there is no peer `router3` in the network; did you mean `router-3`?");
+        assert_eq!(told("Ruoter-3.home"), "there is no peer `Ruoter-3.home` in the network; did you mean `router-3`?");
+        assert_eq!(told("printer"), "there is no peer `printer` in the network");
+    }
 }

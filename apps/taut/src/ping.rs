@@ -19,7 +19,7 @@ use report::{Reply, Report};
 pub(crate) const ARGUMENTS: &str = "PEER [-c N] [--until-direct] [--timeout TIME] [-4|-6] [--json] [--socket PATH]";
 
 pub(crate) const DETAILS: &str = "\
-PEER is a name or an overlay address. Unless told how many, requests are sent until a reply comes by a direct path, at most 20 in ten
+PEER is a name (NAME or NAME.NETWORK) or an overlay address. Unless told how many, requests are sent until a reply comes by a direct path, at most 20 in ten
 seconds, or in TIME if that is longer. Each reply's line says by which path it came. Exit status 0 when at least one reply came.
 
 -c, --count N    send N requests, one per second

@@ -12,7 +12,7 @@ use crate::{output, peers, status, table};
 pub(crate) const ARGUMENTS: &str = "PEER [--json] [--socket PATH]";
 
 pub(crate) const DETAILS: &str = "\
-PEER is a name or an overlay address. First come sentences, then a table of all that was tried:
+PEER is a name (NAME or NAME.NETWORK) or an overlay address. First come sentences, then a table of all that was tried:
 
 WAY         an endpoint of the peer, or a relay
 KNOWN FROM  who named it: the map, the peer itself, its packets came from there (heard), the relay
