@@ -230,6 +230,24 @@ def test_two_behind_one_nat_that_turns_nothing_round_hear_that(behind):
     assert state(told, one.host.carrier.external) == "hairpin" and "IPv6" in told["mend"][0]
 
 
+def test_a_host_whose_other_peers_answer_is_told_of_the_coordinator_and_not_of_its_network(mesh):
+    net = mesh(nodes=3)
+    one, two, three = net.nodes
+    full = {line.split()[1] for line in one.taut("hosts").stdout.splitlines()}
+    for peer in (two, three):
+        # By the full name, as `taut hosts` prints it.
+        [name] = [name for name in full if name.startswith(f"{peer.name}.")]
+        assert one.ping(name, "--until-direct")["received"] > 0
+        assert why(one, name)["peer"] == peer.name
+    two.kill()
+    net.coordinator.kill()
+    one.wait_for(lambda status: not status["coordinator"]["connected"], "to lose the coordinator")
+    one.ping(two.name, "--count", "2", "--timeout", "1s", check=False)
+    one.ping(three.name, "--count", "1")
+    told = until(one, two.name, "coordinator-unreachable")
+    assert "other peers answer" in told["said"][1] and "ip route" not in told["mend"][0], told
+
+
 def test_a_host_without_a_route_hears_of_its_network(mesh):
     one, two = mesh(nodes=2, routed=True).nodes
     one.reach(two.name)
@@ -239,5 +257,7 @@ def test_a_host_without_a_route_hears_of_its_network(mesh):
     told = until(one, two.name, "no-network")
     assert "ip route" in told["mend"][0]
     assert one.status()["nat"]["kind"] == "unknown" and one.status()["nat"]["problem"]
-    checked = json.loads(one.taut("netcheck", "--json").stdout)
+    answer = one.taut("netcheck", "--json", check=False)
+    assert answer.returncode == 1, "nothing was reached"
+    checked = json.loads(answer.stdout)
     assert "no route" in checked["said"][0] and not checked["udp"]

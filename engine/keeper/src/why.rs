@@ -13,6 +13,10 @@ use crate::status::{seconds, share};
 /// Packets for the peer within this time count as "lately": as long as a peer without traffic is kept (protocol.md 5.5).
 pub(crate) const LATELY: Duration = Duration::from_secs(300);
 
+/// Age of the latest direct packet of another peer up to which this host's network counts as working, 30 s: a quiet path in use is probed every
+/// 20 s, and an older packet says nothing of a cable that was pulled since.
+const WORKED: Duration = Duration::from_secs(30);
+
 /// What is known of a peer and of what is between.
 pub(crate) struct Evidence<'a> {
     pub(crate) peer: &'a PeerStatus,
@@ -22,8 +26,16 @@ pub(crate) struct Evidence<'a> {
     pub(crate) wanted: bool,
     /// Whether the coordinator is connected.
     pub(crate) connected: bool,
+    /// Whether another peer answers, see [`answers`].
+    pub(crate) others: bool,
     pub(crate) ours: Option<NatStatus>,
     pub(crate) relays: &'a [RelayStatus],
+}
+
+/// Returns true if packets of the peer came here directly a moment ago, which shows that this host's network works.
+pub(crate) fn answers(report: &Report) -> bool {
+    let is_heard = |way: &WayReport| way.heard_ago.is_some_and(|ago| ago < WORKED);
+    report.ways.iter().any(|way| matches!(way.way, Way::Direct(_)) && is_heard(way))
 }
 
 /// Puts it into words.
@@ -109,6 +121,17 @@ impl Explanation {
                 nothing,
                 format!("look at {name}: does it run, and does it know this host?"),
             );
+        }
+        if !connected && !bound && evidence.others {
+            let (silent, mend) = match relays.is_empty() {
+                true => ("the coordinator does not answer, and the network has no relay", "the coordinator runs"),
+                false => ("neither the coordinator nor a relay answers", "the coordinator and the relay run"),
+            };
+            let reason = format!("{nothing}, and {silent}; this host's network works, because other peers answer");
+            let mend = format!(
+                "see that {mend}, and that this host reaches them: `taut netcheck URL` with the coordinator's URL"
+            );
+            return Self::new("coordinator-unreachable", reason, mend);
         }
         if !connected && !bound {
             let reason = format!("{nothing}, and neither the coordinator nor a relay answers");

@@ -236,7 +236,11 @@ impl Daemon {
         let lately = |time| clocks().now.since(time) < why::LATELY;
         let wanted = view.is_some_and(|view| view.trying || view.wanted.is_some_and(lately));
         let (ours, connected) = (status.nat.clone(), self.connected);
-        let evidence = Evidence { peer, report, wanted, connected, ours, relays: &status.relays };
+        let others = node.is_some_and(|node| {
+            let mut others = node.peers().filter(|view| view.node.0 != peer.id);
+            others.any(|view| node.report(view.id, clocks().now).is_some_and(|report| why::answers(&report)))
+        });
+        let evidence = Evidence { peer, report, wanted, connected, others, ours, relays: &status.relays };
         Response::Why(Box::new(why::explain(evidence)))
     }
 

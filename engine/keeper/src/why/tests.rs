@@ -53,24 +53,26 @@ fn report(verdict: Verdict) -> Report {
     }
 }
 
-/// What a test changes: the peer, the relays, whether packets wait, whether the coordinator is connected.
+/// What a test changes: the peer, the relays, whether packets wait, whether the coordinator is connected, whether another peer answers.
 struct Scene {
     peer: PeerStatus,
     relays: Vec<RelayStatus>,
     wanted: bool,
     connected: bool,
+    others: bool,
 }
 
 /// A relayed peer and a bound relay, and what `change` makes of that.
 fn why(report: Option<Report>, change: impl FnOnce(&mut Scene)) -> Why {
     let status = metrics::tests::sample();
-    let mut scene = Scene { peer: status.peers[0].clone(), relays: status.relays, wanted: false, connected: true };
+    let (peer, relays) = (status.peers[0].clone(), status.relays);
+    let mut scene = Scene { peer, relays, wanted: false, connected: true, others: false };
     scene.peer.path = PathStatus::relayed("r1");
     (scene.relays[0].name, scene.relays[0].endpoints) = (String::from("r1"), vec![endpoint(RELAY)]);
     (scene.relays[0].via, scene.relays[0].websocket) = (Some(RelayVia::Udp), None);
     change(&mut scene);
-    let Scene { peer, relays, wanted, connected } = scene;
-    explain(Evidence { peer: &peer, report, wanted, connected, ours: None, relays: &relays })
+    let Scene { peer, relays, wanted, connected, others } = scene;
+    explain(Evidence { peer: &peer, report, wanted, connected, others, ours: None, relays: &relays })
 }
 
 #[test]
@@ -153,6 +155,18 @@ fn where_nothing_comes_back_the_reason_is_not_the_nat_whatever_way_packets_go() 
         });
         assert_eq!(alone.cause.as_deref(), Some("no-network"));
         assert!(alone.mend[0].contains("ip route"), "{:?}", alone.mend);
+        for (relays, silent) in
+            [(true, "either the coordinator nor a relay answers"), (false, "the network has no relay")]
+        {
+            let told = told(&|scene| {
+                lost(scene);
+                (scene.connected, scene.peer.online, scene.others) = (false, None, true);
+                scene.relays.retain(|_| relays);
+            });
+            assert_eq!(told.cause.as_deref(), Some("coordinator-unreachable"));
+            assert!(told.said[1].contains(silent) && told.said[1].contains("network works"), "{:?}", told.said);
+            assert!(told.mend[0].contains("coordinator") && !told.mend[0].contains("ip route"), "{:?}", told.mend);
+        }
         let said = told(&|scene| scene.peer.online = Some(true)).said;
         assert!(said[1].contains("Nothing comes back from n2") && said[1].contains("still counts it"), "{said:?}");
     }
@@ -195,4 +209,20 @@ fn fault_i10_a_direct_path_that_loses_long_packets_is_told_of() {
     assert_eq!((told.cause.as_deref(), told.ways[1].fits), (Some("mtu"), Some(1_340)));
     assert_eq!(told.ways[1].meaning, "packets up to 1340 bytes pass, longer ones are lost");
     assert!(told.said[1].contains("1340 bytes") && told.mend[0].contains("`--mtu 1340`"), "{told:?}");
+}
+
+#[test]
+fn another_peer_answers_if_its_direct_packets_came_a_moment_ago() {
+    let heard = |way_heard: Way, seconds| {
+        let ago = Some(Duration::from_secs(seconds));
+        answers(&Report { ways: vec![WayReport { heard_ago: ago, ..way(way_heard) }], ..report(Verdict::Direct) })
+    };
+    let direct = Way::Direct(endpoint("198.51.100.1:1"));
+    assert!(heard(direct, 0) && heard(direct, 29));
+    assert!(!heard(direct, 30), "a path that was quiet for longer says nothing of this host's network now");
+    assert!(
+        !heard(Way::Relayed { relay: endpoint(RELAY), id: 1 }, 0),
+        "what a relay carries shows that the relay answers"
+    );
+    assert!(!answers(&report(Verdict::Direct)), "nothing was heard");
 }
