@@ -39,8 +39,12 @@ def netcheck(host, *servers, text=False):
     """What `taut netcheck` says in this host: parsed, or its lines."""
     named = [word for server in servers for word in ("--relay", server)]
     words = [*named, *([] if text else ["--json"]), "--socket", host.state / "none.sock", "--state", host.state / "none"]
-    said = host.run(binary("taut"), "netcheck", *words).stdout
-    return said if text else json.loads(said)
+    answer = host.run(binary("taut"), "netcheck", *words, check=False)
+    if text:
+        return answer.stdout
+    told = json.loads(answer.stdout)
+    assert answer.returncode == (0 if told["udp"] else 1), answer.stderr
+    return told
 
 
 @pytest.mark.parametrize("kind", TOLD)

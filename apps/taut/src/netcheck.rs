@@ -38,7 +38,9 @@ HOST[:PORT]          a relay, or any STUN server (port 3478 unless said); severa
 stun:HOST[:PORT]     the same
 --relay HOST[:PORT]  the same
 --json               one object, with a schema version
---state DIR          where the last map is (default /var/lib/taut)";
+--state DIR          where the last map is (default /var/lib/taut)
+
+Exit status: 0 if anything was reached: a relay by UDP, a coordinator by TCP, or a relay by the daemon's WebSocket. 1 if nothing was.";
 
 /// So many relays are asked: more would not tell more.
 const MAX_SERVERS: usize = 8;
@@ -90,7 +92,9 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     match json {
         true => output::print_json(&report),
         false => output::print(&report.render()),
-    }
+    }?;
+    // The reason is on the screen or in the object.
+    if report.reached() { Ok(()) } else { Err(Fault::Said) }
 }
 
 /// A relay that the daemon reaches by WebSocket: its name and URL.

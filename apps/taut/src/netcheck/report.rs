@@ -138,6 +138,12 @@ impl Report {
         self
     }
 
+    /// Returns true if anything was reached: by UDP, by TCP, or by the daemon's WebSocket.
+    pub(super) fn reached(&self) -> bool {
+        let by_tcp = self.coordinators.iter().flat_map(|one| &one.endpoints).any(|place| place.latency_ms.is_some());
+        self.udp || by_tcp || !self.by_websocket.is_empty()
+    }
+
     /// For people.
     pub(super) fn render(&self) -> String {
         let mut rows: Vec<[String; 2]> = Vec::new();
