@@ -69,7 +69,7 @@ def test_without_a_coordinator_the_keys_go_and_the_operator_is_told_how(mesh):
     left = json.loads(done.stdout)["left"]
     assert left["listed"] is True and net.coordinator.url in left["problem"]["message"], left
     hint = left["problem"]["hint"]
-    assert "taut-coordinator nodes remove node2" in hint
+    assert "taut-coordinator nodes remove node2 --network " in hint
     assert traces(two, secrets) == [] and two.status()["state"] == "needs-join"
     net.coordinator.start()
     assert listed(net) == ["node1", "node2"]

@@ -1,10 +1,8 @@
 //! Flags: read word by word, and the ones that several verbs share.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
 
 use lexopt::{Arg, Parser};
@@ -55,12 +53,6 @@ impl Words {
     /// What follows a flag.
     pub(crate) fn value(&mut self) -> Result<String, Fault> {
         text(self.0.value()?)
-    }
-
-    /// What follows a flag, read as a `T`.
-    pub(crate) fn parse<T: FromStr<Err: fmt::Display>>(&mut self, flag: &str) -> Result<T, Fault> {
-        let value = self.value()?;
-        value.parse().map_err(|error| Fault::usage(format!("{flag} {value}: {error}")))
     }
 
     /// What follows a flag, read as a time.

@@ -129,7 +129,7 @@ fn parse(mut words: Words) -> Result<Wish, Fault> {
             Word::Value(peer) if wish.peer.is_empty() => wish.peer.clone_from(peer),
             Word::Value(_) => return Err(unexpected(&word)),
             Word::Flag(flag) => match flag.as_str() {
-                "-c" | "--count" => wish.count = Some(words.parse::<std::num::NonZeroU16>(flag)?.get()),
+                "-c" | "--count" => wish.count = Some(number(flag, &words.value()?)?),
                 "--timeout" => wish.timeout = words.time(flag)?.max(Duration::from_millis(1)),
                 "--until-direct" => wish.until_direct = true,
                 "--json" => wish.json = true,
@@ -144,6 +144,11 @@ fn parse(mut words: Words) -> Result<Wish, Fault> {
         true => Err(Fault::usage("say which peer; `taut status` lists them")),
         false => Ok(wish),
     }
+}
+
+fn number(flag: &str, text: &str) -> Result<u16, Fault> {
+    let wrong = || Fault::usage(format!("{flag} {text}: write a number from 1 to {}", u16::MAX));
+    text.parse().ok().filter(|count| *count != 0).ok_or_else(wrong)
 }
 
 /// The address that was asked for, or the first of the wanted kind.

@@ -111,7 +111,7 @@ fn parse(mut words: Words) -> Result<Wish, Fault> {
     while let Some(word) = words.next()? {
         let Word::Flag(flag) = &word else { return Err(unexpected(&word)) };
         match flag.as_str() {
-            "--join" | "--auth-key" => wish.token = Some(words.value()?),
+            "--join" | "--auth-key" => wish.token = Some(given_token(words.value()?)?),
             "--hostname" => wish.name = Some(name(&words.value()?)?),
             "--timeout" => wish.timeout = words.time(flag)?,
             "--json" => wish.json = true,
@@ -121,6 +121,14 @@ fn parse(mut words: Words) -> Result<Wish, Fault> {
         }
     }
     Ok(wish)
+}
+
+/// Returns what stands for a token. A flag is none: it follows `--join` where a shell's variable was empty.
+fn given_token(text: String) -> Result<String, Fault> {
+    match text.starts_with("--") {
+        true => Err(Fault::usage(format!("`{text}` is no join token; --join and --auth-key want one behind them"))),
+        false => Ok(text),
+    }
 }
 
 /// Returns the name as the network spells it: in small letters, with hyphens for `_`, as with the host's own name. All else is refused.

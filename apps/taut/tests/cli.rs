@@ -190,6 +190,19 @@ fn a_token_is_looked_at_before_anything_is_done() {
 }
 
 #[test]
+fn a_flag_in_place_of_a_value_is_told_as_that() {
+    for flag in ["--join", "--auth-key"] {
+        let (code, _, stderr) = answer(&format!("up {flag} --timeout 15"));
+        assert!(code == 2 && stderr.contains("`--timeout` is no join token"), "{stderr}");
+    }
+    for count in ["0", "-1", "99999999999", "x"] {
+        let (code, _, stderr) = answer(&format!("ping n2 -c {count}"));
+        let told = format!("-c {count}: write a number from 1 to 65535");
+        assert!(code == 2 && stderr.contains(&told), "{stderr}");
+    }
+}
+
+#[test]
 fn output_that_cannot_be_written_is_a_failure() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let netcheck = format!("netcheck http://{}", listener.local_addr().unwrap());

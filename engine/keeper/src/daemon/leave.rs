@@ -54,11 +54,13 @@ impl Daemon {
         (leave.state, leave.listed) = (LeaveState::Left, Some(left.listed.is_some()));
         let listed = left.listed.map(|why| {
             let message = format!("the coordinator at {url} may still list this node: {why}");
+            // Several networks of a coordinator may have a node of that name.
+            let network = leave.network.as_ref().map_or_else(String::new, |network| format!(" --network {network}"));
             let hint = match &leave.name {
-                Some(name) => format!("remove it there: `taut-coordinator nodes remove {name}`"),
+                Some(name) => format!("remove it there: `taut-coordinator nodes remove {name}{network}`"),
                 // It asked for a name; which one it was given is not known, and that one may be another node's.
-                None => String::from(
-                    "look for it there with `taut-coordinator nodes list`, and remove it: `taut-coordinator nodes remove NAME`",
+                None => format!(
+                    "look for it there with `taut-coordinator nodes list`, and remove it: `taut-coordinator nodes remove NAME{network}`"
                 ),
             };
             failure(message, &hint)
