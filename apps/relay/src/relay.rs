@@ -5,18 +5,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use std::time::Duration;
 use std::{fmt, io, thread};
 
 use ring::rand::SystemRandom;
-use taut_base::{Entropy, NodeId, PrivateKey, PublicKey};
+use taut_base::{Entropy, PrivateKey, PublicKey};
 use taut_event::Waker;
 use taut_noise::public_key;
-use taut_relay::{Forward, Limits, NetworkTag, Server, Share, VerifyingKey};
+use taut_relay::{Forward, Limits, NetworkTag, Removal, Server, Share, VerifyingKey};
 use taut_udp::{BindError, UdpSocket};
 use zeroize::Zeroizing;
 
-use crate::shared::{OsEntropy, Shared};
+use crate::shared::{OsEntropy, Shared, clocks};
 use crate::stats::Stats;
 use crate::web::{Entrance, Web, WebConfig};
 use crate::worker::{Sockets, Worker};
@@ -195,22 +194,30 @@ impl Relay {
     }
 }
 
+/// Members that are cut off under one lock, 64: about 0.5 ms, for which a worker with a bind or control frame waits at most. A network that is removed may have
+/// 65,536 members.
+const PIECE: usize = 64;
+
 /// A handle to a relay for its coordinator, which tells it of members that were removed.
 #[derive(Clone)]
 pub struct Removals(Arc<Shared>);
 
 impl Removals {
-    /// Ends the binding of the member with this number and key at once, and refuses the tickets that it was given up to `at` (since 1970). Without a number
-    /// only the key is refused: the member has another one now.
-    pub fn cut_off(
-        &self,
-        signer: &VerifyingKey,
-        network: NetworkTag,
-        id: Option<NodeId>,
-        key: PublicKey,
-        at: Duration,
-    ) {
-        self.0.order(|server| server.cut_off(signer, network, id, key, at));
+    /// Ends the bindings of these members at once, and refuses the tickets that they were given before. Returns when all of them are cut off.
+    pub fn cut_off(&self, signer: &VerifyingKey, removals: &[Removal]) {
+        for piece in removals.chunks(PIECE) {
+            self.0.order(|server| {
+                let now = clocks().now;
+                piece.iter().for_each(|removal| server.cut_off(signer, removal, now));
+            });
+            // A worker that waits for the lock gets it before the next piece.
+            thread::yield_now();
+        }
+    }
+
+    /// Returns the earliest time of signing with which a ticket for this key is taken (seconds since 1970), if the key is cut off.
+    pub fn taken_from(&self, signer: &VerifyingKey, network: NetworkTag, key: PublicKey) -> Option<u64> {
+        self.0.ask(|server| server.taken_from(signer, network, key, clocks()))
     }
 }
 

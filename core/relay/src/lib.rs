@@ -32,5 +32,5 @@ mod tests;
 
 pub use client::{Client, Credentials, Datagram, Event, LostCause, Standing};
 pub use forward::{Change, Counts, Forward, NoForward, Share};
-pub use server::{Clocks, Limits, Place, Refused, Reply, Server, Tally};
+pub use server::{Clocks, Limits, Place, Refused, Removal, Reply, Server, Tally};
 pub use ticket::{BadTicket, NetworkTag, SigningKey, Terms, Ticket, VerifyingKey};

@@ -39,6 +39,8 @@ use crate::forward::Change;
 use crate::frame::{self, BOUND_LEN, CONTROL_LEN, COOKIE_LEN, Frame, MESSAGE_LEN};
 use crate::ticket::{LATEST_VERSION, NetworkTag, VerifyingKey};
 use bindings::Binding;
+use cutoff::CutOffs;
+pub use cutoff::Removal;
 use door::Door;
 use pendings::Pendings;
 use shares::Shares;
@@ -209,8 +211,8 @@ pub struct Server {
     sides: Shares,
     /// Clients by network, and by how many numbers they have.
     busiest: BTreeSet<(Scope, usize, u32)>,
-    /// Members that were removed, and when: seconds since 1970.
-    cut_off: BTreeMap<Owner, u64>,
+    /// Members and keys that were removed.
+    cut_off: CutOffs,
     /// Who wants to reach a member, whether it is bound or not.
     wanted: BTreeMap<Member, BTreeSet<u32>>,
     /// When to look at a binding next. One entry each.
@@ -245,7 +247,7 @@ impl Server {
             pendings: Pendings::new(limits.pending),
             sides: Shares::default(),
             busiest: BTreeSet::new(),
-            cut_off: BTreeMap::new(),
+            cut_off: CutOffs::default(),
             wanted: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             out: VecDeque::new(),

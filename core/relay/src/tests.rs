@@ -14,7 +14,7 @@ use taut_noise::public_key;
 use crate::frame::{self, AGAIN_LEN, BIND_LEN, CONTROL_LEN, data_header};
 use crate::{
     BadTicket, Client, Clocks, Credentials, Event, Forward, Limits, LostCause, NetworkTag, NoForward, Place, Refused,
-    Server, Share, SigningKey, Standing, Terms, Ticket,
+    Removal, Server, Share, SigningKey, Standing, Terms, Ticket,
 };
 
 /// Randomness that is the same in every run.

@@ -113,7 +113,7 @@ impl State {
         tx.set_node_key(row.id, hello.node_key, full_at, version).await?;
         tx.commit().await?;
         // With tickets that do not name the node, the former key would have a place of its own at the relay.
-        self.cut_off(network.id, None, row.node_key);
+        self.cut_key_off(network.id, row.node_key);
         self.hub(network.id).announce(version);
         log::event("node-key-changed", &[("network", &network.name), ("node", &row.id), ("name", &row.name)]);
         Ok(row)

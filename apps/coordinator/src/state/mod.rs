@@ -30,14 +30,14 @@ mod twins;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use taut_base::{NodeId, PrivateKey, PublicKey};
 use taut_relay::SigningKey;
+use taut_relay_server::Removals;
 
 use arrivals::Arrivals;
-use tickets::Removed;
 
 pub(crate) use admission::Admitted;
 pub(crate) use backup::{backup, findings, restore};
@@ -92,8 +92,8 @@ pub(crate) struct State {
     joins: Arrivals,
     /// Program versions that members said and that are not written yet.
     programs: Mutex<BTreeMap<NodeId, String>>,
-    /// Whom the coordinator's own relay serves no more.
-    removed: Removed,
+    /// The coordinator's own relay, if it has one: told of each removal.
+    relay: OnceLock<Removals>,
     /// Held as long as this lives: one `serve` per state directory.
     _lock: File,
 }

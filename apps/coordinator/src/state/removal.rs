@@ -21,6 +21,7 @@ impl State {
         tx.commit().await?;
         self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(&row.id);
         let online = self.hub(row.id).online().len();
+        self.cut_members_off(row.id, &members);
         for member in &members {
             self.forget_member("removed", row.id, &row.name, member);
         }
@@ -30,9 +31,8 @@ impl State {
         Ok(NetworkView { row, nodes: members.len() as u64, online })
     }
 
-    /// What follows once a node's row is the mark of a removed one.
+    /// Forgets what is kept in memory of a member that was removed, and logs the removal as `event`.
     pub(super) fn forget_member(&self, event: &str, network: NetworkId, name: &str, row: &NodeRow) {
-        self.cut_off(network, Some(row.id), row.node_key);
         self.hub(network).forget(row.id);
         log::event(event, &[("network", &name), ("node", &row.id), ("name", &row.name)]);
     }

@@ -7,8 +7,8 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, OnceLock};
 
 use taut_base::{Prefix, PrivateKey};
 use taut_noise::public_key;
@@ -119,7 +119,7 @@ impl State {
             arrivals: Arrivals::new(CHANNELS),
             joins: Arrivals::new(JOINS),
             programs: Mutex::default(),
-            removed: tickets::Removed::default(),
+            relay: OnceLock::new(),
             _lock: lock,
         };
         Ok((state, first))

@@ -4,18 +4,16 @@
 //! Nothing of a ticket is stored: every channel gets a fresh one. A node that was removed gets none any more. The coordinator's own relay refuses the tickets
 //! that it has ([`State::watch_relay`]); at other relays the last one ends after two days.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use taut_base::{NodeId, PublicKey, encode_base64url};
-use taut_relay::{NetworkTag, SigningKey, Terms, Ticket, VerifyingKey};
+use taut_relay::{NetworkTag, Removal, SigningKey, Terms, Ticket, VerifyingKey};
 use taut_relay_server::Removals;
 
 use super::members::member;
 use super::{State, StateError};
 use crate::clock::unix_now;
-use crate::store::{MARKED, NetworkId, Party};
+use crate::store::{NetworkId, NodeRow, Party};
 
 /// Seconds for which a ticket is valid: two days, so that a node that was away from the coordinator over a night and a day still finds its
 /// peers, and somebody who was removed is gone from all relays on the third day (protocol.md 6.2 allows 24 to 72 hours).
@@ -24,6 +22,12 @@ pub(crate) const LIFE: u32 = 48 * 3600;
 /// Time added to a removal of an earlier run, 5 s: tickets of the member that were signed up to then are refused. A ticket may have been signed while the
 /// removal was being written to disk.
 const WRITTEN: i64 = 5;
+
+/// Marks of removed nodes that are read at once when the coordinator starts, 1,024: a read of some milliseconds, and 100 KB.
+const PAGE: u32 = 1_024;
+
+/// Members that are cut off without giving the thread's other tasks to another one, 64: less than a millisecond.
+const FEW: usize = 64;
 
 /// A signed ticket.
 pub(crate) struct Signed {
@@ -35,22 +39,6 @@ pub(crate) struct Signed {
     pub(crate) expires: u64,
 }
 
-/// Members and keys that this coordinator's own relay serves no more.
-#[derive(Default)]
-pub(super) struct Removed {
-    relay: OnceLock<Removals>,
-    /// Keys that were cut off, and when: tickets signed up to then are refused. Seconds since 1970.
-    keys: Mutex<BTreeMap<(NetworkId, PublicKey), i64>>,
-}
-
-impl Removed {
-    /// Returns the earliest time from which the relay takes tickets for this key, if they are signed at `now`.
-    fn not_before(&self, network: NetworkId, key: PublicKey, now: i64) -> i64 {
-        let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        keys.get(&(network, key)).map_or(now, |at| now.max(at + 1))
-    }
-}
-
 impl State {
     /// A fresh ticket for a member that binds with `bind`.
     pub(crate) async fn ticket(&self, network: NetworkId, node: NodeId, bind: PublicKey) -> Result<Signed, StateError> {
@@ -58,8 +46,13 @@ impl State {
         let now = unix_now();
         let mut tx = self.store.read(self.party(network)).await?;
         let (network, row) = member(&mut tx, node).await?;
-        let now = self.removed.not_before(network.id, row.node_key, now);
         let not_before = u64::try_from(now).unwrap_or(0);
+        // A machine that joined again in the second in which it was removed.
+        let taken_from = self
+            .relay
+            .get()
+            .and_then(|relay| relay.taken_from(&self.ticket_key(), NetworkTag(network.id.0), row.node_key));
+        let not_before = not_before.max(taken_from.unwrap_or(0));
         let expires = not_before + u64::from(self.ticket_life);
         let plain =
             Terms { network: NetworkTag(network.id.0), id: None, node: row.node_key, bind, not_before, expires };
@@ -78,34 +71,50 @@ impl State {
         self.signer.verifying()
     }
 
-    /// Tells the coordinator's own relay of every later removal, and of earlier ones within the life of a ticket.
+    /// Tells the coordinator's own relay of every later removal, and of those that the database has a mark of. The age of a mark does not matter here, because
+    /// the clock may be wrong: a ticket that has ended is refused in any case.
     pub(crate) async fn watch_relay(&self, relay: Removals) -> Result<(), StateError> {
         // Before the rows are read, so that a removal in between is told to it, too.
-        let _ = self.removed.relay.set(relay);
-        let removed = self.store.read(Party::House).await?.nodes_removed_since(unix_now() - MARKED).await?;
-        for (row, at) in removed {
-            self.cut_off_at(row.network, Some(row.id), row.node_key, at + WRITTEN);
+        let relay = self.relay.get_or_init(|| relay);
+        let mut last = NodeId(0);
+        loop {
+            let page = self.store.read(Party::House).await?.removed_nodes(last, PAGE).await?;
+            let Some(mark) = page.last() else { return Ok(()) };
+            last = mark.id;
+            let removals = page.iter().map(|mark| {
+                removal(mark.network, Some(mark.id), mark.node_key, mark.removed_at.saturating_add(WRITTEN))
+            });
+            relay.cut_off(&self.ticket_key(), &removals.collect::<Vec<_>>());
         }
-        Ok(())
     }
 
-    /// Tells the coordinator's own relay to end the binding of a member that was removed, and to refuse the tickets that it has. Without a number only the key
-    /// is refused, because the member has another one now. Call it after the change was committed.
-    pub(super) fn cut_off(&self, network: NetworkId, id: Option<NodeId>, key: PublicKey) {
-        self.cut_off_at(network, id, key, unix_now());
+    /// Tells the coordinator's own relay to end the binding of a former key of a member, and to refuse the tickets for it. Call it after the change was
+    /// committed.
+    pub(super) fn cut_key_off(&self, network: NetworkId, key: PublicKey) {
+        self.cut_off(&[removal(network, None, key, unix_now())]);
     }
 
-    fn cut_off_at(&self, network: NetworkId, id: Option<NodeId>, key: PublicKey, at: i64) {
-        let Some(relay) = self.removed.relay.get() else { return };
-        let mut keys = self.removed.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        // Of keys that were cut off earlier all tickets have ended.
-        keys.retain(|_, earlier| *earlier >= at - MARKED);
-        let latest = keys.entry((network, key)).or_insert(at);
-        *latest = at.max(*latest);
-        drop(keys);
-        let at = Duration::from_secs(u64::try_from(at).unwrap_or(0));
-        relay.cut_off(&self.ticket_key(), NetworkTag(network.0), id, key, at);
+    /// Tells the coordinator's own relay to end the bindings of members that were removed, and to refuse the tickets that they have. Call it after the change
+    /// was committed. It may take a second for a large network, so no other task waits for its thread.
+    pub(super) fn cut_members_off(&self, network: NetworkId, members: &[NodeRow]) {
+        let now = unix_now();
+        let removals: Vec<_> = members.iter().map(|row| removal(network, Some(row.id), row.node_key, now)).collect();
+        match removals.len() {
+            ..=FEW => self.cut_off(&removals),
+            _ => tokio::task::block_in_place(|| self.cut_off(&removals)),
+        }
     }
+
+    fn cut_off(&self, removals: &[Removal]) {
+        if let Some(relay) = self.relay.get() {
+            relay.cut_off(&self.ticket_key(), removals);
+        }
+    }
+}
+
+fn removal(network: NetworkId, id: Option<NodeId>, key: PublicKey, at: i64) -> Removal {
+    let at = Duration::from_secs(u64::try_from(at).unwrap_or(0));
+    Removal { network: NetworkTag(network.0), id, key, at }
 }
 
 /// The key of these bytes of the database.

@@ -34,7 +34,9 @@ use tokio::time::timeout;
 pub(crate) use check::check;
 pub(crate) use copy::copy;
 pub(crate) use networks::MARKED;
-pub(crate) use rows::{KeyRow, NetworkId, NetworkRow, NewKey, NewNode, NewRelay, NodeRow, OperatorRow, RelayRow};
+pub(crate) use rows::{
+    KeyRow, MarkRow, NetworkId, NetworkRow, NewKey, NewNode, NewRelay, NodeRow, OperatorRow, RelayRow,
+};
 #[cfg(test)]
 pub(crate) use trouble::Held;
 use turns::{Turn, Turns};

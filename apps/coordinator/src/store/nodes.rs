@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use sqlx::{Row, query};
 use taut_base::{NodeId, PublicKey, RelayId};
 
-use super::rows::{node, signed};
-use super::{NetworkId, NewNode, NodeRow, Reading, StoreError, Writing};
+use super::rows::{mark, node, signed};
+use super::{MarkRow, NetworkId, NewNode, NodeRow, Reading, StoreError, Writing};
 
 impl Reading {
     /// The members of a network, by number.
@@ -28,11 +28,17 @@ impl Reading {
         rows.iter().map(node).collect()
     }
 
-    /// Nodes that were removed at `since` or later (seconds since 1970), with the time of it.
-    pub(crate) async fn nodes_removed_since(&mut self, since: i64) -> Result<Vec<(NodeRow, i64)>, StoreError> {
-        let rows = query("SELECT * FROM nodes WHERE removed_at >= ? ORDER BY id").bind(since);
-        let rows = rows.fetch_all(&mut *self.tx).await?;
-        rows.iter().map(|row| Ok((node(row)?, row.try_get("removed_at")?))).collect()
+    /// Returns up to `most` marks of removed nodes with higher numbers than `after`, by number.
+    pub(crate) async fn removed_nodes(&mut self, after: NodeId, most: u32) -> Result<Vec<MarkRow>, StoreError> {
+        let rows = query(
+            "SELECT id, network, node_key, removed_at FROM nodes \
+             WHERE id > ? AND removed_at IS NOT NULL ORDER BY id LIMIT ?",
+        )
+        .bind(signed(after.0))
+        .bind(most)
+        .fetch_all(&mut *self.tx)
+        .await?;
+        rows.iter().map(mark).collect()
     }
 
     /// A member by its number.

@@ -124,6 +124,15 @@ pub(crate) struct NodeRow {
     pub(crate) removed: bool,
 }
 
+/// The mark of a removed node.
+pub(crate) struct MarkRow {
+    pub(crate) id: NodeId,
+    pub(crate) network: NetworkId,
+    pub(crate) node_key: PublicKey,
+    /// When it was removed, seconds since 1970, by the clock at that time.
+    pub(crate) removed_at: i64,
+}
+
 /// A node to be.
 pub(crate) struct NewNode {
     pub(crate) network: NetworkId,
@@ -189,6 +198,15 @@ pub(super) fn node(row: &SqliteRow) -> Result<NodeRow, StoreError> {
         last_seen_at: row.try_get("last_seen_at")?,
         keys_full_at: row.try_get("keys_full_at")?,
         removed: row.try_get::<Option<i64>, _>("removed_at")?.is_some(),
+    })
+}
+
+pub(super) fn mark(row: &SqliteRow) -> Result<MarkRow, StoreError> {
+    Ok(MarkRow {
+        id: NodeId(unsigned(row.try_get("id")?)?),
+        network: NetworkId(bytes(row, "network")?),
+        node_key: PublicKey(bytes(row, "node_key")?),
+        removed_at: row.try_get("removed_at")?,
     })
 }
 

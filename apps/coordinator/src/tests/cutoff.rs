@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use taut_base::{Entropy, PrivateKey, PublicKey, Time};
+use taut_base::{Entropy, NodeId, PrivateKey, PublicKey, Time};
 use taut_netmap::{Hello, SCHEMA, ToCoordinator, ToNode};
 use taut_noise::public_key;
 use taut_relay::{Client, Credentials};
@@ -167,7 +167,7 @@ fn fault_f17_marks_of_removed_nodes_are_kept_while_their_tickets_last() {
         let network = tx.networks().await.unwrap()[0].id;
         tx.leap(network, 10_000, 1).await.unwrap();
         tx.commit().await.unwrap();
-        coordinator.state.store().read(Party::House).await.unwrap().nodes_removed_since(0).await.unwrap()
+        coordinator.state.store().read(Party::House).await.unwrap().removed_nodes(NodeId(0), 10).await.unwrap()
     });
-    assert_eq!(forgotten.iter().map(|(row, _)| row.node_key).collect::<Vec<_>>(), [key]);
+    assert_eq!(forgotten.iter().map(|row| row.node_key).collect::<Vec<_>>(), [key]);
 }

@@ -71,7 +71,7 @@ impl Server {
         let left = Duration::from_secs(terms.expires).saturating_sub(clocks.wall);
         let (signed, expires) = (terms.not_before, clocks.now + left);
         let claim = Claim { member, id: terms.id, stamp: asking.stamp, signed, expires };
-        if self.is_cut_off(&claim) {
+        if self.is_cut_off(&claim, clocks) {
             return Err(Refused::CutOff);
         }
         if self.bound_to(&claim).into_iter().flatten().any(|slot| self.is_older(slot, &claim)) {

@@ -14,7 +14,7 @@ fn node(id: u64, number: u8, later: u64) -> Credentials {
 
 fn cut_off(net: &mut Net, id: Option<u64>, number: u8) {
     let at = net.clocks().wall;
-    net.server.cut_off(&coordinator(1).verifying(), NetworkTag([1; 16]), id.map(NodeId), node_key(number), at);
+    cut_off_at(net, id, node_key(number), at);
     net.flush();
 }
 
@@ -36,6 +36,13 @@ fn fault_f17_a_node_with_another_key_has_one_place_and_its_peers_see_the_former_
     assert!(net.events(0).contains(&Event::Absent { peer: node_key(2) }));
     net.open(0, 9);
     net.assert_reach((0, 1), (client, 9));
+}
+
+/// Tells the relay of a removal that was made at `at`, by the coordinator's clock.
+fn cut_off_at(net: &mut Net, id: Option<u64>, key: PublicKey, at: Duration) {
+    let removal = Removal { network: NetworkTag([1; 16]), id: id.map(NodeId), key, at };
+    net.server.cut_off(&coordinator(1).verifying(), &removal, net.now);
+    net.flush();
 }
 
 /// Another port of the same host.
@@ -197,4 +204,55 @@ fn fault_f17_members_of_another_network_with_the_same_number_are_not_cut_off() {
     cut_off(&mut net, Some(7), 4);
     net.run(Duration::from_secs(60));
     assert!(net.clients[client].1.is_ready());
+}
+
+#[test]
+fn fault_f17_cutting_thousands_off_looks_at_each_entry_a_few_times() {
+    let mut net = Net::new(Limits::DEFAULT);
+    let (number, at) = (10_000, net.clocks().wall);
+    let key = |number: usize| PublicKey(std::array::from_fn(|index| number.to_le_bytes()[index % 8]));
+    (0..number).for_each(|node| cut_off_at(&mut net, Some(node as u64), key(node), at));
+    assert_eq!(net.server.cut_off_count(), 2 * number);
+    // One look at the oldest entry for each one that is added.
+    assert!(net.server.cut_offs_examined() <= 2 * number, "{}", net.server.cut_offs_examined());
+    net.now = net.now + Duration::from_secs(4 * DAY);
+    cut_off(&mut net, None, 3);
+    assert_eq!(net.server.cut_off_count(), 1, "all of them have expired");
+    assert!(net.server.cut_offs_examined() <= 4 * number + 2, "{}", net.server.cut_offs_examined());
+}
+
+/// The clock is ten years ahead while a node is removed, and is right again when its machine joins once more.
+#[test]
+fn fault_f17_a_removal_while_the_clock_was_ahead_locks_no_key_out() {
+    let mut net = Net::with(&[]);
+    let (earlier, ahead) = (net.clocks().wall, Duration::from_secs(3_650 * DAY));
+    cut_off_at(&mut net, Some(6), node_key(5), earlier);
+    cut_off_at(&mut net, Some(7), node_key(2), earlier + ahead);
+    assert_eq!(net.server.cut_off_count(), 4, "the earlier removal is not forgotten");
+    net.now = net.now + Duration::from_secs(60);
+    let from = net.server.taken_from(&coordinator(1).verifying(), NetworkTag([1; 16]), node_key(2), net.clocks());
+    let from = from.unwrap();
+    assert!(from <= net.clocks().wall.as_secs(), "a ticket of today is taken, not only one of {from}");
+    let later = net.join(&node(8, 2, from - WALL));
+    net.run(Duration::from_secs(2));
+    assert!(net.clients[later].1.is_ready());
+    let before = node(8, 2, 0);
+    let bind = bind_of(&before, &mut net.dice, net.now);
+    assert_eq!(net.receive(place(1), &bind), Err(Refused::CutOff), "a ticket from before the removal");
+}
+
+/// The relay starts with a clock that is years behind, as on a board without a battery, is told of earlier removals, and then a time server sets the clock.
+#[test]
+fn fault_f17_a_clock_that_was_behind_at_the_start_lets_no_removed_node_in() {
+    let mut net = Net::with(&[]);
+    let right = net.clocks();
+    let behind = Clocks { wall: Duration::from_secs(1_000), ..right };
+    cut_off_at(&mut net, None, node_key(2), right.wall);
+    let from = |net: &Net, clocks| {
+        net.server.taken_from(&coordinator(1).verifying(), NetworkTag([1; 16]), node_key(2), clocks).unwrap()
+    };
+    assert_eq!(from(&net, behind), 1_002);
+    assert_eq!(from(&net, right), right.wall.as_secs() + 2);
+    let bind = bind_of(&node(7, 2, 0), &mut net.dice, net.now);
+    assert_eq!(net.receive(place(1), &bind), Err(Refused::CutOff));
 }
