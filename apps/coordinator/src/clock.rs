@@ -1,9 +1,57 @@
 //! The wall clock, in the one form that is stored and shown.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Seconds since 1970; a clock before that counts as 1970.
 pub(crate) fn unix_now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
+/// Time for which the wall clock must have agreed with the monotonic one before what is old by it is deleted, 1 h. A time server corrects a clock within
+/// minutes of the start; a clock that is set wrong for a shorter time deletes nothing.
+const STEADY_FOR: Duration = Duration::from_secs(3600);
+
+/// Seconds by which the two clocks may differ after that time, 300. Slewing by a time server makes 2 s an hour.
+const TOLERANCE: i64 = 300;
+
+/// Watches whether the wall clock is set. Pure: both clocks are arguments.
+#[derive(Default)]
+pub(crate) struct SteadyClock(Option<(Instant, i64)>);
+
+impl SteadyClock {
+    /// Returns `wall` if the wall clock has not been set for [`STEADY_FOR`].
+    pub(crate) fn read(&mut self, wall: i64, now: Instant) -> Option<i64> {
+        let (since, then) = *self.0.get_or_insert((now, wall));
+        let passed = now.saturating_duration_since(since);
+        let expected = then.saturating_add(i64::try_from(passed.as_secs()).unwrap_or(i64::MAX));
+        if wall.abs_diff(expected) > TOLERANCE.unsigned_abs() {
+            self.0 = Some((now, wall));
+            return None;
+        }
+        (passed >= STEADY_FOR).then_some(wall)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fault_f17_nothing_is_old_by_a_clock_that_was_set_within_the_hour() {
+        let (mut clock, start, wall) = (SteadyClock::default(), Instant::now(), 1_800_000_000);
+        let mut read = |ahead: i64, second: i64| {
+            clock
+                .read(wall + ahead + second, start + Duration::from_secs(second.unsigned_abs()))
+                .map(|time| time - wall)
+        };
+        let years = 315_360_000;
+        assert_eq!(
+            [read(0, 0), read(0, 3_599), read(1, 3_600), read(-2, 7_200)],
+            [None, None, Some(3_601), Some(7_198)]
+        );
+        // Ten years ahead for half an hour.
+        assert_eq!([read(years, 7_201), read(years, 9_000), read(0, 9_001)], [None; 3]);
+        assert_eq!([read(0, 12_600), read(0, 12_601)], [None, Some(12_601)]);
+    }
 }

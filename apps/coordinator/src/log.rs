@@ -3,7 +3,10 @@
 
 use std::fmt::Display;
 use std::io::Write;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use taut_base::{Meter, NodeId, Rate, Time};
 
 use crate::clock::unix_now;
 
@@ -12,6 +15,54 @@ const STRANGERS_PER_MINUTE: u32 = 30;
 
 /// Minute and how many lines strangers have caused in it.
 static STRANGERS: Mutex<(i64, u32)> = Mutex::new((0, 0));
+
+/// Lines about one member's channels: 10 a minute in the long run, 20 at once. A node that loses its channel tries again once in 30 s at most, which makes 4
+/// lines a minute.
+const PER_MEMBER: Rate = Rate::every(Duration::from_secs(6), 20);
+
+/// Counts the lines about members' channels.
+static MEMBERS: LazyLock<Mutex<Members>> = LazyLock::new(|| Mutex::new(Members::new(Instant::now())));
+
+struct Members {
+    start: Instant,
+    lines: Meter,
+    /// Lines that were left out since the last line that says how many.
+    left_out: u64,
+    /// When the last such line was written, in seconds since the start.
+    told_at: u64,
+}
+
+impl Members {
+    fn new(start: Instant) -> Self {
+        Self { start, lines: Meter::new(PER_MEMBER), left_out: 0, told_at: 0 }
+    }
+
+    /// Counts one more line about this member. Returns whether to write it, and how many lines were left out if that is to be said now (once a minute).
+    fn take(&mut self, node: NodeId, now: Instant) -> (bool, Option<u64>) {
+        let now = Time::from_duration(now.saturating_duration_since(self.start));
+        let is_within = self.lines.take(node.0, now);
+        self.left_out += u64::from(!is_within);
+        let second = now.since(Time::ZERO).as_secs();
+        if self.left_out == 0 || second < self.told_at + 60 {
+            return (is_within, None);
+        }
+        self.told_at = second;
+        (is_within, Some(std::mem::take(&mut self.left_out)))
+    }
+}
+
+/// Writes one line about a member's channel, unless there were too many of these about it lately. Lines that are left out are counted in one line a minute.
+pub(crate) fn member(name: &str, node: NodeId, fields: &[(&str, &dyn Display)]) {
+    let (is_within, left_out) = MEMBERS.lock().unwrap_or_else(PoisonError::into_inner).take(node, Instant::now());
+    if let Some(lines) = left_out {
+        event("members-not-logged", &[("lines", &lines)]);
+    }
+    if is_within {
+        let mut all: Vec<(&str, &dyn Display)> = vec![("node", &node)];
+        all.extend_from_slice(fields);
+        event(name, &all);
+    }
+}
 
 /// Writes one line. Values that are not plain words are quoted and escaped: a name from outside cannot forge a line.
 pub(crate) fn event(name: &str, fields: &[(&str, &dyn Display)]) {
@@ -49,6 +100,20 @@ fn line(time: i64, name: &str, fields: &[(&str, &dyn Display)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fault_e25_a_member_that_comes_and_goes_does_not_fill_the_log() {
+        let start = Instant::now();
+        let mut members = Members::new(start);
+        let (mut written, mut counted) = (0, 0);
+        for tick in 0..6_000 {
+            let (is_within, left_out) = members.take(NodeId(7), start + Duration::from_millis(100 * tick));
+            (written, counted) = (written + u64::from(is_within), counted + left_out.unwrap_or(0));
+        }
+        assert!(written <= 20 + 100, "{written} lines in ten minutes");
+        assert_eq!(written + counted + members.left_out, 6_000, "no line is lost without being counted");
+        assert!(members.take(NodeId(8), start + Duration::from_secs(600)).0, "another member has its own lines");
+    }
 
     #[test]
     fn fault_e16_no_value_forges_a_line() {

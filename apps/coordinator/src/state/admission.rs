@@ -3,26 +3,23 @@
 //! Each hello is judged by a read first. Only a new member and a new key need the turn to write, so that a machine that will be refused
 //! costs the one writer nothing.
 
+use std::net::IpAddr;
 use std::sync::PoisonError;
 use std::time::Instant;
 
-use taut_base::{MAX_PEERS, NodeId, PrivateKey, PublicKey, Rate};
+use taut_base::{MAX_PEERS, NodeId, PrivateKey, PublicKey};
 use taut_netmap::{Enrol, Hello, MAX_NAME, name_from_host};
 use taut_noise::dh;
 
 use super::error::KeyFault;
 use super::members::is_number;
-use super::{Secret, State, StateError, addresses, key_changes, random, random_bits};
+use super::{Secret, State, StateError, addresses, joins, key_changes, random, random_bits};
 use crate::clock::unix_now;
 use crate::log;
-use crate::store::{KeyRow, NetworkId, NetworkRow, NewNode, NodeRow, Reading, Writing};
+use crate::store::{KeyRow, MARKED, NetworkId, NetworkRow, NewNode, NodeRow, Origin, Party, Reading, Writing};
 
 /// Longest program version that is kept, in characters; it is for the operator's eyes only.
 const MAX_PROGRAM: usize = 64;
-
-/// Nodes that may join with one enrolment key: 256 at once, a fleet that is switched on, then 10 a second. Each is a write to the disk and a
-/// change for every member; a key that leaked must not keep the network from everything else.
-pub(super) const JOINS: Rate = Rate::new(10, 256);
 
 /// A node that was let in.
 pub(crate) struct Admitted {
@@ -48,6 +45,7 @@ impl State {
         network: NetworkId,
         machine: PublicKey,
         hello: &Hello,
+        from: IpAddr,
     ) -> Result<Admitted, StateError> {
         // The agreement fails exactly for the points that everybody could compute with (fault A8).
         for key in [Some(&hello.node_key), hello.bind_key.as_ref()].into_iter().flatten() {
@@ -57,17 +55,26 @@ impl State {
         let first = judge(&mut self.store.read(party).await?, network, machine, hello).await?;
         match first {
             Verdict::Member(row) => return Ok(self.welcome(row, hello)),
-            Verdict::Newcomer { key, .. } if !self.joins.take(&key, Instant::now()) => return Err(StateError::Crowd),
-            Verdict::NewKey { .. } | Verdict::Newcomer { .. } => {}
+            Verdict::Newcomer { key, .. } => self.may_join(party, key, from).await?,
+            Verdict::NewKey { .. } => {}
         }
         let mut tx = self.store.write(party).await?;
         // Judged again: what the writer reads stays true until it is written upon.
         let row = match judge(&mut tx, network, machine, hello).await? {
             Verdict::Member(row) => row,
             Verdict::NewKey { network, row, full_at } => self.change_key(tx, &network, row, hello, full_at).await?,
-            Verdict::Newcomer { network, .. } => self.enrol(tx, &network, machine, hello).await?,
+            Verdict::Newcomer { network, .. } => self.enrol(tx, &network, machine, hello, from).await?,
         };
         Ok(self.welcome(row, hello))
+    }
+
+    /// Returns an error if the limits of this enrolment key, or of the address within it, are used up.
+    async fn may_join(&self, party: Party, key: i64, from: IpAddr) -> Result<(), StateError> {
+        if !self.joins.take(key, from, Instant::now()) {
+            return Err(StateError::Crowd);
+        }
+        let marks = self.store.read(party).await?.marks(key, &Origin::new(from), unix_now() - MARKED).await?;
+        if joins::has_room(&marks) { Ok(()) } else { Err(StateError::Turnover) }
     }
 
     async fn enrol(
@@ -76,6 +83,7 @@ impl State {
         network: &NetworkRow,
         machine: PublicKey,
         hello: &Hello,
+        from: IpAddr,
     ) -> Result<NodeRow, StateError> {
         let enrol = hello.enrol.as_ref().ok_or(StateError::NotAMember)?;
         let now = unix_now();
@@ -91,6 +99,8 @@ impl State {
             ipv6: addresses::ipv6(network.ipv6, host),
             program: printable(&hello.version),
             version: tx.next_version(network.id, random_bits()).await?,
+            key,
+            from: Origin::new(from),
         };
         let row = tx.insert_node(&new, now).await?;
         tx.commit().await?;

@@ -1,5 +1,4 @@
-//! How often one party may do what costs others: open a control channel, join with an enrolment key. In memory only; what has to survive a
-//! restart is in the database.
+//! How often one machine may open a control channel. In memory only; what has to survive a restart is in the database.
 
 use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};

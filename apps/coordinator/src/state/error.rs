@@ -23,6 +23,8 @@ pub(crate) enum StateError {
     KeyChanges,
     /// Nodes join with this enrolment key faster than a network can follow.
     Crowd,
+    /// Too many nodes that joined with this enrolment key, or from this address with it, were removed lately.
+    Turnover,
     /// The node key is one that no honest program makes.
     BadKey,
     /// There is no such network.
@@ -106,6 +108,9 @@ impl StateError {
             Self::Crowd => {
                 "the node tries again; revoke the key (`taut-coordinator keys revoke`) if nobody you know is joining"
             }
+            Self::Turnover => {
+                "make another join token (`taut-coordinator keys create`), and revoke this one (`taut-coordinator keys revoke`) if nodes that you do not know join with it"
+            }
             Self::NoNetwork(_) => "`taut-coordinator networks list` shows the networks that exist",
             Self::WhichNetwork => "name one with `--network NAME`; `taut-coordinator networks list` shows them",
             Self::Several { .. } => "name one with `--network NAME` (in the API `?network=NAME`)",
@@ -159,6 +164,9 @@ impl fmt::Display for StateError {
             Self::KeyConflict => f.write_str("the node's WireGuard key is in use by another machine"),
             Self::KeyChanges => f.write_str("this machine has changed its WireGuard key too often"),
             Self::Crowd => f.write_str("too many nodes join with the enrolment key of this join token at this moment"),
+            Self::Turnover => f.write_str(
+                "too many nodes that joined with the enrolment key of this join token have left or were removed in the last three days",
+            ),
             Self::BadKey => {
                 f.write_str("the node's WireGuard key is a point of low order, with which nothing can be kept secret")
             }

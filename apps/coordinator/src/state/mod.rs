@@ -10,6 +10,7 @@ mod endpoints;
 mod error;
 mod first_tokens;
 mod hub;
+mod joins;
 mod key_changes;
 mod keys;
 mod maps;
@@ -38,6 +39,7 @@ use taut_relay::SigningKey;
 use taut_relay_server::Removals;
 
 use arrivals::Arrivals;
+use joins::Joins;
 
 pub(crate) use admission::Admitted;
 pub(crate) use backup::{backup, findings, restore};
@@ -54,14 +56,14 @@ pub(crate) use secret::{Secret, random};
 pub(crate) use start::{FirstStart, Options, kept_first_tokens, new_operator_token};
 pub(crate) use tickets::{LIFE as TICKET_LIFE, Signed};
 
-use crate::clock::unix_now;
+use crate::clock::{SteadyClock, unix_now};
 use crate::log;
 use crate::store::{NetworkId, Party, Store};
 
 /// How often run-out leases are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-/// How often marks of removed networks are looked for.
+/// Time between two looks for old marks of removed nodes and networks, 1 h: they are kept for days.
 const FORGET_EVERY: Duration = Duration::from_secs(3600);
 
 /// How often "last seen" is written: often enough for people, seldom enough to cost nothing.
@@ -89,7 +91,7 @@ pub(crate) struct State {
     seen: Mutex<BTreeSet<NodeId>>,
     connections: AtomicU64,
     arrivals: Arrivals,
-    joins: Arrivals,
+    joins: Joins,
     /// Program versions that members said and that are not written yet.
     programs: Mutex<BTreeMap<NodeId, String>>,
     /// The coordinator's own relay, if it has one: told of each removal.
@@ -151,13 +153,16 @@ impl State {
     pub(crate) async fn keep_house(&self) {
         let mut seen_at = Instant::now();
         let mut forgot_at: Option<Instant> = None;
+        let mut clock = SteadyClock::default();
         loop {
             tokio::time::sleep(SWEEP_EVERY).await;
             self.sweep();
-            if forgot_at.is_none_or(|last| last.elapsed() >= FORGET_EVERY) {
+            if let Some(now) = clock.read(unix_now(), Instant::now())
+                && forgot_at.is_none_or(|last| last.elapsed() >= FORGET_EVERY)
+            {
                 forgot_at = Some(Instant::now());
-                if let Err(error) = self.forget_networks().await {
-                    log::event("networks-not-forgotten", &[("error", &error)]);
+                if let Err(error) = self.forget_marks(now).await {
+                    log::event("marks-not-forgotten", &[("error", &error)]);
                 }
             }
             if seen_at.elapsed() >= SEEN_EVERY {
@@ -189,7 +194,7 @@ impl State {
         for hub in hubs {
             let online = hub.online();
             for node in hub.sweep(Instant::now()) {
-                log::event("offline", &[("node", &node)]);
+                log::member("offline", node, &[]);
             }
             self.seen.lock().unwrap_or_else(PoisonError::into_inner).extend(online);
         }

@@ -7,6 +7,12 @@ use crate::clock::unix_now;
 use crate::log;
 use crate::store::{MARKED, NetworkId, NodeRow, Party};
 
+/// Seconds by which a mark may be ahead of the clock, 300: as the relay tolerates.
+const AHEAD: i64 = 300;
+
+/// Marks that are deleted in one turn at the database, 1,024: some milliseconds.
+const PIECE: u32 = 1_024;
+
 impl State {
     /// Removes a network. One that has members is removed only `with_members`: each of them is told that it is none.
     pub(crate) async fn remove_network(&self, name: &str, with_members: bool) -> Result<NetworkView, StateError> {
@@ -37,17 +43,24 @@ impl State {
         log::event(event, &[("network", &name), ("node", &row.id), ("name", &row.name)]);
     }
 
-    /// Deletes the marks of networks that were removed long ago.
-    pub(crate) async fn forget_networks(&self) -> Result<(), StateError> {
-        let before = unix_now() - MARKED;
-        if self.store.read(Party::House).await?.networks_removed_before(before).await?.is_empty() {
-            return Ok(());
-        }
+    /// Deletes the marks of nodes and networks that were removed long ago. `now` is the time by a clock that nobody has set lately: a clock that is years ahead
+    /// would make all marks look old, and removed nodes would be served again at the next start. A mark from a time that has not come yet was made while the
+    /// clock was ahead, and counts from now on.
+    pub(crate) async fn forget_marks(&self, now: i64) -> Result<(), StateError> {
+        let before = now - MARKED;
         let mut tx = self.store.write(Party::House).await?;
+        tx.correct_marks(now, now + AHEAD).await?;
         for network in tx.networks_removed_before(before).await? {
             tx.delete_network(network).await?;
         }
         tx.commit().await?;
-        Ok(())
+        loop {
+            let mut tx = self.store.write(Party::House).await?;
+            let forgotten = tx.forget_nodes(before, PIECE).await?;
+            tx.commit().await?;
+            if forgotten < u64::from(PIECE) {
+                return Ok(());
+            }
+        }
     }
 }

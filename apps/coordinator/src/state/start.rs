@@ -14,8 +14,8 @@ use taut_base::{Prefix, PrivateKey};
 use taut_noise::public_key;
 use zeroize::Zeroizing;
 
-use super::admission::JOINS;
 use super::arrivals::{Arrivals, CHANNELS};
+use super::joins::Joins;
 use super::keys::{self, Expiry};
 use super::{Secret, State, StateError, first_tokens, networks, random, reserved, tickets};
 use crate::clock::unix_now;
@@ -117,7 +117,7 @@ impl State {
             seen: Mutex::default(),
             connections: AtomicU64::new(1),
             arrivals: Arrivals::new(CHANNELS),
-            joins: Arrivals::new(JOINS),
+            joins: Joins::new(),
             programs: Mutex::default(),
             relay: OnceLock::new(),
             _lock: lock,

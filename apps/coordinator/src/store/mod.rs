@@ -35,7 +35,7 @@ pub(crate) use check::check;
 pub(crate) use copy::copy;
 pub(crate) use networks::MARKED;
 pub(crate) use rows::{
-    KeyRow, MarkRow, NetworkId, NetworkRow, NewKey, NewNode, NewRelay, NodeRow, OperatorRow, RelayRow,
+    KeyRow, MarkRow, Marks, NetworkId, NetworkRow, NewKey, NewNode, NewRelay, NodeRow, OperatorRow, Origin, RelayRow,
 };
 #[cfg(test)]
 pub(crate) use trouble::Held;

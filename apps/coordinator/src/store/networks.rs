@@ -8,12 +8,11 @@ use sqlx::{Row, query};
 
 use super::rows::{bytes, network, signed, unsigned};
 use super::{NetworkId, NetworkRow, Reading, StoreError, Writing};
-use crate::clock::unix_now;
 
 /// Two histories that parted share a version once in a million.
 pub(super) const RANDOM_BITS: u32 = 20;
 
-/// Versions from which a node may resume; who was away for longer gets a whole map. Marks of removed nodes are kept as long, and for [`MARKED`].
+/// Versions from which a node may resume; a node that was away for longer gets a whole map. Marks of removed nodes are kept as long, and for [`MARKED`].
 const KEPT: u32 = 4096;
 
 /// Time for which the mark of a removed node is kept at least, 73 hours in seconds. No ticket for relays is valid for longer, and a coordinator that starts
@@ -107,6 +106,17 @@ impl Writing {
         Ok(())
     }
 
+    /// Sets the time of marks that are later than `latest` to `now`.
+    pub(crate) async fn correct_marks(&mut self, now: i64, latest: i64) -> Result<(), StoreError> {
+        for table in [
+            "UPDATE nodes SET removed_at = ? WHERE removed_at > ?",
+            "UPDATE networks SET removed_at = ? WHERE removed_at > ?",
+        ] {
+            query(table).bind(now).bind(latest).execute(&mut *self.tx).await?;
+        }
+        Ok(())
+    }
+
     /// Deletes a network with all that belongs to it.
     pub(crate) async fn delete_network(&mut self, id: NetworkId) -> Result<(), StoreError> {
         let tables = [
@@ -159,12 +169,6 @@ impl Writing {
         query("DELETE FROM history WHERE network = ? AND version < ?")
             .bind(id.0.as_slice())
             .bind(signed(version))
-            .execute(&mut *self.tx)
-            .await?;
-        query("DELETE FROM nodes WHERE network = ? AND version < ? AND removed_at < ?")
-            .bind(id.0.as_slice())
-            .bind(signed(version))
-            .bind(unix_now() - MARKED)
             .execute(&mut *self.tx)
             .await?;
         Ok(())

@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use sqlx::{Row, query};
 use taut_base::{NodeId, PublicKey, RelayId};
 
-use super::rows::{mark, node, signed};
-use super::{MarkRow, NetworkId, NewNode, NodeRow, Reading, StoreError, Writing};
+use super::rows::{mark, node, signed, unsigned};
+use super::{MarkRow, Marks, NetworkId, NewNode, NodeRow, Origin, Reading, StoreError, Writing};
 
 impl Reading {
     /// The members of a network, by number.
@@ -39,6 +39,22 @@ impl Reading {
         .fetch_all(&mut *self.tx)
         .await?;
         rows.iter().map(mark).collect()
+    }
+
+    /// Returns how many nodes that joined by this key were removed at `since` or later.
+    pub(crate) async fn marks(&mut self, key: i64, from: &Origin, since: i64) -> Result<Marks, StoreError> {
+        let row = query(
+            "SELECT count(*), coalesce(sum(joined_site = ?), 0), coalesce(sum(joined_host = ?), 0) \
+             FROM nodes WHERE joined_key = ? AND removed_at >= ?",
+        )
+        .bind(from.site.as_slice())
+        .bind(from.host.as_slice())
+        .bind(key)
+        .bind(since)
+        .fetch_one(&mut *self.tx)
+        .await?;
+        let [key, site, host] = [row.try_get(0)?, row.try_get(1)?, row.try_get(2)?];
+        Ok(Marks { key: unsigned(key)?, site: unsigned(site)?, host: unsigned(host)? })
     }
 
     /// A member by its number.
@@ -89,7 +105,7 @@ impl Reading {
             .bind(network.0.as_slice())
             .fetch_one(&mut *self.tx)
             .await?;
-        super::rows::unsigned(row.try_get(0)?)
+        unsigned(row.try_get(0)?)
     }
 
     /// Whether a member has this address.
@@ -107,8 +123,8 @@ impl Writing {
     /// A new member.
     pub(crate) async fn insert_node(&mut self, new: &NewNode, now: i64) -> Result<NodeRow, StoreError> {
         let row = query(
-            "INSERT INTO nodes (network, machine_key, node_key, name, ipv4, ipv6, program, version, created_at, last_seen_at) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9) RETURNING *",
+            "INSERT INTO nodes (network, machine_key, node_key, name, ipv4, ipv6, program, version, created_at, last_seen_at, \
+             joined_key, joined_host, joined_site) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10, ?11, ?12) RETURNING *",
         )
         .bind(new.network.0.as_slice())
         .bind(new.machine_key.0.as_slice())
@@ -119,6 +135,9 @@ impl Writing {
         .bind(&new.program)
         .bind(signed(new.version))
         .bind(now)
+        .bind(new.key)
+        .bind(new.from.host.as_slice())
+        .bind(new.from.site.as_slice())
         .fetch_one(&mut *self.tx)
         .await?;
         node(&row)
@@ -178,6 +197,16 @@ impl Writing {
         let set = query("UPDATE nodes SET last_seen_at = ? WHERE id = ?").bind(now).bind(signed(id.0));
         set.execute(&mut *self.tx).await?;
         Ok(())
+    }
+
+    /// Deletes up to `most` marks of nodes that were removed before `time` (seconds since 1970) and before all versions from which a node may resume. Returns
+    /// how many there were.
+    pub(crate) async fn forget_nodes(&mut self, time: i64, most: u32) -> Result<u64, StoreError> {
+        let deleted = query(
+            "DELETE FROM nodes WHERE id IN (SELECT id FROM nodes WHERE removed_at < ? AND version < \
+             (SELECT min(h.version) FROM history h WHERE h.network = nodes.network) LIMIT ?)",
+        );
+        Ok(deleted.bind(time).bind(most).execute(&mut *self.tx).await?.rows_affected())
     }
 
     /// Turns a member into the mark of a removed one.

@@ -1,7 +1,7 @@
 //! Rows as the rest of the program sees them.
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use sqlx::Row;
@@ -124,6 +124,28 @@ pub(crate) struct NodeRow {
     pub(crate) removed: bool,
 }
 
+/// Where a node joined from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    /// Its address, as [`taut_base::network`] writes it.
+    pub(crate) host: [u8; 8],
+    /// The prefix of its address, as [`taut_base::site`] writes it.
+    pub(crate) site: [u8; 8],
+}
+
+impl Origin {
+    pub(crate) fn new(address: IpAddr) -> Self {
+        Self { host: taut_base::network(address), site: taut_base::site(address) }
+    }
+}
+
+/// Numbers of marks of removed nodes that joined by one key: all of them, and those from one prefix and one address.
+pub(crate) struct Marks {
+    pub(crate) key: u64,
+    pub(crate) site: u64,
+    pub(crate) host: u64,
+}
+
 /// The mark of a removed node.
 pub(crate) struct MarkRow {
     pub(crate) id: NodeId,
@@ -143,6 +165,9 @@ pub(crate) struct NewNode {
     pub(crate) ipv6: Ipv6Addr,
     pub(crate) program: String,
     pub(crate) version: u64,
+    /// The enrolment key by which it joins.
+    pub(crate) key: i64,
+    pub(crate) from: Origin,
 }
 
 pub(super) fn network(row: &SqliteRow) -> Result<NetworkRow, StoreError> {

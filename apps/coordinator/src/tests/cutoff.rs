@@ -3,8 +3,8 @@
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use taut_base::{Entropy, NodeId, PrivateKey, PublicKey, Time};
-use taut_netmap::{Hello, SCHEMA, ToCoordinator, ToNode};
+use taut_base::{Entropy, NodeId, PrivateKey, Time};
+use taut_netmap::{Hello, JoinToken, SCHEMA, ToCoordinator, ToNode};
 use taut_noise::public_key;
 use taut_relay::{Client, Credentials};
 use taut_relay_server::{Admission, Relay};
@@ -63,9 +63,9 @@ impl Member {
 }
 
 /// What a member is known by, from its channel.
-fn credentials(coordinator: &Coordinator, host: &Host) -> (Channel, Credentials) {
+fn credentials(coordinator: &Coordinator, token: &JoinToken, host: &Host) -> (Channel, Credentials) {
     let bind = PrivateKey::from_bytes(random());
-    let mut channel = Channel::open(coordinator.address, &coordinator.token(), &host.machine).unwrap();
+    let mut channel = Channel::open(coordinator.address, token, &host.machine).unwrap();
     let (node_key, bind_key) = (host.node, Some(public_key(&bind)));
     let hello =
         Hello { schema: SCHEMA, node_key, bind_key, enrol: None, have: 0, version: String::from("test"), run: 0 };
@@ -98,7 +98,7 @@ fn a_member_gets_its_ticket_in_both_versions() {
     let directory = Directory::new();
     let coordinator = Coordinator::start(&directory);
     let node = coordinator.join("a");
-    let (_channel, credentials) = credentials(&coordinator, &node.host);
+    let (_channel, credentials) = credentials(&coordinator, &coordinator.token(), &node.host);
     let (plain, numbered) = (credentials.ticket.terms(), credentials.numbered.unwrap().terms());
     assert_eq!((plain.id, numbered.id), (None, Some(node.id())));
     assert_eq!(taut_relay::Terms { id: None, ..numbered }, plain, "and else the same");
@@ -111,7 +111,7 @@ fn fault_f17_a_removed_node_is_cut_off_at_the_own_relay_at_once_and_after_a_rest
         let coordinator = Coordinator::start(&directory);
         let relay = relay(&coordinator);
         let node = coordinator.join("a");
-        let (_channel, credentials) = credentials(&coordinator, &node.host);
+        let (_channel, credentials) = credentials(&coordinator, &coordinator.token(), &node.host);
         let mut member = Member::new(&relay, credentials.clone());
         member.run(|_| relay.stats().tally.clients == 1 && relay.stats().tally.bound == 2);
         coordinator.wait(coordinator.state.remove_node(None, "a")).unwrap();
@@ -130,11 +130,11 @@ fn fault_f17_a_former_key_has_no_place_at_the_own_relay() {
     let coordinator = Coordinator::start(&directory);
     let relay = relay(&coordinator);
     let mut host = coordinator.join("a").host;
-    let (_channel, former) = credentials(&coordinator, &host);
+    let (_channel, former) = credentials(&coordinator, &coordinator.token(), &host);
     let mut member = Member::new(&relay, former.clone());
     member.run(|_| relay.stats().tally.bound == 2);
     host.node = Host::new().node;
-    let (_channel, present) = credentials(&coordinator, &host);
+    let (_channel, present) = credentials(&coordinator, &coordinator.token(), &host);
     assert_eq!(relay.stats().tally.clients, 0, "at once");
     is_refused(&relay, &former);
     let mut member = Member::new(&relay, present);
@@ -150,24 +150,75 @@ fn fault_f17_a_machine_that_joins_again_is_served_at_once() {
     coordinator.wait(coordinator.state.remove_node(None, "a")).unwrap();
     let again = node.host.join(&coordinator, &coordinator.token(), "a").unwrap();
     assert_eq!(again.host.node, node.host.node, "with the key that it had");
-    let (_channel, credentials) = credentials(&coordinator, &again.host);
+    let (_channel, credentials) = credentials(&coordinator, &coordinator.token(), &again.host);
     let mut member = Member::new(&relay, credentials);
     member.run(|member| member.client.is_ready() && relay.stats().tally.bound == 2);
 }
 
-/// Thousands of changes of a network forget its former versions; what was removed lately is kept for the relay.
+/// Numbers and times of the marks that the database has.
+fn marks(coordinator: &Coordinator) -> Vec<(NodeId, i64)> {
+    coordinator.wait(async {
+        let marks = coordinator.state.store().read(Party::House).await.unwrap().removed_nodes(NodeId(0), 10).await;
+        marks.unwrap().iter().map(|mark| (mark.id, mark.removed_at)).collect()
+    })
+}
+
+/// Thousands of changes of a network forget its former versions; marks of nodes that were removed lately are kept for the relay.
 #[test]
 fn fault_f17_marks_of_removed_nodes_are_kept_while_their_tickets_last() {
     let directory = Directory::new();
     let coordinator = Coordinator::start(&directory);
-    let key: PublicKey = coordinator.join("a").host.node;
-    coordinator.wait(coordinator.state.remove_node(None, "a")).unwrap();
-    let forgotten = coordinator.wait(async {
-        let mut tx = coordinator.state.store().write(Party::House).await.unwrap();
+    let [old, young, ahead] = ["old", "young", "ahead"].map(|name| {
+        let id = coordinator.join(name).id();
+        coordinator.wait(coordinator.state.remove_node(None, name)).unwrap();
+        id
+    });
+    let state = &coordinator.state;
+    coordinator
+        .wait(state.store().edit("UPDATE nodes SET removed_at = removed_at - 73 * 3600 - 60 WHERE name = 'old'"));
+    coordinator.wait(state.store().edit("UPDATE nodes SET removed_at = removed_at + 315360000 WHERE name = 'ahead'"));
+    let forget = |now| {
+        coordinator.wait(state.forget_marks(now)).unwrap();
+        marks(&coordinator)
+    };
+    let now = crate::clock::unix_now();
+    let kept = forget(now);
+    assert_eq!(kept.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [old, young, ahead], "nodes may resume from before");
+    assert_eq!(kept[2].1, now, "a removal while the clock was ahead counts from now on");
+    coordinator.wait(async {
+        let mut tx = state.store().write(Party::House).await.unwrap();
         let network = tx.networks().await.unwrap()[0].id;
         tx.leap(network, 10_000, 1).await.unwrap();
         tx.commit().await.unwrap();
-        coordinator.state.store().read(Party::House).await.unwrap().removed_nodes(NodeId(0), 10).await.unwrap()
     });
-    assert_eq!(forgotten.iter().map(|row| row.node_key).collect::<Vec<_>>(), [key]);
+    assert_eq!(forget(now).iter().map(|(id, _)| *id).collect::<Vec<_>>(), [young, ahead]);
+    assert_eq!(forget(now + 73 * 3600 + 60), []);
+}
+
+/// More marks than are read at once; that of the node is the last one.
+const EARLIER_MARKS: &str = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000) \
+    INSERT INTO nodes (network, machine_key, node_key, name, ipv4, ipv6, version, created_at, last_seen_at, removed_at) \
+    SELECT (SELECT id FROM networks), randomblob(32), randomblob(32), 'n' || i, randomblob(4), randomblob(16), 1, unixepoch(), unixepoch(), unixepoch() FROM n";
+
+/// The clock was ten years ahead when the node was removed; its machine joins again with its key after the coordinator was started again.
+#[test]
+fn fault_f17_a_removal_while_the_clock_was_ahead_keeps_the_machine_out_of_no_relay() {
+    let directory = Directory::new();
+    let (host, token, removed) = {
+        let coordinator = Coordinator::start(&directory);
+        coordinator.wait(coordinator.state.store().edit(EARLIER_MARKS));
+        let node = coordinator.join("a");
+        let (_channel, removed) = credentials(&coordinator, &coordinator.token(), &node.host);
+        coordinator.wait(coordinator.state.remove_node(None, "a")).unwrap();
+        let ahead = "UPDATE nodes SET removed_at = removed_at + 315360000 WHERE name = 'a'";
+        coordinator.wait(coordinator.state.store().edit(ahead));
+        (node.host, coordinator.token(), removed)
+    };
+    let coordinator = Coordinator::start(&directory);
+    let relay = relay(&coordinator);
+    is_refused(&relay, &removed);
+    let again = host.join(&coordinator, &token, "a").unwrap();
+    let (_channel, credentials) = credentials(&coordinator, &token, &again.host);
+    let mut member = Member::new(&relay, credentials);
+    member.run(|member| member.client.is_ready() && relay.stats().tally.bound == 2);
 }

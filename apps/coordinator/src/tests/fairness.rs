@@ -1,5 +1,6 @@
 //! What one machine, one token or one network may use up.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
 
 use taut_netmap::{Enrol, Hello, JoinToken, ProblemCode, SCHEMA, ToCoordinator, ToNode};
@@ -7,7 +8,10 @@ use tokio::task::JoinSet;
 
 use super::world::{Channel, Coordinator, Directory, Host};
 use crate::state::{Expiry, Places, StateError, random};
-use crate::store::Party;
+use crate::store::{Origin, Party};
+
+/// Where machines of these tests join from.
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Changes of one network that wait at once: as if so many members had moved.
 const CROWD: u16 = 60;
@@ -124,21 +128,13 @@ fn fault_e21_one_enrolment_key_lets_a_crowd_in_at_a_rate() {
     let coordinator = Coordinator::start(&directory);
     let (_, other) = coordinator.key(true, Expiry::Default);
     let network = coordinator.network();
-    let hello = |token: &JoinToken| {
-        let secret = taut_base::encode_base64url(&token.secret);
-        let ToCoordinator::Hello(hello) = Host::new().hello(Some(Enrol { secret, name: String::from("n") }), 0) else {
-            unreachable!()
-        };
-        assert_eq!(hello.schema, SCHEMA);
-        hello
-    };
     let crowded = coordinator.wait(async {
-        // Nobody becomes a member meanwhile; more than can come of 256 and 10 a second while these are asked.
+        // Nobody becomes a member meanwhile; more than can come of 256 and 2.5 a second while these are asked.
         let held = coordinator.state.store().write(Party::House).await.unwrap();
         let mut asked = JoinSet::new();
         for _ in 0..1_000 {
             let (state, hello) = (Arc::clone(&coordinator.state), hello(&coordinator.token()));
-            asked.spawn(async move { state.admit(network, Host::new().node, &hello).await.map(drop) });
+            asked.spawn(async move { state.admit(network, Host::new().node, &hello, HERE).await.map(drop) });
         }
         let first = asked.join_next().await.unwrap().unwrap();
         asked.shutdown().await;
@@ -146,6 +142,71 @@ fn fault_e21_one_enrolment_key_lets_a_crowd_in_at_a_rate() {
         first
     });
     assert!(matches!(crowded, Err(StateError::Crowd)), "{crowded:?}");
-    let joined = coordinator.wait(coordinator.state.admit(network, Host::new().node, &hello(&other)));
+    let joined = coordinator.wait(coordinator.state.admit(network, Host::new().node, &hello(&other), HERE));
     assert!(joined.is_ok(), "another key is not concerned");
+}
+
+/// The hello of a new host that shows this token.
+fn hello(token: &JoinToken) -> Hello {
+    let secret = taut_base::encode_base64url(&token.secret);
+    let ToCoordinator::Hello(hello) = Host::new().hello(Some(Enrol { secret, name: String::from("n") }), 0) else {
+        unreachable!()
+    };
+    assert_eq!(hello.schema, SCHEMA);
+    hello
+}
+
+/// Marks as 16,384 nodes leave them that joined by the first key from 127.0.0.1.
+const TURNOVER: &str = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 16384) \
+    INSERT INTO nodes (network, machine_key, node_key, name, ipv4, ipv6, version, created_at, last_seen_at, removed_at, joined_key, joined_host, joined_site) \
+    SELECT (SELECT id FROM networks), randomblob(32), randomblob(32), 'n' || i, randomblob(4), randomblob(16), 1, unixepoch(), unixepoch(), unixepoch(), \
+    (SELECT min(id) FROM keys), x'000000047f000001', x'000000047f000000' FROM n";
+
+#[test]
+fn fault_e21_marks_of_nodes_that_left_are_bounded_per_key_and_address() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    let (token, network) = (coordinator.token(), coordinator.network());
+    let (_, other) = coordinator.key(true, Expiry::Default);
+    let member = coordinator.join("member").host;
+    coordinator.wait(coordinator.state.store().edit(TURNOVER));
+    let ask = |coordinator: &Coordinator, token: &JoinToken, from: [u8; 4]| {
+        coordinator.wait(coordinator.state.admit(network, Host::new().node, &hello(token), from.into())).map(drop)
+    };
+    drop(coordinator);
+    let coordinator = Coordinator::start(&directory);
+    let problem = Host::new().join(&coordinator, &token, "n").err().unwrap();
+    assert!(
+        problem.code == ProblemCode::TooOften && problem.message.contains("have left"),
+        "after a restart, too: {problem}"
+    );
+    assert!(matches!(ask(&coordinator, &token, [127, 0, 0, 1]), Err(StateError::Turnover)));
+    assert!(ask(&coordinator, &token, [127, 0, 0, 2]).is_ok(), "another address has room");
+    assert!(ask(&coordinator, &other, [127, 0, 0, 1]).is_ok(), "another key has room");
+    assert!(member.resume(&coordinator, &token, None).is_ok(), "members are not concerned");
+    // Three days later.
+    coordinator.wait(coordinator.state.store().edit("UPDATE nodes SET removed_at = removed_at - 73 * 3600 - 60"));
+    assert!(ask(&coordinator, &token, [127, 0, 0, 1]).is_ok());
+}
+
+#[test]
+fn fault_e21_a_node_that_leaves_counts_for_its_key_and_address() {
+    let directory = Directory::new();
+    let coordinator = Coordinator::start(&directory);
+    for name in ["a", "b"] {
+        coordinator.join(name);
+        coordinator.wait(coordinator.state.remove_node(None, name)).unwrap();
+    }
+    let marks = |from: [u8; 4], key| {
+        coordinator.wait(async {
+            let mut tx = coordinator.state.store().read(Party::House).await.unwrap();
+            let marks = tx.marks(key, &Origin::new(from.into()), 0).await.unwrap();
+            (marks.key, marks.site, marks.host)
+        })
+    };
+    assert_eq!(
+        [marks([127, 0, 0, 1], 1), marks([127, 0, 0, 9], 1), marks([127, 1, 0, 1], 1)],
+        [(2, 2, 2), (2, 2, 0), (2, 0, 0)]
+    );
+    assert_eq!(marks([127, 0, 0, 1], 2), (0, 0, 0));
 }

@@ -393,7 +393,7 @@ fn a_network_is_removed_with_its_members_when_told_so() {
     // Three days later nothing is left of it.
     let count = "UPDATE networks SET removed_at = removed_at - 72 * 3600 - 1 WHERE removed_at IS NOT NULL";
     coordinator.wait(coordinator.state.store().edit(count));
-    coordinator.wait(coordinator.state.forget_networks()).unwrap();
+    coordinator.wait(coordinator.state.forget_marks(crate::clock::unix_now())).unwrap();
     assert_eq!(coordinator.wait(findings(&directory.0)).unwrap(), [""; 0]);
     assert_eq!(refused(&hosts[1]), ProblemCode::NotAMember);
     assert_eq!(coordinator.wait(coordinator.state.nodes(None)).unwrap().len(), 1, "of the other network");

@@ -43,7 +43,7 @@ pub(super) fn problem(error: &StateError) -> Problem {
         StateError::Enrolment(_) => ProblemCode::Enrolment,
         StateError::NotAMember => ProblemCode::NotAMember,
         StateError::KeyConflict | StateError::BadKey => ProblemCode::KeyConflict,
-        StateError::KeyChanges | StateError::Crowd => ProblemCode::TooOften,
+        StateError::KeyChanges | StateError::Crowd | StateError::Turnover => ProblemCode::TooOften,
         StateError::Store(_) | StateError::Full | StateError::Unsound(_) | StateError::BadMap(_) => {
             ProblemCode::Unavailable
         }

@@ -123,7 +123,7 @@ impl Session {
         }
         // Held until it is a member, or told that it is none.
         let busy = Arc::clone(&guest).busy();
-        let admitted = match admit(&state, network, machine, &hello).await {
+        let admitted = match admit(&state, network, machine, &hello, source.address).await {
             Ok(admitted) => admitted,
             Err(problem) => {
                 log::stranger("refused", &[("from", &source), ("machine", &machine), ("why", &problem.message)]);
@@ -132,7 +132,7 @@ impl Session {
         };
         let Admitted { node, name } = admitted;
         let Ok((seat, displaced)) = take_place(&front.channels, network, node) else {
-            log::event("no-room-for-channel", &[("node", &node), ("name", &name), ("from", &source)]);
+            log::member("no-room-for-channel", node, &[("name", &name), ("from", &source)]);
             return channel.refuse(refusal::crowded()).await;
         };
         drop(busy);
@@ -141,7 +141,7 @@ impl Session {
             log::stranger("twin", &[("node", &node), ("name", &name), ("from", &source)]);
             return channel.refuse(refusal::twin()).await;
         };
-        log::event("connected", &[("node", &node), ("name", &name), ("from", &source)]);
+        log::member("connected", node, &[("name", &name), ("from", &source)]);
         let now = Instant::now();
         let mut session = Self {
             state,
@@ -391,17 +391,17 @@ impl Session {
         // Who takes its place does not wait for the last words.
         drop(membership);
         match why {
-            Stop::Channel(end) => log::event("disconnected", &[("node", &node), ("why", &end)]),
+            Stop::Channel(end) => log::member("disconnected", node, &[("why", &end)]),
             Stop::Goodbye => {
-                log::event("disconnected", &[("node", &node), ("why", &"goodbye")]);
+                log::member("disconnected", node, &[("why", &"goodbye")]);
                 channel.close().await;
             }
             Stop::Ours(why) => {
-                log::event("disconnected", &[("node", &node), ("why", &why)]);
+                log::member("disconnected", node, &[("why", &why)]);
                 channel.close().await;
             }
             Stop::Refused(problem) => {
-                log::event("disconnected", &[("node", &node), ("why", &problem.message)]);
+                log::member("disconnected", node, &[("why", &problem.message)]);
                 channel.refuse(problem).await;
             }
         }
@@ -428,9 +428,15 @@ async fn open(state: &State, socket: WebSocket, network: NetworkId) -> Result<(C
     }
 }
 
-async fn admit(state: &State, network: NetworkId, machine: PublicKey, hello: &Hello) -> Result<Admitted, Problem> {
+async fn admit(
+    state: &State,
+    network: NetworkId,
+    machine: PublicKey,
+    hello: &Hello,
+    from: IpAddr,
+) -> Result<Admitted, Problem> {
     if hello.schema > SCHEMA {
         return Err(refusal::too_new(hello.schema));
     }
-    state.admit(network, machine, hello).await.map_err(|error| refusal::problem(&error))
+    state.admit(network, machine, hello, from).await.map_err(|error| refusal::problem(&error))
 }

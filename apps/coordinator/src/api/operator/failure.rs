@@ -179,6 +179,7 @@ impl From<StateError> for Failure {
             | StateError::KeyConflict
             | StateError::KeyChanges
             | StateError::Crowd
+            | StateError::Turnover
             | StateError::BadKey
             | StateError::Unsound(_)
             | StateError::BadMap(_) => Code::Internal,
