@@ -63,8 +63,7 @@ impl State {
         let version = tx.next_version(network.id, random_bits()).await?;
         tx.remove_node(row.id, version, unix_now()).await?;
         tx.commit().await?;
-        self.cut_members_off(network.id, std::slice::from_ref(row));
-        self.forget_member(event, network.id, &network.name, row);
+        self.forget_members(event, network.id, &network.name, std::slice::from_ref(row));
         self.hub(network.id).announce(version);
         Ok(())
     }

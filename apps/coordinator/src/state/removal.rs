@@ -10,6 +10,9 @@ use crate::store::{MARKED, NetworkId, NodeRow, Party};
 /// Seconds by which a mark may be ahead of the clock, 300: as the relay tolerates.
 const AHEAD: i64 = 300;
 
+/// Members that are removed without giving the thread's other tasks to another one, 64: about a millisecond.
+const FEW: usize = 64;
+
 /// Marks that are deleted in one turn at the database, 1,024: some milliseconds.
 const PIECE: u32 = 1_024;
 
@@ -27,20 +30,25 @@ impl State {
         tx.commit().await?;
         self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(&row.id);
         let online = self.hub(row.id).online().len();
-        self.cut_members_off(row.id, &members);
-        for member in &members {
-            self.forget_member("removed", row.id, &row.name, member);
-        }
+        self.forget_members("removed", row.id, &row.name, &members);
         self.hub(row.id).announce(version);
         self.hubs.lock().unwrap_or_else(PoisonError::into_inner).remove(&row.id);
         log::event("network-removed", &[("network", &row.name), ("nodes", &members.len())]);
         Ok(NetworkView { row, nodes: members.len() as u64, online })
     }
 
-    /// Forgets what is kept in memory of a member that was removed, and logs the removal as `event`.
-    pub(super) fn forget_member(&self, event: &str, network: NetworkId, name: &str, row: &NodeRow) {
-        self.hub(network).forget(row.id);
-        log::event(event, &[("network", &name), ("node", &row.id), ("name", &row.name)]);
+    /// Cuts members that were removed off, forgets what is kept of them in memory and logs each removal as `event`. Call it after the change was committed. It
+    /// takes a second for a large network, so the other tasks of this thread go on in another one.
+    pub(super) fn forget_members(&self, event: &str, network: NetworkId, name: &str, rows: &[NodeRow]) {
+        let forget = || {
+            self.cut_members_off(network, rows);
+            let hub = self.hub(network);
+            for row in rows {
+                hub.forget(row.id);
+                log::event(event, &[("network", &name), ("node", &row.id), ("name", &row.name)]);
+            }
+        };
+        if rows.len() > FEW { tokio::task::block_in_place(forget) } else { forget() }
     }
 
     /// Deletes the marks of nodes and networks that were removed long ago. `now` is the time by a clock that nobody has set lately: a clock that is years ahead

@@ -26,9 +26,6 @@ const WRITTEN: i64 = 5;
 /// Marks of removed nodes that are read at once when the coordinator starts, 1,024: a read of some milliseconds, and 100 KB.
 const PAGE: u32 = 1_024;
 
-/// Members that are cut off without giving the thread's other tasks to another one, 64: less than a millisecond.
-const FEW: usize = 64;
-
 /// A signed ticket.
 pub(crate) struct Signed {
     /// As relays read it, base64url, in version 1: every relay takes it.
@@ -95,14 +92,11 @@ impl State {
     }
 
     /// Tells the coordinator's own relay to end the bindings of members that were removed, and to refuse the tickets that they have. Call it after the change
-    /// was committed. It may take a second for a large network, so no other task waits for its thread.
+    /// was committed.
     pub(super) fn cut_members_off(&self, network: NetworkId, members: &[NodeRow]) {
         let now = unix_now();
         let removals: Vec<_> = members.iter().map(|row| removal(network, Some(row.id), row.node_key, now)).collect();
-        match removals.len() {
-            ..=FEW => self.cut_off(&removals),
-            _ => tokio::task::block_in_place(|| self.cut_off(&removals)),
-        }
+        self.cut_off(&removals);
     }
 
     fn cut_off(&self, removals: &[Removal]) {
