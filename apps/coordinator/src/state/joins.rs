@@ -22,7 +22,7 @@ const SITE: Rate = Rate::new(5, 512);
 const HOST: Rate = Rate::every(Duration::from_millis(400), 256);
 
 /// Most marks of removed nodes that joined by one key, within the time for which marks are kept (73 h): as many as the largest network has members, so that
-/// a whole network may be replaced. They take some 20 MB on disk, and 30 MB in the coordinator's own relay.
+/// a whole network may be replaced. They take some 15 MB on disk, and 45 MB of memory after a start.
 const KEY_MARKS: u64 = 65_536;
 
 /// Marks of one key from one prefix: half of [`KEY_MARKS`].
