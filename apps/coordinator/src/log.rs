@@ -37,7 +37,7 @@ impl Members {
         Self { start, lines: Meter::new(PER_MEMBER), left_out: 0, told_at: 0 }
     }
 
-    /// Counts one more line about this member. Returns whether to write it, and how many lines were left out if that is to be said now (once a minute).
+    /// Counts one more line about this member. Returns whether to write it, and once a minute the number of lines that were left out.
     fn take(&mut self, node: NodeId, now: Instant) -> (bool, Option<u64>) {
         let now = Time::from_duration(now.saturating_duration_since(self.start));
         let is_within = self.lines.take(node.0, now);

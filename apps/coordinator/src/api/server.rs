@@ -40,7 +40,7 @@ const HEADERS: Duration = Duration::from_secs(10);
 /// Largest headers of a request, and what is read ahead of a body, in bytes. Browsers and proxies send up to 8 KiB.
 const BUFFER: usize = 16 * 1024;
 
-/// What every connection needs.
+/// Context of one connection.
 #[derive(Clone)]
 pub(super) struct Server {
     pub(super) router: Router,

@@ -18,9 +18,9 @@ pub(crate) enum Failed {
     Run(String),
     /// The coordinator refused; it says what happened and what to do.
     Refused {
-        /// What happened, and why.
+        /// The error and its cause.
         message: String,
-        /// What to do.
+        /// Advice for the user.
         hint: Option<String>,
     },
     /// Standard output could not be written.

@@ -1,4 +1,4 @@
-//! What the first start of `serve` shows.
+//! Output of the first start of `serve`.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -7,7 +7,7 @@ use super::{Failed, announce};
 use crate::log;
 use crate::state::{FirstStart, kept_first_tokens};
 
-/// What a reader of the file is asked to do.
+/// The file's request to its reader.
 const TODO: &str = "read it, keep the tokens elsewhere, and delete it";
 
 /// Shows the tokens to a terminal, and only there: what else standard output may be, such as a journal, is kept and has other readers.

@@ -27,7 +27,7 @@ pub(crate) struct Admitted {
     pub(crate) name: String,
 }
 
-/// What a hello leads to.
+/// Outcome of a hello.
 enum Verdict {
     /// It is a member's.
     Member(NodeRow),

@@ -33,7 +33,7 @@ pub(crate) enum StateError {
     WhichNetwork,
     /// Several networks have something of this name and none was named.
     Several {
-        /// What was looked for: a node, a relay.
+        /// The kind of thing that was looked for: a node, a relay.
         what: &'static str,
         name: String,
         networks: Vec<String>,

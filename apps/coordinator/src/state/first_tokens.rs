@@ -19,7 +19,7 @@ pub(super) fn path(directory: &Path) -> PathBuf {
     directory.join(NAME)
 }
 
-/// What the file says, and what a terminal is shown.
+/// The text in the file and on a terminal.
 pub(super) fn lines(operator_token: &str, join_token: &str) -> Zeroizing<String> {
     Zeroizing::new(format!("operator-token: {operator_token}\njoin-token: {join_token}\n"))
 }

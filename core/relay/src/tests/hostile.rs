@@ -1,0 +1,222 @@
+//! Altered, repeated and invented frames, floods of binds, and relays that say what they like (faults A14, A16, B3, C6, F18).
+
+use super::*;
+
+#[test]
+fn fault_c6_a_repeated_control_frame_from_elsewhere_moves_nobody() {
+    let mut net = Net::with(&[1, 2]);
+    net.open(0, 2);
+    let now = net.now;
+    net.clients[0].1.handle_suspicion(now, &mut net.dice);
+    let ping = net.clients[0].1.poll_transmit().unwrap();
+    net.receive(place(1000), ping.as_bytes()).unwrap();
+    assert_eq!(net.receive(place(9), ping.as_bytes()), Err(Refused::NotAuthentic));
+    assert_eq!(net.server.tally().moved, 0);
+    // One that comes late from an earlier place is authentic, and moves nobody either.
+    net.clients[0].1.handle_move(now, &mut net.dice);
+    let late = net.clients[0].1.poll_transmit().unwrap();
+    net.clients[0].1.handle_move(now, &mut net.dice);
+    net.settle();
+    net.receive(place(9), late.as_bytes()).unwrap();
+    assert_eq!(net.server.tally().moved, 0);
+}
+
+#[test]
+fn fault_c6_a_recorded_bind_binds_nobody() {
+    let mut net = Net::with(&[]);
+    let client = net.join(&credentials(1));
+    let (now, from) = (net.now, net.clients[client].0);
+    net.clients[client].1.handle_timeout(now, &mut net.dice);
+    let bind = net.clients[client].1.poll_transmit().unwrap();
+    net.receive(from, bind.as_bytes()).unwrap();
+    net.settle();
+    assert_eq!(net.server.tally().clients, 1);
+    for _ in 0..5 {
+        assert_eq!(net.receive(place(9), bind.as_bytes()), Err(Refused::Stale));
+    }
+    net.run(Duration::from_secs(30));
+    assert_eq!((net.server.tally().replaced, net.server.tally().bound), (0, 1));
+    assert_eq!(net.forward.client_at(&from), Some(0));
+}
+
+#[test]
+fn fault_a14_a16_any_bit_of_a_bind_flipped_is_refused() {
+    let mut net = Net::with(&[]);
+    let bind = bind_of(&credentials(1), &mut net.dice, net.now);
+    assert_eq!(bind.len(), BIND_LEN);
+    for bit in 0..(BIND_LEN - 16) * 8 {
+        let mut altered = bind.clone();
+        altered[bit / 8] ^= 1 << (bit % 8);
+        assert!(net.receive(place(9), &altered).is_err(), "bit {bit}");
+    }
+    for length in 0..BIND_LEN {
+        assert_eq!(net.receive(place(9), &bind[..length]), Err(Refused::NotAFrame));
+    }
+    assert_eq!(net.server.tally().bad_mac, (BIND_LEN as u64 - 16 - 4) * 8, "all but those that are no frame at all");
+    // With a good mac1 around it the handshake itself refuses.
+    let remote = taut_tunnel::handshake::Remote::new(
+        &taut_tunnel::handshake::Identity::new(bind_key(1)),
+        public_key(&relay_key()),
+        taut_base::PresharedKey::NONE,
+    );
+    let remote = remote.unwrap();
+    for byte in 4..BIND_LEN - 32 {
+        net.now = net.now + Duration::from_secs(1);
+        let mut altered = bind.clone();
+        altered[byte] ^= 0x10;
+        remote.write_mac1(&mut altered);
+        assert_eq!(net.receive(place(9), &altered), Err(Refused::NotAuthentic), "byte {byte}");
+    }
+    assert_eq!(net.receive(place(9), &bind), Ok(()));
+}
+
+#[test]
+fn fault_a14_a16_any_bit_of_the_answer_flipped_is_refused_and_the_real_one_still_counts() {
+    let mut net = Net::with(&[]);
+    let mut client = Client::new(public_key(&relay_key()), credentials(1), net.now);
+    client.handle_timeout(net.now, &mut net.dice);
+    let bind = client.poll_transmit().unwrap();
+    let clocks = net.clocks();
+    net.server.handle_frame(place(9), None, bind.as_bytes(), clocks, &mut net.dice).unwrap();
+    let bound = net.server.poll_reply().unwrap().as_bytes().to_vec();
+    for bit in 0..bound.len() * 8 {
+        let mut altered = bound.clone();
+        altered[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(client.handle_datagram(&altered, net.now, &mut net.dice), None, "bit {bit}");
+        assert!(!client.is_ready());
+    }
+    assert_eq!(client.handle_datagram(&bound, net.now, &mut net.dice), Some(Event::Ready));
+}
+
+#[test]
+fn fault_b3_b5_a_flood_of_binds_is_asked_for_cookies_and_honest_clients_get_in() {
+    let mut net = Net::with(&[]);
+    let flood = bind_of(&credentials(9), &mut net.dice, net.now);
+    let mut cookies = 0;
+    let at_start = net.now;
+    for number in 0..20_000_u64 {
+        net.now = at_start + Duration::from_micros(number * 50);
+        // From invented sources, and from one port of the NAT that the honest client is behind.
+        let source = match number % 2 {
+            0 => SocketAddr::from(([10, (number >> 16) as u8, (number >> 8) as u8, number as u8], 9)),
+            _ => SocketAddr::from(([192, 0, 2, 1], 9)),
+        };
+        let clocks = net.clocks();
+        let outcome = net.server.handle_frame(Place::Udp(source), None, &flood, clocks, &mut net.dice);
+        cookies += u32::from(outcome == Err(Refused::CookieAsked));
+        while let Some(reply) = net.server.poll_reply() {
+            assert!(reply.as_bytes().len() <= flood.len());
+        }
+    }
+    assert!(cookies > 15_000, "{cookies}");
+    // A second later, in the honest client's own name.
+    net.now = net.now + Duration::from_secs(1);
+    for _ in 0..100 {
+        let _ = net.receive(place(1000), &flood);
+    }
+    let honest = net.join(&credentials(1));
+    let before = net.server.tally().cookie_asked;
+    net.run(Duration::from_millis(100));
+    assert!(net.clients[honest].1.is_ready());
+    assert_eq!(net.server.tally().cookie_asked, before + 1, "by one cookie");
+}
+
+#[test]
+fn fault_a14_random_bytes_change_nothing() {
+    let mut net = Net::with(&[1, 2]);
+    net.open(0, 2);
+    let mut bytes = [0; 400];
+    for round in 0..20_000_usize {
+        net.dice.fill(&mut bytes);
+        let length = round % bytes.len();
+        if round % 3 != 0 {
+            bytes[0] = 0x80 | bytes[0] & 7;
+            bytes[1..4].fill(0);
+        }
+        let _ = net.receive(place(9), &bytes[..length]);
+        net.deliver(place(1000), &bytes[..length]);
+    }
+    net.clients[0].3.clear();
+    net.run(Duration::from_secs(1));
+    net.assert_reach((0, 1), (1, 2));
+    assert_eq!(net.server.tally().clients, 2);
+}
+
+/// Any order of joining, leaving, opening, closing, moving and restarting: the tables of server and thread agree, nothing is left over.
+#[test]
+fn whatever_happens_the_tables_agree() {
+    for seed in 0..30 {
+        let mut net = Net::with(&[1, 2, 3, 4]);
+        let mut dice = Dice(seed);
+        for _ in 0..200 {
+            let (client, peer) = (dice.below(4) as usize, dice.below(4) as u8 + 1);
+            match dice.below(6) {
+                0 | 1 => drop(net.open(client, peer)),
+                2 => net.clients[client].1.close(&node_key(peer)),
+                3 => {
+                    net.clients[client].0 = place(5000 + u16::try_from(dice.below(1000)).unwrap() * 4 + client as u16);
+                    let now = net.now;
+                    net.clients[client].1.handle_move(now, &mut net.dice);
+                }
+                4 => {
+                    net.clients[client].1.leave();
+                    net.settle();
+                    let fresh = new_client(&credentials(client as u8 + 1), net.now);
+                    net.clients[client].1 = fresh;
+                }
+                _ => net.run(Duration::from_millis(u64::from(dice.below(3000)))),
+            }
+            net.settle();
+        }
+        net.run(Duration::from_secs(60));
+        for a in 0..4_usize {
+            for b in 0..4_usize {
+                let id = net.clients[a].1.id_of(&node_key(b as u8 + 1));
+                if a != b && id.is_some() {
+                    net.assert_reach((a, a as u8 + 1), (b, b as u8 + 1));
+                }
+            }
+        }
+        for client in 0..4 {
+            net.clients[client].1.leave();
+        }
+        net.settle();
+        assert_eq!((net.server.tally().clients, net.server.tally().channels), (0, 0), "seed {seed}");
+    }
+}
+
+#[test]
+fn fault_f18_a_relay_that_forgets_without_end_is_bound_to_once_a_second() {
+    let mut net = Net::with(&[1]);
+    let mut bound = 0;
+    for _ in 0..300 {
+        net.restart();
+        // Its answer to whatever the client says is that it does not know it.
+        let now = net.now;
+        net.clients[0].1.handle_suspicion(now, &mut net.dice);
+        net.run(Duration::from_millis(10));
+        bound += net.server.tally().bound;
+    }
+    assert!((3..=8).contains(&bound), "{bound} in three seconds");
+}
+
+#[test]
+fn fault_f18_where_a_relay_sees_us_is_heard_from_the_answer_to_our_last_ping_only() {
+    let mut net = Net::with(&[1]);
+    net.held = Some(Vec::new());
+    let now = net.now;
+    net.clients[0].1.handle_move(now, &mut net.dice);
+    net.settle();
+    let late = net.held.take().unwrap();
+    // It moves before the answer comes.
+    net.clients[0].0 = place(2000);
+    net.clients[0].1.handle_move(now, &mut net.dice);
+    net.settle();
+    let seen = Some(SocketAddr::from(([192, 0, 2, 1], 2000)));
+    assert_eq!(net.clients[0].1.seen(), seen);
+    assert!(!late.is_empty());
+    for (_, frame) in late {
+        net.clients[0].1.handle_datagram(&frame, now, &mut net.dice);
+    }
+    assert_eq!(net.clients[0].1.seen(), seen, "what it said before counts no more");
+}
