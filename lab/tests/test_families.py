@@ -1,22 +1,41 @@
-"""IPv4 and IPv6, inside and outside, on one switch and across a router."""
+"""Hosts with IPv4 and IPv6 at once: what they know and do in one family, whatever the other one is used for."""
 
-import pytest
-
-from lab.flow import Transfer, ping
-
-FAMILIES = ["ipv4", "ipv6"]
+from lab.taut import Coordinator, Node
 
 
-@pytest.mark.parametrize("overlay", FAMILIES)
-@pytest.mark.parametrize("underlay", FAMILIES)
-@pytest.mark.parametrize("routed", [False, True], ids=["switch", "router"])
-def test_every_family_over_every_family(mesh, routed, underlay, overlay):
-    net = mesh(nodes=2, routed=routed, ipv4=underlay == "ipv4", ipv6=underlay == "ipv6")
-    one, two = net.nodes
-    net.connect()
-    there = getattr(two, overlay)
-    assert ping(one.host, there, count=3)["received"] == 3
-    assert Transfer(one.host, two.host, there, size=4_000_000).finish()["equal"]
-    endpoint = one.peer(two.name)["path"]["endpoint"]
-    assert endpoint.startswith("[") == (underlay == "ipv6")
-    assert str(two.host.addresses[0]) in endpoint
+def test_a_host_that_reaches_the_coordinator_by_ipv6_asks_its_relay_by_ipv4_too(lab):
+    middle, left = lab.switch("middle"), lab.switch("left")
+    router = lab.router("router", middle, left)
+    translate = f'ip saddr {left.subnets[0]} oifname "eth0" masquerade'
+    router.run("nft", "-f", "-", text=f"table ip nat {{\n chain t {{\n type nat hook postrouting priority srcnat;\n {translate}\n }}\n }}\n")
+    host = lab.host("coord", middle)
+    coordinator = Coordinator(host, address=host.ipv6)
+    coordinator.start("--url", f"http://{host.ipv4}:8288")
+    node = Node(lab.host("node1", left)).start()
+    node.up(coordinator.join_token)
+    status = node.status()
+    assert status["coordinator"]["url"] == coordinator.url, "the first URL of the token, by IPv6"
+    (relay,) = status["relays"]
+    assert sorted(relay["endpoints"]) == sorted([f"{host.ipv4}:3478", f"[{host.ipv6}]:3478"])
+    seen = node.wait_for(lambda status: status["nat"]["kind"] not in ("unknown", "none") and status["nat"], "to see the NAT for IPv4")
+    assert any(place.startswith(f"{router.ipv4}:") for place in seen["nat"]["seen_as"]), seen["nat"]
+
+
+def test_a_path_of_a_family_that_the_host_lost_is_not_called_direct(lab):
+    switch = lab.switch("switch")
+    host = lab.host("coord", switch)
+    coordinator = Coordinator(host, address=host.ipv6)
+    coordinator.start("--url", f"http://{host.ipv4}:8288")
+    one, two = Node(lab.host("node1", switch)), Node(lab.host("node2", switch))
+    # One reaches everything by IPv6 as well; two has IPv4 alone.
+    two.host.run("sysctl", "-qw", "net.ipv6.conf.eth0.disable_ipv6=1")
+    for node in (one, two):
+        node.start()
+        node.up(coordinator.join_token)
+    one.wait_for_peers(two.name)
+    one.reach(two.name)
+    one.host.ip(f"address delete {one.host.ipv4}/24 dev eth0")
+    one.wait_for(lambda status: one.peer(two.name, status)["path"]["kind"] == "relayed", "to say that the relay carries everything")
+    assert one.ping(two.name, "--count", "3")["received"] == 3
+    told = one.taut("why", two.name).stdout
+    assert "straight" not in told and "No common address family" in told, told
