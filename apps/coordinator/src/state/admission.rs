@@ -179,7 +179,7 @@ async fn shown_key(tx: &mut Reading, network: NetworkId, enrol: &Enrol) -> Resul
     tx.key_by_hash(network, &secret.hash()).await?.ok_or(unknown)
 }
 
-/// What is wrong with an enrolment key, if anything.
+/// Returns why an enrolment key cannot be used; `None` if it can.
 fn fault(key: &KeyRow, now: i64) -> Option<KeyFault> {
     if key.revoked_at.is_some() {
         Some(KeyFault::Revoked)

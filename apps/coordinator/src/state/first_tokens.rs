@@ -27,7 +27,7 @@ pub(super) fn lines(operator_token: &str, join_token: &str) -> Zeroizing<String>
 /// Writes `lines` in one step, readable by the owner only.
 pub(super) fn write(directory: &Path, lines: &str) -> io::Result<()> {
     let (path, new) = (path(directory), directory.join(format!("{NAME}.new")));
-    // What a start that was cut off left behind; its mode may be another one.
+    // A start that was cut off may have left this file, with another mode.
     if new.exists() {
         fs::remove_file(&new)?;
     }

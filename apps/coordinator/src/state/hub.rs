@@ -23,7 +23,7 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Least time, on average, between two changes of where a node is: each is written to disk and told to every peer.
 const PLACES_EVERY: Duration = Duration::from_secs(1);
 
-/// So many of them may follow each other at once: after a start a node first knows its interfaces, then what relays say, then where it is
+/// Writes of one node that may follow each other at once, 4: after a start a node first knows its interfaces, then what relays say, then where it is
 /// bound, and each of that helps to reach it.
 const PLACES_BURST: u32 = 4;
 

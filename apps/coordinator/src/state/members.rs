@@ -1,4 +1,4 @@
-//! What members do: say where they are, ask for the map.
+//! Requests of members: to note their endpoints and relays, and to get the map.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! The end of a network: its members are none any more, its keys open nothing, its relays are forgotten.
+//! Removal of a network: its members, enrolment keys and relays end with it.
 
 use std::sync::PoisonError;
 

@@ -63,7 +63,7 @@ impl State {
         self.ticket_life
     }
 
-    /// What relays verify tickets by: `taut-relay serve --trust`.
+    /// Returns the key with which relays verify tickets (`taut-relay serve --trust`).
     pub(crate) fn ticket_key(&self) -> VerifyingKey {
         self.signer.verifying()
     }

@@ -62,7 +62,7 @@ impl Member {
     }
 }
 
-/// What a member is known by, from its channel.
+/// Opens a member's channel and returns its credentials for relays.
 fn credentials(coordinator: &Coordinator, token: &JoinToken, host: &Host) -> (Channel, Credentials) {
     let bind = PrivateKey::from_bytes(random());
     let mut channel = Channel::open(coordinator.address, token, &host.machine).unwrap();

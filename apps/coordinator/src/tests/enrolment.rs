@@ -195,7 +195,7 @@ fn fault_e10_no_name_harms_anybody() {
 fn fault_e20_no_node_and_no_network_gets_a_reserved_name() {
     let directory = Directory::new();
     let coordinator = Coordinator::start(&directory);
-    // What a host of that name sends, and a node of release 0.1.0 whose user asked for it.
+    // Such a name comes from a host that is called so, or from a node of release 0.1.0 whose user chose it.
     let names: Vec<String> = ["localhost", "LOCALHOST.localdomain", "wpad", "ip6-allnodes"]
         .iter()
         .map(|wish| coordinator.join(wish).map.me.name)

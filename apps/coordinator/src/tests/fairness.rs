@@ -1,4 +1,4 @@
-//! What one machine, one token or one network may use up.
+//! Limits per machine, per enrolment key and per network.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};

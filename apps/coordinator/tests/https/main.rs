@@ -22,7 +22,7 @@ const TOKEN: &str = "tautop-AAAA";
 /// Longest wait for the command's request; only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a coordinator without nodes answers.
+/// Answer of a coordinator without nodes.
 const NO_NODES: &str =
     "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 23\r\n\r\n{\"schema\":1,\"nodes\":[]}";
 
@@ -175,7 +175,7 @@ fn fault_e22_files_of_authorities_that_are_none_are_named() {
 
 #[test]
 fn fault_e22_a_host_that_is_not_this_one_gets_nothing_over_http() {
-    // An address that leads to this host and is none of loopback's: what is sent would arrive.
+    // An address of this host outside loopback: a token that is sent there would arrive.
     let (listener, port) = listener("0.0.0.0");
     let url = format!("http://0.0.0.0:{port}");
     let refused = list(&url, &[], &[]);
