@@ -22,13 +22,13 @@ MAY_USE = {
 }
 # sys/* points to this one crate of core only.
 SYS_MAY_USE = {"core/base"}
-# Arrows inside engine: the keeper owns the others, and they do not know each other.
-ENGINE_EDGES = {("engine/keeper", other) for other in ("engine/lane", "engine/control", "engine/gateway")}
+# Arrows inside engine: the agent owns the others, and they do not know each other.
+ENGINE_EDGES = {("engine/agent", other) for other in ("engine/lane", "engine/control", "engine/gateway")}
 # Arrows inside proof: the fuzz targets let the world of the simulator run.
 PROOF_EDGES = {("proof/fuzz", "proof/sim")}
 # What the programs may use besides core.
 APP_MAY_USE = {
-    "apps/taut": {"engine/keeper", "engine/lane", "engine/control", "sys/event"},
+    "apps/taut": {"engine/agent", "engine/lane", "engine/control", "sys/event"},
     "apps/coordinator": {"apps/relay"},
     "apps/relay": {"sys/udp", "sys/event"},
 }
@@ -66,7 +66,7 @@ CORE_WORDS = {
 WHY = {
     "layers": "arrows point downward only, so that a lower layer can be read, tested and used without the ones above",
     "sys-alone": "each crate of sys is usable alone; rules and kernel meet in engine only",
-    "engine-edges": "the keeper owns lane and control; these two never call each other, so neither waits for the other",
+    "engine-edges": "the agent owns lane and control; these two never call each other, so neither waits for the other",
     "app-uses": "a program is wiring; the coordinator never sees the node's engine, the node reaches the kernel by it",
     "proof-unseen": "witnesses see everything and are seen by nobody, so that no program depends on test code",
     "core-externals": "core is pure: no runtime, no socket, no clock; each crate that it takes in is checked for that",

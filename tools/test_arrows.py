@@ -20,7 +20,7 @@ MEMBERS = [
     "sys/tally",
     "engine/lane",
     "engine/control",
-    "engine/keeper",
+    "engine/agent",
     "apps/taut",
     "apps/coordinator",
     "proof/sim",
@@ -33,10 +33,10 @@ USES = {
     "core/wire": "taut-base.workspace = true",
     "sys/udp": "taut-base.workspace = true\nlibc = '0.2'",
     "engine/lane": "taut-wire.workspace = true\ntaut-udp.workspace = true",
-    "engine/keeper": "taut-lane.workspace = true\ntaut-control.workspace = true\ntaut-tun.workspace = true",
-    "apps/taut": "taut-keeper.workspace = true\nlexopt = '0.3'",
+    "engine/agent": "taut-lane.workspace = true\ntaut-control.workspace = true\ntaut-tun.workspace = true",
+    "apps/taut": "taut-agent.workspace = true\nlexopt = '0.3'",
     "apps/coordinator": "taut-wire.workspace = true\ntokio = '1'\nsqlx = '0.9'",
-    "proof/sim": "taut-lane.workspace = true\ntaut-keeper.workspace = true",
+    "proof/sim": "taut-lane.workspace = true\ntaut-agent.workspace = true",
     "proof/fuzz": "taut-sim.workspace = true\ntaut-control.workspace = true",
     "proof/linkbox": "taut-packet.workspace = true",
     "proof/load": "quinn = '0.11'\ntokio = '1'",
@@ -204,7 +204,7 @@ class Rules(unittest.TestCase):
                 self.breaks("coordinator-only")
 
     def test_apps_only(self):
-        self.uses("engine/keeper", "lexopt")
+        self.uses("engine/agent", "lexopt")
         self.breaks("apps-only")
         for line in ("fn home() { std::env::var_os(\"HOME\"); }", "use std::{env, fs};"):
             with self.subTest(line=line):
@@ -236,8 +236,8 @@ class Rules(unittest.TestCase):
         path.write_text(path.read_text().replace("taut-tun", "tuntap"))
         shared = self.root / "Cargo.toml"
         shared.write_text(shared.read_text().replace("taut-tun =", "tuntap ="))
-        keeper = self.root / "engine/keeper/Cargo.toml"
-        keeper.write_text(keeper.read_text().replace("taut-tun.", "tuntap."))
+        agent = self.root / "engine/agent/Cargo.toml"
+        agent.write_text(agent.read_text().replace("taut-tun.", "tuntap."))
         self.breaks("crate-name")
 
     def test_lints(self):

@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use serde::Serialize;
+use taut_agent::api::{SCHEMA, Status};
 use taut_base::NodeId;
-use taut_keeper::api::{SCHEMA, Status};
 use taut_netmap::{domain, shown_name};
 
 use crate::fault::Fault;

@@ -1,4 +1,4 @@
-//! One node, composed out of tunnel, path and map: everything that a keeper decides.
+//! One node, composed out of tunnel, path and map: everything that an agent decides.
 //!
 //! [`Node`] is pure. What happened goes in (a map, a message of a lane, the time), what is to be done comes out ([`Node::poll_command`]):
 //!
@@ -10,7 +10,7 @@
 //! handle_timeout()        ─▶ └──────┘      until poll_command() is empty
 //!                                          then wait until poll_timeout()
 //! ```
-//! The keeper carries the commands to the lanes. A lane owns its sessions' counters and windows; the node only knows which indices are in use,
+//! The agent carries the commands to the lanes. A lane owns its sessions' counters and windows; the node only knows which indices are in use,
 //! so that no two sessions share one (protocol.md 1.7).
 //!
 //! A node may have several lanes, which all hear of peers, routes and sessions ([`Node::set_lanes`]); who has one need not ask which it is.
@@ -20,7 +20,7 @@
 mod answer;
 mod contract;
 mod counts;
-mod further;
+mod extra_lanes;
 mod indices;
 mod node;
 mod peer;

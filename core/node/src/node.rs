@@ -2,8 +2,8 @@
 //! say to each other inside a session.
 
 mod control;
+mod nat_report;
 mod native;
-mod outlook;
 mod paths;
 mod relayed;
 
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use taut_base::{Entropy, LaneId, PeerId, Prefix, PresharedKey, PrivateKey, PublicKey, ReceiverIndex, SessionId, Time};
 use taut_netmap::NetworkMap;
-use taut_path::{Budget, Families, Home, Ours, Outlook, Paths, Way};
+use taut_path::{Budget, Families, HomeRelay, LocalEndpoints, NatReport, Paths, Way};
 use taut_tunnel::cookie::Checker;
 use taut_tunnel::handshake::{Identity, Initiation, Received, Remote};
 use taut_tunnel::{Attempt, Bucket, Due, Limits, Rate, Role, SessionIndices, SessionKeys};
@@ -81,7 +81,7 @@ pub struct Node<E> {
     /// Peers whose sessions have lanes beyond the first.
     spread: BTreeSet<PeerId>,
     /// Where we may be reached.
-    ours: Ours,
+    local_endpoints: LocalEndpoints,
     /// What all probes share.
     budget: Budget,
     families: Families,
@@ -89,9 +89,9 @@ pub struct Node<E> {
     /// The networks that this host is in, for reports.
     networks: Vec<Prefix>,
     /// Which relays are ours.
-    home: Home,
+    home: HomeRelay,
     /// What relays say of where we are.
-    outlook: Outlook,
+    nat_report: NatReport,
     /// STUN requests for the socket apart, the newest first.
     apart: VecDeque<(SocketAddr, Datagram)>,
     /// Where gateways and relays say that we are, and what of it the coordinator was told.
@@ -105,7 +105,7 @@ pub struct Node<E> {
 impl<E: Entropy> Node<E> {
     /// A node without peers.
     pub fn new(node_key: PrivateKey, limits: Limits, mut entropy: E) -> Self {
-        let ours = Ours::new(&mut entropy);
+        let local_endpoints = LocalEndpoints::new(&mut entropy);
         Self {
             identity: Identity::new(node_key),
             limits,
@@ -126,13 +126,13 @@ impl<E: Entropy> Node<E> {
             suites: Suites::STOCK,
             lanes: Lanes::ONE,
             spread: BTreeSet::new(),
-            ours,
+            local_endpoints,
             budget: Budget::new(),
             families: Families::default(),
             relays: Relays::default(),
             networks: Vec::new(),
-            home: Home::default(),
-            outlook: Outlook::default(),
+            home: HomeRelay::default(),
+            nat_report: NatReport::default(),
             apart: VecDeque::new(),
             mapped: Vec::new(),
             reflexive: Vec::new(),
@@ -201,7 +201,7 @@ impl<E: Entropy> Node<E> {
     /// When [`Self::handle_timeout`] has something to do; may change with every call.
     pub fn poll_timeout(&self) -> Option<Time> {
         let peers = self.peers.values().filter_map(|peer| peer.poll_timeout(&self.limits, self.now));
-        peers.chain(self.relays.poll_timeout()).chain(self.outlook.poll_timeout()).min()
+        peers.chain(self.relays.poll_timeout()).chain(self.nat_report.poll_timeout()).min()
     }
 
     /// Has these prefixes avoided like the overlay's own, from the next map on: no address in them is offered as ours, or probed because a peer names it.
@@ -284,8 +284,8 @@ impl<E: Entropy> Node<E> {
             self.relays.forget_peer(&peer.key);
             self.indices.release_all(id);
             self.spread.remove(&id);
-            if peer.paths.is_some_and(|paths| paths.has_dug()) {
-                self.tell(LaneId::FIRST, ToLane::Fill(id));
+            if peer.paths.is_some_and(|paths| paths.has_open_search()) {
+                self.tell(LaneId::FIRST, ToLane::CloseSearch(id));
             }
             self.tell_all(|| ToLane::RemovePeer(id));
         }
@@ -320,7 +320,7 @@ impl<E: Entropy> Node<E> {
             FromLane::Control { peer, session, lane, source, message } => {
                 self.handle_control(peer, session, lane, source, message, clocks);
             }
-            // Which lane reads what is the keeper's, not ours.
+            // Which lane reads what is the agent's, not ours.
             FromLane::Drained => {}
             FromLane::Silent { peer } => {
                 if let Some(peer) = self.peers.get_mut(&peer) {
@@ -352,7 +352,7 @@ impl<E: Entropy> Node<E> {
         self.now = clocks.now;
         self.relays_timeout(clocks);
         let talking = self.peers.values().any(|peer| peer.since().is_some());
-        self.outlook.set_talking(talking, clocks.now);
+        self.nat_report.set_talking(talking, clocks.now);
         self.relays_turn();
         let due: Vec<PeerId> = self
             .peers

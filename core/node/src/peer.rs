@@ -14,7 +14,7 @@ use taut_wire::wireguard::CookieReply;
 
 use crate::answer::{Answer, REPEAT};
 use crate::contract::{HandshakeMessage, source_of};
-use crate::further::Further;
+use crate::extra_lanes::ExtraLanes;
 use crate::talk::Talk;
 
 /// Sessions of one peer that a lane holds at most, and one on its way to it.
@@ -24,7 +24,7 @@ pub(crate) const HELD: usize = 4;
 /// first is on its way when the second leaves.
 const WAITING: usize = 3;
 
-/// A peer, seen from the keeper.
+/// A peer, seen from the agent.
 pub(crate) struct Peer {
     pub(crate) id: PeerId,
     pub(crate) node: NodeId,
@@ -79,7 +79,7 @@ pub(crate) struct Peer {
     /// How long a packet takes to it and back, on the way in use.
     pub(crate) round_trip: Option<Duration>,
     /// Its lanes beyond the first.
-    pub(crate) further: Further,
+    pub(crate) further: ExtraLanes,
     /// What further lanes of its sessions are made of.
     pub(crate) made: Vec<Made>,
 }
@@ -129,7 +129,7 @@ impl Peer {
             relayed: Vec::new(),
             relays: Vec::new(),
             round_trip: None,
-            further: Further::default(),
+            further: ExtraLanes::default(),
             made: Vec::new(),
         }
     }

@@ -12,7 +12,7 @@
 //! of both families are asked at once, and the first that answers is used until the relay is lost. What a relay says is believed only under the keys of
 //! a bind with the key that the map names. Where UDP is blocked a relay is reached by a bridge ([`web`]).
 //!
-//! The keeper owns all of it. It refuses: to send anything to an address that no map names, and to bind without a ticket.
+//! The agent owns all of it. It refuses: to send anything to an address that no map names, and to bind without a ticket.
 
 mod bridges;
 mod served;

@@ -260,7 +260,7 @@ fn fault_f8_a_bridge_that_breaks_is_noticed_and_used_again_when_it_is_back() {
     world.web = true;
     world.run(secs(1));
     assert_eq!(world.place(), Some(at_bridge()));
-    // Broken and back between two looks of the keeper: the relay has forgotten us, and says so.
+    // Broken and back between two looks of the agent: the relay has forgotten us, and says so.
     world.relay.handle_hangup(STREAM);
     let clocks = world.clocks();
     world.node.bridge_opened(RELAY, at_bridge(), clocks);

@@ -49,9 +49,9 @@ enum Happening {
     Handshake(SocketAddr, HandshakeMessage),
     /// A packet arrives that names a session by this index of ours.
     Packet { index: ReceiverIndex, data: bool, counted: bool },
-    /// The keeper looks at what the lane said.
+    /// The agent looks at what the lane said.
     Said(FromLane),
-    /// The lane looks at what the keeper commanded.
+    /// The lane looks at what the agent commanded.
     Command(ToLane),
     /// The host has a packet to send, and the next after this time.
     Data(Option<Duration>),
@@ -82,7 +82,7 @@ struct Host {
     began: u64,
     /// The names of those.
     had: BTreeSet<Name>,
-    /// Until when what was put in the queues between lane and keeper is on its way: they keep the order.
+    /// Until when what was put in the queues between lane and agent is on its way: they keep the order.
     queued: [Time; 2],
 }
 
@@ -94,7 +94,7 @@ struct Net {
     coming: BTreeMap<(Time, u64), (usize, Happening)>,
     made: u64,
     wire: Wire,
-    /// Milliseconds by which a queue between lane and keeper lags at most.
+    /// Milliseconds by which a queue between lane and agent lags at most.
     lag: u64,
     /// Whether packets that are sent now are counted.
     counting: bool,
@@ -296,7 +296,7 @@ impl Net {
         self.now = end;
     }
 
-    /// How long a message takes at most, while nothing is lost, from keeper to keeper.
+    /// How long a message takes at most, while nothing is lost, from agent to agent.
     fn one_way(&self) -> Duration {
         self.wire.least + Duration::from_millis(self.wire.jitter + 2 * self.lag)
     }

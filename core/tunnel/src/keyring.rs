@@ -28,7 +28,7 @@ use crate::limits::Limits;
 use crate::pair::Pair;
 use crate::session::{Role, Session, SessionIndices};
 
-/// While a wish for a handshake stands, it is not repeated more often than this; the keeper keeps its own schedule of tries.
+/// While a wish for a handshake stands, it is not repeated more often than this; the agent keeps its own schedule of tries.
 const REPEAT_WISH: Duration = Duration::from_secs(1);
 
 /// Data is acknowledged by a receipt this long after it came, or after half a round trip where that is more (protocol.md 5.3).

@@ -5,11 +5,11 @@
 //! 1. [`handshake`]: `Noise_IKpsk2` as a chain of types. [`Initiation::start`](handshake::Initiation::start) →
 //!    [`finish`](handshake::Initiation::finish), and on the other side [`Received::read`](handshake::Received::read) →
 //!    [`authenticate`](handshake::Received::authenticate) → [`respond`](handshake::Authentic::respond). Both ends yield [`SessionKeys`].
-//! 2. [`Attempt`]: when to send an initiation again, and when to give up. The keeper's part.
+//! 2. [`Attempt`]: when to send an initiation again, and when to give up. The agent's part.
 //! 3. [`Session`]: what a handshake made: WireGuard's own [`Pair`] of keys with its counter and replay [`Window`], and between Taut nodes the pairs that
 //!    an [`Exporter`] derives beside it: one for control messages, one for data under another suite. Pairs seal and open in place.
 //! 4. [`Keyring`]: the sessions of one peer (previous, current, next) and WireGuard's data timers. The lane's part: it lives where the
-//!    packets are, and asks the keeper only for handshakes (protocol.md 1.7).
+//!    packets are, and asks the agent only for handshakes (protocol.md 1.7).
 //!
 //! Beside them [`cookie`]: what a lane judges handshake messages by before anybody computes for them, and what an initiator does with a cookie.
 //!

@@ -21,7 +21,7 @@ pub enum Role {
     Responder,
 }
 
-/// What a handshake yields: everything a [`Session`] is made of. Moves from the keeper to a lane once (protocol.md 1.7).
+/// What a handshake yields: everything a [`Session`] is made of. Moves from the agent to a lane once (protocol.md 1.7).
 ///
 /// ```compile_fail,E0277
 /// fn prints<T: std::fmt::Debug>() {}

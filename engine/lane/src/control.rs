@@ -1,5 +1,5 @@
 //! Control messages on the lane: opened and sealed here, because counters and windows live here (protocol.md 1.7). A probe is answered and a receipt
-//! noted on the spot; the rest goes up to the keeper.
+//! noted on the spot; the rest goes up to the agent.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -13,11 +13,11 @@ use taut_wire::wireguard::{DATA_HEADER, DATA_OVERHEAD};
 
 use crate::batch::SendBatch;
 use crate::drops::Drop;
-use crate::heart::Heart;
 use crate::held::Entry;
+use crate::lane_core::LaneCore;
 
 /// Control messages of one peer that go up: some for each of its sessions and paths. A peer that sends more is broken or hostile, and must not keep the
-/// keeper from the others.
+/// agent from the others.
 pub(crate) const CONTROL: Rate = Rate::new(50, 100);
 
 /// Authentic control messages of one peer, of all kinds: 16 lanes acknowledge data 50 times a second each, and all else is less than half of that again.
@@ -32,7 +32,7 @@ const MUTED: Duration = Duration::from_secs(1);
 /// time. A peer that asks for more costs the lane a system call each.
 pub(crate) const ANSWERS: Rate = Rate::new(200, 400);
 
-impl Heart {
+impl LaneCore {
     /// A message under an index that is no data pair's: opened in place, and acted on. Returns whose it was, if it was authentic.
     #[expect(clippy::too_many_arguments, reason = "one message with where it came from and what its header says")]
     pub(crate) fn control(
@@ -61,7 +61,7 @@ impl Heart {
             Err(OpenError::NotAuthentic | OpenError::CounterAtLimit) => return self.refuse(Drop::NotAuthentic),
         };
 
-        // Its sender has the session (protocol.md 1.8). It moves nobody: data does, or the keeper.
+        // Its sender has the session (protocol.md 1.8). It moves nobody: data does, or the agent.
         let confirmed = side.keyring.received_control(session, &self.limits, now);
         let elsewhere = side.way != Some(source) && (side.way.is_none() || !peer.path.roams);
         peer.traffic.add_outer_received(size);

@@ -16,11 +16,11 @@ use taut_wire::wireguard::{DATA_HEADER, Message, classify};
 
 use crate::batch::SendBatch;
 use crate::drops::{Drop, DropCounts};
-use crate::heart::Heart;
 use crate::ingress::Verdict;
+use crate::lane_core::LaneCore;
 use crate::ports::InboundPorts;
 
-impl Heart {
+impl LaneCore {
     /// A run of datagrams from one sender, each `segment_size` bytes and the last perhaps shorter, becomes writes to the TUN through `ports`.
     /// What has to be answered is appended to `out`. Returns whose the last authentic one was, if any was.
     pub fn inbound(
@@ -108,7 +108,7 @@ impl Heart {
         out: &mut SendBatch,
         now: Time,
     ) -> Option<PeerId> {
-        // Whose session is it? A response and the first data may overtake the keeper's command.
+        // Whose session is it? A response and the first data may overtake the agent's command.
         let id = match self.by_index.get(&index) {
             Some(id) => *id,
             None => {
@@ -219,7 +219,7 @@ impl Heart {
         self.send_staged(id, out, now);
     }
 
-    /// A handshake message goes to the keeper, if its sender may ask so much (protocol.md 2.4).
+    /// A handshake message goes to the agent, if its sender may ask so much (protocol.md 2.4).
     fn handshake(&mut self, source: Way, message: &Message<'_>, bytes: &[u8], out: &mut SendBatch, now: Time) {
         let by_index = &self.by_index;
         let has_session = |index| by_index.contains_key(&ReceiverIndex(index));

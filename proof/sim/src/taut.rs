@@ -1,4 +1,4 @@
-//! A host that runs Taut: keeper's brain and lane's heart, joined as in the daemon.
+//! A host that runs Taut: agent's brain and lane's lane core, joined as in the daemon.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{DEFAULT_MTU, PeerId, PublicKey, ReceiverIndex, RelayId, SessionId, Time};
-use taut_lane::{DropCounts, Flush, Heart, InboundPorts, SendBatch};
+use taut_lane::{DropCounts, Flush, InboundPorts, LaneCore, SendBatch};
 use taut_netmap::NetworkMap;
 use taut_node::{Clocks, FromLane, Node, ToLane};
 use taut_path::Families;
@@ -37,7 +37,7 @@ const MAX_QUEUED: usize = 256;
 pub struct Settings {
     /// WireGuard's time limits.
     pub limits: Limits,
-    /// How long a message waits until the keeper looks at it.
+    /// How long a message waits until the agent looks at it.
     pub keeper_delay: Duration,
     /// How long a command waits until the lane wakes up for it. The lane may drain it earlier.
     pub lane_delay: Duration,
@@ -66,7 +66,7 @@ pub struct TautHost {
     settings: Settings,
     entropy: Seeded,
     node: Node<Seeded>,
-    heart: Heart,
+    core: LaneCore,
     out: SendBatch,
     drops: Arc<DropCounts>,
     messages: VecDeque<(Time, FromLane)>,
@@ -91,14 +91,14 @@ impl TautHost {
         let mut node = Node::new(me.key.clone(), settings.limits, Seeded::new(entropy.next_u64()));
         node.set_suites(settings.suites);
         let drops = Arc::new(DropCounts::default());
-        let heart = start_heart(&mut node, &settings, &drops);
+        let core = start_heart(&mut node, &settings, &drops);
         let mut host = Self {
             me: me.clone(),
             map,
             settings,
             entropy,
             node,
-            heart,
+            core,
             out: SendBatch::new(),
             drops,
             messages: VecDeque::new(),
@@ -119,7 +119,7 @@ impl TautHost {
     pub fn restart(&mut self, now: Time) {
         self.node = Node::new(self.me.key.clone(), self.settings.limits, Seeded::new(self.entropy.next_u64()));
         self.node.set_suites(self.settings.suites);
-        self.heart = start_heart(&mut self.node, &self.settings, &self.drops);
+        self.core = start_heart(&mut self.node, &self.settings, &self.drops);
         self.messages.clear();
         self.commands.clear();
         self.sessions.clear();
@@ -129,7 +129,7 @@ impl TautHost {
         self.begin(now);
     }
 
-    /// What the keeper does first: map and ticket from the disk, the addresses of the interfaces.
+    /// What the agent does first: map and ticket from the disk, the addresses of the interfaces.
     fn begin(&mut self, now: Time) {
         let clocks = self.clocks(now);
         if self.settings.ticket {
@@ -194,7 +194,7 @@ impl TautHost {
         self.node.poll_home()
     }
 
-    /// The keeper's brain, to look at.
+    /// The agent's brain, to look at.
     pub fn node(&self) -> &Node<Seeded> {
         &self.node
     }
@@ -206,17 +206,17 @@ impl TautHost {
 
     /// The highest counter of its data that a peer acknowledged in the session in use.
     pub fn acknowledged(&self) -> Option<u64> {
-        self.node.peers().find_map(|peer| self.heart.acknowledged(peer.id))
+        self.node.peers().find_map(|peer| self.core.acknowledged(peer.id))
     }
 
     /// Whether the lane marks what it sends to its peer, where the kernel vouches for it.
     pub fn marks(&self) -> bool {
-        self.node.peers().any(|peer| self.heart.marks(peer.id))
+        self.node.peers().any(|peer| self.core.marks(peer.id))
     }
 
     /// What both ends call the session that is sealed with.
     pub fn session_name(&self) -> Option<(ReceiverIndex, ReceiverIndex)> {
-        self.node.peers().find_map(|peer| self.heart.session_name(peer.id))
+        self.node.peers().find_map(|peer| self.core.session_name(peer.id))
     }
 
     /// Sessions that the lane holds now, of all peers.
@@ -239,14 +239,14 @@ impl TautHost {
             }
             if let Some((_, command)) = self.commands.pop_front_if(|(due, _)| *due <= now) {
                 note_session(&mut self.sessions, &command);
-                self.heart.command(command, &mut self.out, now);
+                self.core.command(command, &mut self.out, now);
             } else if let Some((_, message)) = self.messages.pop_front_if(|(due, _)| *due <= now) {
                 self.node.handle_lane(message, clocks);
             } else if self.node.poll_timeout().is_some_and(|due| due <= now) {
                 self.node.handle_timeout(clocks);
-            } else if self.heart.has_released() {
-                self.heart.release(&mut self.out, now);
-            } else if !self.heart.send_backlog(&mut self.out, now) {
+            } else if self.core.has_released() {
+                self.core.release(&mut self.out, now);
+            } else if !self.core.send_backlog(&mut self.out, now) {
                 break;
             }
             self.transmit();
@@ -260,7 +260,7 @@ impl TautHost {
     }
 
     fn hear_lane(&mut self, now: Time) {
-        while let Some(message) = self.heart.poll_message() {
+        while let Some(message) = self.core.poll_message() {
             if let FromLane::Retired { peer, id, .. } = message {
                 let known = self.sessions.get_mut(&peer).is_some_and(|sessions| sessions.remove(&id));
                 assert!(known, "session {id:?} was retired, but never added");
@@ -282,9 +282,9 @@ impl TautHost {
     }
 }
 
-fn start_heart(node: &mut Node<Seeded>, settings: &Settings, drops: &Arc<DropCounts>) -> Heart {
+fn start_heart(node: &mut Node<Seeded>, settings: &Settings, drops: &Arc<DropCounts>) -> LaneCore {
     let checker = node.checker();
-    Heart::new(settings.limits, DEFAULT_MTU, checker, false, Offloads::NONE, Arc::clone(drops), Arc::default())
+    LaneCore::new(settings.limits, DEFAULT_MTU, checker, false, Offloads::NONE, Arc::clone(drops), Arc::default())
 }
 
 fn note_session(sessions: &mut BTreeMap<PeerId, BTreeSet<SessionId>>, command: &ToLane) {
@@ -301,7 +301,7 @@ fn note_session(sessions: &mut BTreeMap<PeerId, BTreeSet<SessionId>>, command: &
 
 impl Host for TautHost {
     fn send(&mut self, packet: &[u8], now: Time) {
-        self.heart.outbound(packet, &mut self.out, now);
+        self.core.outbound(packet, &mut self.out, now);
         self.pump(now);
     }
 
@@ -309,18 +309,18 @@ impl Host for TautHost {
         let mut buffer = datagram.to_vec();
         let mut ports =
             Ports { commands: &mut self.commands, sessions: &mut self.sessions, delivered: &mut self.delivered };
-        self.heart.inbound(source, &mut buffer, datagram.len(), &mut ports, &mut self.out, now);
+        self.core.inbound(source, &mut buffer, datagram.len(), &mut ports, &mut self.out, now);
         self.pump(now);
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        self.heart.handle_timeout(&mut self.out, now);
+        self.core.handle_timeout(&mut self.out, now);
         self.pump(now);
     }
 
     fn poll_timeout(&self) -> Option<Time> {
         let queued = [self.messages.front().map(|(due, _)| *due), self.commands.front().map(|(due, _)| *due)];
-        [self.node.poll_timeout(), self.heart.poll_timeout()].into_iter().chain(queued).flatten().min()
+        [self.node.poll_timeout(), self.core.poll_timeout()].into_iter().chain(queued).flatten().min()
     }
 
     fn poll_transmit(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
@@ -337,7 +337,7 @@ impl Host for TautHost {
         let peers = self.node.peers().count();
         let queued = self.messages.len() + self.commands.len();
         assert!(queued <= MAX_QUEUED, "{queued} messages and commands wait");
-        // An index whose retirement is still on its way to the keeper is counted there, too.
+        // An index whose retirement is still on its way to the agent is counted there, too.
         let indices = self.node.indices_in_use();
         assert!(
             indices <= peers * (MAX_SESSIONS * MAX_INDICES + MAX_WAITING) + queued * MAX_INDICES,

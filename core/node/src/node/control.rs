@@ -10,7 +10,7 @@ use taut_wire::control::{Abilities, Control, Lanes, Suite, Suites};
 
 use super::Node;
 use crate::contract::{Clocks, ToLane};
-use crate::further::{Learned, Opened};
+use crate::extra_lanes::{Learned, Opened};
 use crate::peer::Peer;
 use crate::talk::Talk;
 

@@ -10,8 +10,8 @@
 //!                               Paths::poll_choice     ──▶ ToLane::SetPath
 //!                               Paths::poll_endpoints  ──▶ ToLane::Control where data goes
 //!                               Paths::poll_probe      ──▶ ToLane::Control on the newest session, by the probe's way
-//!                               Paths::poll_search     ──▶ ToLane::Control where data goes, and ToLane::Dig: sockets for it
-//!                               Paths::poll_fill       ──▶ ToLane::Fill
+//!                               Paths::poll_search     ──▶ ToLane::Control where data goes, and ToLane::OpenSearch: sockets for it
+//!                               Paths::poll_search_end       ──▶ ToLane::CloseSearch
 //! FromLane::Control(Search) ──▶ Paths::handle_search            the peer asks to be looked for
 //! ```
 //! Further lanes go without a relay: they are closed when the path is relayed or leads to another host, and proven anew when it is direct.
@@ -31,8 +31,8 @@ impl<E: Entropy> Node<E> {
     /// The addresses of our interfaces with the first lane's port, best first: what peers are told inside a session.
     pub fn set_interfaces(&mut self, endpoints: &[SocketAddr], clocks: Clocks) {
         self.now = clocks.now;
-        self.outlook.set_hosts(endpoints);
-        if self.ours.set_host(endpoints, &self.overlay) {
+        self.nat_report.set_hosts(endpoints);
+        if self.local_endpoints.set_host(endpoints, &self.overlay) {
             self.tell_endpoints();
         }
     }
@@ -41,7 +41,7 @@ impl<E: Entropy> Node<E> {
     pub fn set_mapped(&mut self, endpoints: &[SocketAddr], clocks: Clocks) {
         self.now = clocks.now;
         self.mapped = endpoints.to_vec();
-        if self.ours.set_mapped(endpoints, &self.overlay) {
+        if self.local_endpoints.set_mapped(endpoints, &self.overlay) {
             self.tell_endpoints();
         }
     }
@@ -51,7 +51,7 @@ impl<E: Entropy> Node<E> {
         self.now = clocks.now;
         self.families = families;
         self.relays.handle_look_around(families, &mut self.entropy, clocks.now);
-        self.outlook.handle_look_around(families, clocks.now);
+        self.nat_report.handle_look_around(families, clocks.now);
         self.relays_turn();
         for id in self.peers.keys().copied().collect::<Vec<_>>() {
             let Some(paths) = self.peers.get_mut(&id).and_then(|peer| peer.paths.as_mut()) else { continue };
@@ -64,9 +64,9 @@ impl<E: Entropy> Node<E> {
     pub fn report(&self, peer: PeerId, now: Time) -> Option<Report> {
         let paths = self.peers.get(&peer)?.paths.as_ref()?;
         let here = Here {
-            nat: self.ours.nat(),
+            nat: self.local_endpoints.nat(),
             networks: &self.networks,
-            own: self.outlook.hosts(),
+            own: self.nat_report.hosts(),
             seen: &self.reflexive,
             longest: self.budget.longest(),
         };
@@ -95,7 +95,7 @@ impl<E: Entropy> Node<E> {
         self.want_relays(id);
         let now = self.now;
         if by.is_some_and(|way| !way.is_relayed()) {
-            self.outlook.handle_heard(now);
+            self.nat_report.handle_heard(now);
         }
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let Some(paths) = peer.paths.as_mut() else { return };
@@ -108,8 +108,8 @@ impl<E: Entropy> Node<E> {
         let now = self.now;
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let Some(former) = peer.paths.as_mut() else { return };
-        if former.has_dug() {
-            self.commands.push_back((LaneId::FIRST, ToLane::Fill(id)));
+        if former.has_open_search() {
+            self.commands.push_back((LaneId::FIRST, ToLane::CloseSearch(id)));
         }
         let mut paths = Paths::new(Arc::clone(&self.overlay), self.families);
         paths.set_listed(peer.candidates.listed(), now);
@@ -134,14 +134,14 @@ impl<E: Entropy> Node<E> {
         if let Some(way) = peer.way {
             self.relays.suspect(&peer.key, way, &mut self.entropy, now);
             if !way.is_relayed() {
-                self.outlook.handle_doubt(now);
+                self.nat_report.handle_doubt(now);
             }
         }
         let Some(paths) = peer.paths.as_mut() else { return };
         paths.handle_suspicion(now);
         self.relays_turn();
         self.steer(id);
-        self.outlook_turn();
+        self.nat_report_turn();
     }
 
     /// Data flows.
@@ -160,7 +160,7 @@ impl<E: Entropy> Node<E> {
         let now = self.now;
         let Some(paths) = self.peers.get_mut(&id).and_then(|peer| peer.paths.as_mut()) else { return };
         if !way.is_relayed() {
-            self.outlook.handle_heard(now);
+            self.nat_report.handle_heard(now);
         }
         paths.handle_answer(way, probe, seen, now);
         self.steer(id);
@@ -178,7 +178,7 @@ impl<E: Entropy> Node<E> {
     pub(super) fn asked_to_search(&mut self, id: PeerId, search: &Search) {
         let now = self.now;
         let Some(paths) = self.peers.get_mut(&id).and_then(|peer| peer.paths.as_mut()) else { return };
-        paths.handle_search(search, &self.ours, now);
+        paths.handle_search(search, &self.local_endpoints, now);
         self.steer(id);
     }
 
@@ -203,13 +203,13 @@ impl<E: Entropy> Node<E> {
         let first = LaneId::FIRST;
         if let Some((session, _)) = peer.sessions.last().copied() {
             let say = |way, message| (first, ToLane::Control { peer: id, session, lane: first, way, message });
-            if let Some(endpoints) = paths.poll_endpoints(&self.ours, self.now) {
+            if let Some(endpoints) = paths.poll_endpoints(&self.local_endpoints, self.now) {
                 self.commands.push_back(say(None, Control::Endpoints(endpoints)));
             }
-            if let Some(round) = paths.poll_search(&self.ours, &mut self.budget, self.now) {
+            if let Some(round) = paths.poll_search(&self.local_endpoints, &mut self.budget, self.now) {
                 self.commands.push_back(say(None, Control::Search(round.ask)));
-                if let Some(dig) = round.dig {
-                    self.commands.push_back((first, ToLane::Dig { peer: id, session, dig }));
+                if let Some(search) = round.search {
+                    self.commands.push_back((first, ToLane::OpenSearch { peer: id, session, search }));
                 }
             }
             while let Some(probe) = paths.poll_probe(&mut self.budget, &mut self.entropy, self.now) {
@@ -219,8 +219,8 @@ impl<E: Entropy> Node<E> {
                 });
             }
         }
-        if paths.poll_fill(self.now) {
-            self.commands.push_back((first, ToLane::Fill(id)));
+        if paths.poll_search_end(self.now) {
+            self.commands.push_back((first, ToLane::CloseSearch(id)));
         }
     }
 

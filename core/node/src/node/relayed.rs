@@ -70,8 +70,8 @@ impl<E: Entropy> Node<E> {
         if is_stun(bytes) {
             self.handle_answer(source, bytes);
         } else if self.relays.handle_datagram(source, bytes, is_member, &mut self.entropy, self.now) {
-            self.outlook.handle_doubt(self.now);
-            self.outlook_turn();
+            self.nat_report.handle_doubt(self.now);
+            self.nat_report_turn();
         }
         self.relays_turn();
     }
@@ -115,7 +115,7 @@ impl<E: Entropy> Node<E> {
             let places: Arc<[SocketAddr]> = places.into();
             self.tell_all(|| ToLane::Relays(Arc::clone(&places)));
         }
-        self.outlook_turn();
+        self.nat_report_turn();
         while let Some((destination, frame)) = self.relays.poll_transmit() {
             if let Some(bytes) = Datagram::new(frame.as_bytes()) {
                 self.tell(LaneId::FIRST, ToLane::Datagram { destination, bytes });

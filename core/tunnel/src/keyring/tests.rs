@@ -67,7 +67,7 @@ fn of_two_sessions_that_crossed_the_one_with_the_smaller_name_is_used() {
         ring.add(session(answered, Role::Responder, at(0)));
         ring.add(session(started, Role::Initiator, at(0)));
         assert_eq!(sends_with(&mut ring, at(0)), Some(u64::from(started)));
-        // The keeper hears of it: what it asks, it asks in the session in use.
+        // The agent hears of it: what it asks, it asks in the session in use.
         assert_eq!(ring.received(SessionId(u64::from(answered)), true, &LIMITS, at(1)), answered == 1);
         assert!(!ring.received(SessionId(u64::from(answered)), true, &LIMITS, at(1)), "once");
         assert_eq!(sends_with(&mut ring, at(1)), Some(1));

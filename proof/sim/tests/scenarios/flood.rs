@@ -133,8 +133,8 @@ fn fault_b5_a_flood_from_behind_the_same_nat_delays_by_one_round_trip() {
     });
 }
 
-/// A keeper alone, and what it answers.
-fn keeper(me: &Party, map: &NetworkMap) -> Node<impl taut_base::Entropy + use<>> {
+/// An agent alone, and what it answers.
+fn agent(me: &Party, map: &NetworkMap) -> Node<impl taut_base::Entropy + use<>> {
     let mut drawn = 0_u64;
     let mut node = Node::new(me.key.clone(), Limits::WIREGUARD, move |bytes: &mut [u8]| {
         for chunk in bytes.chunks_mut(8) {
@@ -153,7 +153,7 @@ fn answered(node: &mut Node<impl taut_base::Entropy>) -> usize {
 #[test]
 fn fault_b6_one_initiation_is_answered_four_times_at_most() {
     let [a, b] = parties();
-    let mut node = keeper(&b, &map_for(&b, &[&a]));
+    let mut node = agent(&b, &map_for(&b, &[&a]));
     answered(&mut node);
     let message = HandshakeMessage::new(&initiation(&a.key, &b, 1_000_000)).expect("an initiation");
     let mut answers = Vec::new();
@@ -172,7 +172,7 @@ fn fault_b6_one_initiation_is_answered_four_times_at_most() {
 #[test]
 fn fault_b7_a_peer_gets_fifty_sessions_a_second_at_most() {
     let [a, b] = parties();
-    let mut node = keeper(&b, &map_for(&b, &[&a]));
+    let mut node = agent(&b, &map_for(&b, &[&a]));
     answered(&mut node);
     let mut answers = 0;
     for number in 0..1_000 {
@@ -189,7 +189,7 @@ fn fault_b7_a_peer_gets_fifty_sessions_a_second_at_most() {
 #[test]
 fn fault_b12_initiations_to_other_lanes_leave_the_first_lane_its_share() {
     let [a, b] = parties();
-    let mut node = keeper(&b, &map_for(&b, &[&a]));
+    let mut node = agent(&b, &map_for(&b, &[&a]));
     answered(&mut node);
     let stranger = HandshakeMessage::new(&stranger_to_b()).unwrap();
     let mut answers = 0;
@@ -212,7 +212,7 @@ fn fault_b12_initiations_to_other_lanes_leave_the_first_lane_its_share() {
 #[test]
 fn fault_b2_the_keeper_computes_for_two_thousand_a_second_at_most() {
     let [a, b] = parties();
-    let mut node = keeper(&b, &map_for(&b, &[&a]));
+    let mut node = agent(&b, &map_for(&b, &[&a]));
     answered(&mut node);
     let stranger = HandshakeMessage::new(&stranger_to_b()).unwrap();
     let clocks = Clocks { now: taut_base::Time(0) + secs(100), wall: secs(1_000_000) };
