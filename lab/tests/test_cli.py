@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from lab.taut import PORT, binary
+from lab.nodes.taut import PORT, binary
 
 
 @pytest.fixture
