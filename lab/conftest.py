@@ -12,8 +12,8 @@ import pytest
 
 from .hosts import needs
 from .hosts.net import Lab
+from .hosts.programs import ROOT
 from .nodes import mesh as meshes
-from .nodes.taut import ROOT
 from .nodes.world import World
 
 # No test takes nearly as long; a hang must not hold a run for hours.

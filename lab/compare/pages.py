@@ -4,8 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ..hosts.programs import ROOT
 from ..hosts.wait import LabError
-from ..nodes.taut import ROOT
 from . import results
 
 OUT = ROOT / "target" / "bench"

@@ -6,8 +6,8 @@ import os
 import signal
 
 from ..hosts import congestion, leftovers, needs, netem
+from ..hosts.programs import binary
 from ..hosts.wait import LabError
-from ..nodes.taut import binary
 from . import pages, plan, results, run, testbed
 from .pages import shown, teller
 

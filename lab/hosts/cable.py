@@ -15,8 +15,8 @@ import json
 import os
 import signal
 
-from ..nodes.taut import binary
 from .namespace import Namespace
+from .programs import binary
 from .wait import LabError, wait_until
 
 # No address, no neighbour, no router: nothing in there answers to what passes.

@@ -1,6 +1,6 @@
 """A relay of its own in a host: the program `taut-relay`, which the coordinator is told of."""
 
-from .taut import binary
+from ..hosts.programs import binary
 
 PORT, STUN_PORT = 3478, 3479
 WEB_PORT = 443

@@ -5,10 +5,11 @@ import hashlib
 import hmac
 import json
 
+from ..hosts.programs import binary
 from ..hosts.wait import wait_until
 from .relay import PORT, Relay
 from .taut import PORT as NODE_PORT
-from .taut import Coordinator, Node, binary
+from .taut import Coordinator, Node
 
 METRICS = "127.0.0.1:9478"
 OPEN_FILES = 4_096

@@ -7,7 +7,7 @@
 import re
 import sys
 
-from .taut import ROOT
+from ..hosts.programs import ROOT
 
 PLACE = ROOT / "target" / "releases"
 # A row of the table: version, commit.

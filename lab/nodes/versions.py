@@ -11,8 +11,8 @@ import shutil
 import subprocess
 import sys
 
+from ..hosts.programs import ROOT
 from ..hosts.wait import LabError
-from .taut import ROOT
 
 PEERS = ROOT / "target" / "peers"
 VERSIONS = {

@@ -5,10 +5,10 @@ import os
 import socket
 from pathlib import Path
 
+from ..hosts.programs import ROOT, binary
 from ..hosts.wait import PATIENCE_S, LabError, wait_until
 from ..traffic.flow import ping
 from . import versions
-from .taut import ROOT, binary
 
 # Where `wg` and every implementation meet. Each host gets a directory of its own mounted there: `ip netns exec` gives every program a
 # mount namespace, so that hosts do not see each other's sockets, nor the machine's.

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from ..hosts import needs
 from ..hosts.net import Lab
+from ..hosts.programs import ROOT, binary
 from ..nodes import mesh as meshes
-from ..nodes.taut import ROOT, binary
 
 EXAMPLES = 200
 ROUNDS = 5

@@ -16,10 +16,11 @@ import time
 from ..hosts import congestion, netem
 from ..hosts.nats import KINDS, Internet
 from ..hosts.net import Lab
+from ..hosts.programs import ROOT, binary
 from ..hosts.wait import PATIENCE_S, LabError
 from ..nodes.local_api import Sight
 from ..nodes.mesh import Mesh
-from ..nodes.taut import ROOT, Coordinator, Node, binary
+from ..nodes.taut import Coordinator, Node
 from ..traffic.flow import Ping, ping
 from . import command, demo_report
 

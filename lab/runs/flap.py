@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from ..hosts.nats.kinds import KINDS as NATS
 from ..hosts.nats.kinds import VERDICTS
 from ..hosts.net import Lab
+from ..hosts.programs import ROOT
 from ..hosts.wait import LabError, wait_until
 from ..nodes.local_api import Sight
-from ..nodes.taut import ROOT
 from ..nodes.world import World
 from ..traffic.flow import Transfer
 from . import command

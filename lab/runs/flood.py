@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ..hosts import needs
 from ..hosts.net import Lab
-from ..nodes.taut import ROOT
+from ..hosts.programs import ROOT
 from . import flood_report
 from .flood_network import Network, Plain, flowed
 

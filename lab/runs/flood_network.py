@@ -8,8 +8,9 @@ import os
 import shutil
 from pathlib import Path
 
+from ..hosts.programs import binary
 from ..hosts.wait import wait_until
-from ..nodes.taut import Coordinator, Node, binary
+from ..nodes.taut import Coordinator, Node
 from ..nodes.wireguard import WireGuard, conf
 from ..traffic.flow import ping
 

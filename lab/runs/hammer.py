@@ -14,9 +14,9 @@ from pathlib import Path
 
 from ..hosts import needs
 from ..hosts.net import Lab
+from ..hosts.programs import ROOT, binary
 from ..hosts.wait import LabError, wait_until
 from ..nodes import mesh as meshes
-from ..nodes.taut import ROOT, binary
 from ..traffic.flow import ping
 
 COUNT = 10_000_000

@@ -14,8 +14,9 @@ import sys
 
 from ..hosts import needs
 from ..hosts.net import Lab
+from ..hosts.programs import ROOT, binary
 from ..hosts.wait import LabError, wait_until
-from ..nodes.taut import PORT, ROOT, Coordinator, Node, binary
+from ..nodes.taut import PORT, Coordinator, Node
 
 SCHEMA = 1
 REACH = 0.95

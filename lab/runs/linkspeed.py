@@ -18,9 +18,9 @@ from ..hosts import needs, profiles
 from ..hosts.cable import Emulator
 from ..hosts.namespace import Namespace
 from ..hosts.net import Lab
+from ..hosts.programs import ROOT, binary
 from ..hosts.wait import LabError
 from ..measure import machine
-from ..nodes.taut import ROOT, binary
 
 SCHEMA = 1
 OUT = ROOT / "target" / "bench"

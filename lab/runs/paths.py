@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 from ..hosts.net import Lab
 from ..hosts.profiles import Profile
+from ..hosts.programs import ROOT
 from ..hosts.wait import LabError, wait_until
 from ..measure import machine
 from ..nodes.local_api import Sight
-from ..nodes.taut import ROOT
 from ..nodes.world import World
 from ..traffic.flow import Beat, Ping, ping
 from . import command, paths_table

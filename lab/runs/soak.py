@@ -18,8 +18,8 @@ import time
 
 from ..hosts import needs
 from ..hosts.net import Lab
+from ..hosts.programs import ROOT
 from ..nodes import mesh
-from ..nodes.taut import ROOT
 from ..traffic.flow import Transfer
 
 MINUTES = 60.0

@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 from ..hosts.net import Lab
+from ..hosts.programs import ROOT
 from ..hosts.wait import LabError
-from ..nodes.taut import ROOT
 from ..nodes.wireguard import VERSIONS, lacking, pair
 from .interop import longest
 

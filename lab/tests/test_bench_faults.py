@@ -16,10 +16,10 @@ import pytest
 from lab.compare import command, plan, results, run, session
 from lab.compare.testbed import Rig
 from lab.hosts import leftovers, profiles
+from lab.hosts.programs import ROOT
 from lab.hosts.wait import wait_until
 from lab.nodes.systems import Bare
 from lab.nodes.systems.base import Running, begun, ready
-from lab.nodes.taut import ROOT
 from lab.traffic.work import Ping
 
 BENCH = ("bench", "--quick", "--systems", "bare", "--profiles", "baseline", "--work", "ping")

@@ -15,8 +15,8 @@ import pytest
 from lab.compare import command, cost, plan, ranking, results, run, scenarios, session, summary
 from lab.compare.rows import limit
 from lab.compare.testbed import Rig
+from lab.hosts.programs import ROOT
 from lab.hosts.wait import LabError
-from lab.nodes.taut import ROOT
 
 from .fake_results import LINKS, MACHINE, Fake, Job, Link, Nowhere, comparison, row, told
 

@@ -9,8 +9,8 @@ import pytest
 
 from lab.hosts import leftovers
 from lab.hosts.net import Lab
+from lab.hosts.programs import ROOT
 from lab.hosts.wait import LabError, wait_until
-from lab.nodes.taut import ROOT
 from lab.traffic.flow import Listener, Probe, Transfer, ping
 
 

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
+from lab.hosts.programs import binary
 from lab.hosts.wait import wait_until
-from lab.nodes.taut import binary
 from lab.traffic.flow import ping
 
 

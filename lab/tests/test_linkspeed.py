@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from lab.nodes.taut import ROOT
+from lab.hosts.programs import ROOT
 from lab.runs import linkspeed
 
 

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.hosts.programs import binary
 from lab.hosts.wait import PATIENCE_S, wait_until
-from lab.nodes.taut import Node, answering, binary
+from lab.nodes.taut import Node, answering
 from lab.nodes.wireguard import INTERFACE, SOCKETS, WireGuard
 from lab.traffic.flow import ping
 

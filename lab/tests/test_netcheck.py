@@ -8,7 +8,7 @@ import pytest
 
 from lab.hosts import needs
 from lab.hosts.nats import Internet
-from lab.nodes.taut import binary
+from lab.hosts.programs import binary
 
 pytestmark = pytest.mark.skipif(bool(needs.without("nft")), reason=needs.without("nft"))
 _STUN = (sys.executable, "-I", str(Path(__file__).parent.parent / "nodes" / "stun_server.py"))

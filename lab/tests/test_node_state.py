@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from lab.hosts.namespace import call
+from lab.hosts.programs import binary
 from lab.hosts.wait import wait_until
-from lab.nodes.taut import answering, binary
+from lab.nodes.taut import answering
 from lab.traffic.flow import ping
 
 CRASHES = 100

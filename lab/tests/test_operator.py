@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from lab.hosts import needs
+from lab.hosts.programs import binary
 from lab.hosts.wait import wait_until
-from lab.nodes.taut import binary
 
 MODULES = Path("/usr/lib/apache2/modules")
 

@@ -3,9 +3,9 @@
 import pytest
 
 from lab.hosts import needs
+from lab.hosts.programs import binary
 from lab.hosts.wait import wait_until
 from lab.nodes.gateway import Home
-from lab.nodes.taut import binary
 
 PORT = 8288
 needs_miniupnpd = pytest.mark.skipif(bool(needs.without("miniupnpd", "nft")), reason=needs.without("miniupnpd", "nft"))

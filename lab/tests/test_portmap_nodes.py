@@ -8,10 +8,11 @@ from lab.hosts import needs
 from lab.hosts.nats import KINDS
 from lab.hosts.nats.router import NatRouter
 from lab.hosts.net import Switch
+from lab.hosts.programs import binary
 from lab.hosts.wait import wait_until
 from lab.nodes.gateway import OUTSIDE, Home
 from lab.nodes.mesh import Mesh
-from lab.nodes.taut import Coordinator, Node, binary
+from lab.nodes.taut import Coordinator, Node
 
 pytestmark = pytest.mark.skipif(bool(needs.without("miniupnpd", "nft")), reason=needs.without("miniupnpd", "nft"))
 

@@ -6,9 +6,10 @@ import pytest
 
 from lab.hosts import needs
 from lab.hosts.nats import Internet
+from lab.hosts.programs import binary
 from lab.nodes import releases
 from lab.nodes.relay import Relay
-from lab.nodes.taut import Coordinator, Node, binary
+from lab.nodes.taut import Coordinator, Node
 from lab.traffic.flow import Transfer, ping
 
 from .steady_transfer import SOME, flows

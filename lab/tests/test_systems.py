@@ -8,12 +8,12 @@ import sys
 import pytest
 
 from lab.hosts import leftovers
+from lab.hosts.programs import ROOT
 from lab.hosts.wait import LabError, wait_until
 from lab.nodes import versions
 from lab.nodes.systems import catalog
 from lab.nodes.systems import FIELD, Bare, System
 from lab.nodes.systems.base import begun, mtu_of, ready
-from lab.nodes.taut import ROOT
 from lab.traffic.flow import Transfer, answers, ping
 
 # The bare link's "system" is the hosts themselves: nothing of it can be lost.

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from lab.hosts.namespace import call
-from lab.nodes.taut import ROOT, binary
+from lab.hosts.programs import ROOT, binary
 
 UNITS = sorted((ROOT / "dist" / "systemd").glob("*.service"))
 # Of `systemd-analyze security`, 0 to 10: below 3 is "OK" or better. tailscaled's unit of Debian is at 9.

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lab.hosts.namespace import call
+from lab.hosts.programs import binary
 from lab.hosts.wait import wait_until
-from lab.nodes.taut import binary
 from lab.nodes.wireguard import INTERFACE, WireGuard, pair
 from lab.traffic.flow import ping
 

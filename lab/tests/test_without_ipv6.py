@@ -5,9 +5,10 @@ import sys
 import pytest
 
 from lab.hosts import without_ipv6
+from lab.hosts.programs import binary
 from lab.hosts.wait import wait_until
 from lab.nodes.relay import Relay
-from lab.nodes.taut import PORT, binary
+from lab.nodes.taut import PORT
 from lab.traffic.flow import ping
 
 DEVICE = "taut0"

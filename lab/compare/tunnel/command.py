@@ -21,13 +21,13 @@ from pathlib import Path
 
 from ...hosts import congestion, needs
 from ...hosts.net import Lab
+from ...hosts.programs import ROOT
 from ...hosts.wait import LabError
 from ...measure import machine
 from ...measure.clock import Clock
 from ...measure.cpu import DISTURBED, calm, foreign
 from ...nodes.systems import ALL
 from ...nodes.systems.base import mtu_of
-from ...nodes.taut import ROOT
 from . import goals, page, plan, site
 from .measure import Meter
 from .summary import Results

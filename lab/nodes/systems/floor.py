@@ -1,7 +1,7 @@
 """The floor: what a tunnel of this shape costs at least (proof/floor). No tunnel: it has no duties, and nothing is secret."""
 
+from ...hosts.programs import binary
 from ...hosts.wait import LabError
-from ..taut import binary
 from .base import System, begun, ready
 from .taut import tree_version
 

@@ -3,9 +3,10 @@
 import functools
 import subprocess
 
+from ...hosts.programs import ROOT, binary
 from ...hosts.wait import LabError
 from ..mesh import Mesh
-from ..taut import ROOT, Coordinator, Node, binary
+from ..taut import Coordinator, Node
 from .base import Running, System, ready
 
 INTERFACE = "taut0"

@@ -6,7 +6,7 @@
 import json
 
 from ...hosts.nats.kinds import KINDS, PLACES, VERDICTS
-from ...nodes.taut import ROOT
+from ...hosts.programs import ROOT
 from . import picture
 
 PAGE, PICTURE = ROOT / "docs" / "nats.md", ROOT / "docs" / "nats.svg"

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from ...hosts.nats.kinds import VERDICTS
-from ...nodes.taut import ROOT
+from ...hosts.programs import ROOT
 from .. import command, paths_table
 from . import picture, trial
 

@@ -2,9 +2,9 @@
 
 import json
 
+from ...hosts.programs import binary
 from ...hosts.wait import PATIENCE_S, LabError
 from ...measure.quantile import quantile
-from ...nodes.taut import binary
 from . import estimate
 from .base import Spent, Work, program
 
