@@ -9,7 +9,7 @@ use proptest::prelude::*;
 fn cut(header: VnetHeader, packet: &[u8], vouch: bool) -> Vec<Vec<u8>> {
     let mut split = Split::new(header, packet).unwrap();
     if vouch {
-        split.vouch();
+        split.allow_partial_checksums();
     }
     let mut segments = vec![];
     while let Some(len) = split.next_len() {
@@ -38,23 +38,26 @@ fn through_the_kernel(offloads: Offloads, packets: &[Vec<u8>]) -> Vec<(usize, Ve
         out.extend(cut(run.header(), &bytes, false).into_iter().map(|packet| (packets, packet)));
     };
     for place in places {
-        let vouched = if unmark(&mut buffer[place.clone()]) {
-            Some(Vouched::of(&Packet::parse(&buffer[place.clone()]).unwrap()).expect("a mark of our own is believed"))
+        let partial = if clear_flag(&mut buffer[place.clone()]) {
+            Some(
+                PartialChecksum::of(&Packet::parse(&buffer[place.clone()]).unwrap())
+                    .expect("a mark of our own is believed"),
+            )
         } else {
             None
         };
-        merger.push(&mut buffer, place, 1, vouched, &mut emit).unwrap();
+        merger.push(&mut buffer, place, 1, partial, &mut emit).unwrap();
     }
     merger.flush(&mut buffer, &mut emit);
     out
 }
 
 fn is_marked(packet: &[u8]) -> bool {
-    unmark(&mut packet.to_vec())
+    clear_flag(&mut packet.to_vec())
 }
 
-fn vouched_of(packet: &[u8]) -> Option<Vouched> {
-    Vouched::of(&Packet::parse(packet).unwrap())
+fn partial_of(packet: &[u8]) -> Option<PartialChecksum> {
+    PartialChecksum::of(&Packet::parse(packet).unwrap())
 }
 
 #[test]
@@ -62,21 +65,21 @@ fn the_mark_is_one_bit_and_comes_off() {
     for ip in [Ip::v4(), Ip::v6()] {
         let packet = ip.tcp(&Tcp::default());
         let mut marked = packet.clone();
-        mark(&mut marked);
+        set_flag(&mut marked);
         assert_eq!(marked[0], packet[0] | 0x80);
-        assert_eq!(Packet::parse(&marked).unwrap_err(), ip::Malformed::Version, "to others it is no packet");
-        assert!(unmark(&mut marked));
+        assert_eq!(Packet::parse(&marked).unwrap_err(), ip::MalformedIp::Version, "to others it is no packet");
+        assert!(clear_flag(&mut marked));
         assert_eq!(marked, packet);
-        assert!(!unmark(&mut marked));
+        assert!(!clear_flag(&mut marked));
         assert_eq!(marked, packet);
     }
     for nibble in (0..16_u8).filter(|nibble| !matches!(nibble, 0xc | 0xe)) {
         let mut bytes = [nibble << 4 | 5, 1];
-        assert!(!unmark(&mut bytes));
+        assert!(!clear_flag(&mut bytes));
         assert_eq!(bytes, [nibble << 4 | 5, 1]);
     }
-    mark(&mut []);
-    assert!(!unmark(&mut []));
+    set_flag(&mut []);
+    assert!(!clear_flag(&mut []));
 }
 
 #[test]
@@ -143,10 +146,10 @@ fn everything_else_goes_unmarked() {
 #[test]
 fn a_fragment_with_a_partial_checksum_is_not_vouched_for() {
     let (header, mut packet) = Ip::v4().udp_super((5, 6), &payload(50, 1), 0);
-    assert!(vouched_of(&packet).is_some());
+    assert!(partial_of(&packet).is_some());
     packet[6] = 0x20;
     assert!(!is_marked(&cut(VnetHeader { gso_type: GSO_NONE, ..header }, &packet, true)[0]));
-    assert_eq!(vouched_of(&packet), None);
+    assert_eq!(partial_of(&packet), None);
 }
 
 #[test]
@@ -155,32 +158,32 @@ fn fault_a11_what_a_mark_cannot_stand_on_is_refused() {
         let at = if ip.six { 40 } else { 20 };
         let (_, tcp) = ip.tcp_super(&Tcp { payload: payload(60, 1), ..Tcp::default() }, 0);
         let (_, udp) = ip.udp_super((5, 6), &payload(60, 1), 0);
-        assert!(vouched_of(&tcp).is_some() && vouched_of(&udp).is_some());
+        assert!(partial_of(&tcp).is_some() && partial_of(&udp).is_some());
         for (packet, field) in [(&tcp, at + 16), (&udp, at + 6)] {
             for bit in 0..16 {
                 let mut lie = packet.clone();
                 lie[field + bit / 8] ^= 1 << (bit % 8);
-                assert_eq!(vouched_of(&lie), None, "the field does not hold the sum of the pseudo header");
+                assert_eq!(partial_of(&lie), None, "the field does not hold the sum of the pseudo header");
             }
             let mut moved = packet.clone();
             moved[if ip.six { 8 } else { 12 }] ^= 1;
-            assert_eq!(vouched_of(&moved), None, "nor does it for another address");
+            assert_eq!(partial_of(&moved), None, "nor does it for another address");
         }
         // Complete checksums, no checksum, lengths that lie, headers that are cut off, other protocols.
-        assert_eq!(vouched_of(&ip.tcp(&Tcp { payload: payload(60, 1), ..Tcp::default() })), None);
-        assert_eq!(vouched_of(&ip.udp((5, 6), &payload(60, 1))), None);
+        assert_eq!(partial_of(&ip.tcp(&Tcp { payload: payload(60, 1), ..Tcp::default() })), None);
+        assert_eq!(partial_of(&ip.udp((5, 6), &payload(60, 1))), None);
         let mut none = udp.clone();
         none[at + 6..at + 8].fill(0);
-        assert_eq!(vouched_of(&none), None);
+        assert_eq!(partial_of(&none), None);
         let mut short = udp.clone();
         short[at + 5] -= 1;
-        assert_eq!(vouched_of(&short), None);
-        assert_eq!(vouched_of(&ip.carry(17, &[0; 7])), None);
-        assert_eq!(vouched_of(&ip.carry(6, &[0; 19])), None);
+        assert_eq!(partial_of(&short), None);
+        assert_eq!(partial_of(&ip.carry(17, &[0; 7])), None);
+        assert_eq!(partial_of(&ip.carry(6, &[0; 19])), None);
         let pseudo = ip.pseudo(58, 40).to_be_bytes();
-        assert_eq!(vouched_of(&ip.carry(58, &[&[0; 16][..], &pseudo, &[0; 22]].concat())), None);
+        assert_eq!(partial_of(&ip.carry(58, &[&[0; 16][..], &pseudo, &[0; 22]].concat())), None);
         let (_, options) = Ip { options: vec![0; 8], ..ip.clone() }.tcp_super(&Tcp::default(), 0);
-        assert_eq!(vouched_of(&options), None);
+        assert_eq!(partial_of(&options), None);
     }
 }
 
@@ -198,7 +201,7 @@ fn a_single_packet_is_written_with_its_partial_checksum_told() {
                 let mut seen = vec![];
                 let mut emit =
                     |run: crate::merge::Run<'_>| seen.push((run.header(), run.slices().collect::<Vec<_>>().concat()));
-                merger.push(&mut buffer, 0..packet.len(), 1, vouched_of(&packet), &mut emit).unwrap();
+                merger.push(&mut buffer, 0..packet.len(), 1, partial_of(&packet), &mut emit).unwrap();
                 merger.flush(&mut buffer, &mut emit);
                 let hdr_len = at + csum_offset + 2;
                 let header = VnetHeader { flags: NEEDS_CSUM, hdr_len, csum_start: at, csum_offset, ..VnetHeader::NONE };
@@ -230,10 +233,10 @@ fn who_cannot_be_told_gets_a_complete_checksum() {
     for ip in [Ip::v4(), Ip::v6()] {
         let tcp = Tcp { payload: payload(61, 1), ..Tcp::default() };
         let mut packet = ip.tcp_super(&tcp, 0).1;
-        vouched_of(&packet).unwrap().complete(&mut packet);
+        partial_of(&packet).unwrap().complete(&mut packet);
         assert_eq!(packet, ip.tcp(&tcp));
         let mut packet = ip.udp_super((5, 6), &payload(61, 1), 0).1;
-        vouched_of(&packet).unwrap().complete(&mut packet);
+        partial_of(&packet).unwrap().complete(&mut packet);
         assert_eq!(packet, ip.udp((5, 6), &payload(61, 1)));
     }
 }
@@ -365,11 +368,11 @@ proptest! {
     fn takes_any_bytes(mut bytes in proptest::collection::vec(any::<u8>(), 0..120), nibble in prop_oneof![Just(0xc0_u8), Just(0xe0)]) {
         if let Some(first) = bytes.first_mut() {
             *first = nibble | *first & 15;
-            prop_assert!(unmark(&mut bytes));
+            prop_assert!(clear_flag(&mut bytes));
         }
         let Ok(packet) = Packet::parse(&bytes) else { return Ok(()) };
-        let Some(vouched) = Vouched::of(&packet) else { return Ok(()) };
+        let Some(partial) = PartialChecksum::of(&packet) else { return Ok(()) };
         let length = packet.bytes().len();
-        vouched.complete(&mut bytes[..length]);
+        partial.complete(&mut bytes[..length]);
     }
 }

@@ -7,23 +7,24 @@
 //! The mark is the highest bit of the version nibble (4 becomes 0xc, 6 becomes 0xe): it costs no byte, and to whoever
 //! does not know it the packet is of no IP version.
 
-use crate::bytes::{be16, low16};
+use crate::bytes::{be16, low16, put16};
+use crate::checksum::Sum;
 use crate::ip::{self, Packet};
 use crate::vnet::{GSO_NONE, NEEDS_CSUM, VnetHeader};
-use crate::{split, tcp, udp};
+use crate::{tcp, udp};
 
 /// The bit of the first byte.
 const MARK: u8 = 0x80;
 
-/// Marks a finished packet. Its checksum has to be [partial](Vouched::of).
-pub(crate) fn mark(packet: &mut [u8]) {
+/// Marks a finished packet. Its checksum has to be [partial](PartialChecksum::of).
+pub(crate) fn set_flag(packet: &mut [u8]) {
     if let Some(first) = packet.first_mut() {
         *first |= MARK;
     }
 }
 
 /// Takes the mark off a packet; false when there is none, and then nothing changes.
-pub fn unmark(packet: &mut [u8]) -> bool {
+pub fn clear_flag(packet: &mut [u8]) -> bool {
     let Some(first) = packet.first_mut() else { return false };
     let marked = matches!(*first >> 4, 0xc | 0xe);
     if marked {
@@ -35,16 +36,16 @@ pub fn unmark(packet: &mut [u8]) -> bool {
 /// Where the partial checksum of a packet stands: proof that it is where its protocol has it, and that it is the sum of
 /// the pseudo header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Vouched {
+pub struct PartialChecksum {
     transport: u16,
     csum_offset: u16,
 }
 
-impl Vouched {
+impl PartialChecksum {
     /// Looks at a packet without mark. `None` if it is not plain TCP or UDP (a fragment, IP options or extension headers,
     /// a header that is cut off), or if its checksum field does not hold the sum of its pseudo header.
     #[must_use]
-    pub fn of(packet: &Packet<'_>) -> Option<Vouched> {
+    pub fn of(packet: &Packet<'_>) -> Option<PartialChecksum> {
         if packet.is_fragment() || packet.has_options() {
             return None;
         }
@@ -54,9 +55,9 @@ impl Vouched {
             ip::UDP if udp::Datagram::parse(message).ok()?.length() == message.len() => udp::CHECKSUM_OFFSET,
             _ => return None,
         };
-        let partial = packet.pseudo_header(low16(message.len())).folded();
-        let vouched = Vouched { transport: low16(packet.header_len()), csum_offset };
-        (be16(message, usize::from(csum_offset)) == partial).then_some(vouched)
+        let sum = packet.pseudo_header(low16(message.len())).folded();
+        let partial = PartialChecksum { transport: low16(packet.header_len()), csum_offset };
+        (be16(message, usize::from(csum_offset)) == sum).then_some(partial)
     }
 
     /// The virtio header that tells a kernel of it. The packet is no superpacket.
@@ -76,13 +77,21 @@ impl Vouched {
     /// Completes the checksum of the packet, for who cannot be told. `packet` ends where its IP length says.
     pub fn complete(self, packet: &mut [u8]) {
         let start = usize::from(self.transport);
-        split::finish(packet, start, start + usize::from(self.csum_offset));
+        complete(packet, start, start + usize::from(self.csum_offset));
     }
 
     /// Whether a virtio header tells of the same place.
     pub(crate) const fn is_at(self, header: VnetHeader) -> bool {
         header.csum_start == self.transport && header.csum_offset == self.csum_offset
     }
+}
+
+/// Completes a partial checksum. The field at `field` holds the sum of the pseudo header already.
+pub(crate) fn complete(packet: &mut [u8], start: usize, field: usize) {
+    let sum = Sum::of(packet.get(start..).unwrap_or_default());
+    // A checksum at offset 6 is UDP's (or DCCP's), where 0 would mean "none"; 0xffff is the same number.
+    let is_udp = field - start == usize::from(udp::CHECKSUM_OFFSET);
+    put16(packet, field, if is_udp { sum.udp_checksum() } else { sum.checksum() });
 }
 
 #[cfg(test)]
