@@ -27,17 +27,21 @@ def pytest_configure():
     signal.signal(signal.SIGTERM, _interrupt)
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest reads `-m`
 def pytest_collection_modifyitems(items):
-    if not _lacks():
-        return
+    """Marks each test that uses the fixture `lab` with `root`, and skips the tests with that mark where hosts cannot be made."""
     for item in items:
+        if "lab" in item.fixturenames:
+            item.add_marker("root")
+    needing = [item for item in items if item.get_closest_marker("root")]
+    for item in needing if needing and _lacks() else ():
         item.add_marker(pytest.mark.skip(reason=_lacks()[0]))
 
 
 def pytest_terminal_summary(terminalreporter):
-    if _lacks():
-        count = len(terminalreporter.stats.get("skipped", []))
-        terminalreporter.write_line(f"lab: {count} tests skipped: {_lacks()[0]}", yellow=True)
+    if terminalreporter.stats.get("skipped") and _lacks():
+        skipped = [report for report in terminalreporter.stats["skipped"] if _lacks()[0] in str(report.longrepr)]
+        terminalreporter.write_line(f"lab: {len(skipped)} tests skipped: {_lacks()[0]}", yellow=True)
 
 
 @pytest.hookimpl(wrapper=True)

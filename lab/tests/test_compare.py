@@ -523,7 +523,7 @@ def made_up(monkeypatch, tmp_path):
     monkeypatch.setattr(command, "field", lambda: (dict(systems), dict(works), {name: LINKS[name] for name in ("baseline", "low")}))
     monkeypatch.setattr(session, "lacks", lambda *_: [])
     monkeypatch.setattr(session.pages, "make", lambda *_: False)
-    monkeypatch.setattr(session.rig, "Rig", Nowhere)
+    monkeypatch.setattr(session.testbed, "Rig", Nowhere)
     monkeypatch.setattr(session.congestion, "allowed", lambda name: contextlib.nullcontext(name == "cubic"))
     return systems
 
