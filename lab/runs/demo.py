@@ -18,7 +18,7 @@ from ..hosts.nats import KINDS, Internet
 from ..hosts.net import Lab
 from ..hosts.programs import ROOT, binary
 from ..hosts.wait import PATIENCE_S, LabError
-from ..nodes.local_api import Sight
+from ..nodes.local_api import LocalApi
 from ..nodes.mesh import Mesh
 from ..nodes.taut import Coordinator, Node
 from ..traffic.flow import Ping, ping
@@ -53,7 +53,7 @@ def run(lab, cubic):
     net.coordinator.start()
     say(f"the coordinator listens at {net.coordinator.url}, and is a relay on UDP 3478")
     net.join(*net.nodes)
-    net.meet()
+    net.wait_for_maps()
     for node in net.nodes:
         say(f"{node.name} ({KINDS[PLACES[node.name]].words}) has joined as {node.ipv4} and {node.ipv6}")
     first, second = net.nodes[:2]
@@ -100,7 +100,7 @@ def lay_out(lab):
 
 def find_direct(source, target):
     """The first packets to a peer that nothing was said to yet: by the relay at once, and straight soon after."""
-    with Sight(source) as sight:
+    with LocalApi(source) as sight:
         start = time.monotonic()
         pings = Ping(source.host, target.ipv4, count=400, interval=0.01)
         relayed = None

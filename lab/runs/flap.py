@@ -19,7 +19,7 @@ from ..hosts.nats.kinds import VERDICTS
 from ..hosts.net import Lab
 from ..hosts.programs import ROOT
 from ..hosts.wait import LabError, wait_until
-from ..nodes.local_api import Sight
+from ..nodes.local_api import LocalApi
 from ..nodes.world import World
 from ..traffic.flow import Transfer
 from . import command
@@ -156,7 +156,7 @@ def settled(one, other, reach):
     row = {"a": one.host.nat.kind.name, "b": other.host.nat.kind.name, "reach": reach}
     wanted = ("direct",) if reach == "direct" else ("direct", "relayed")
     start = time.monotonic()
-    with Sight(one) as here, Sight(other) as there:
+    with LocalApi(one) as here, LocalApi(other) as there:
 
         def seen():
             return [here.path(other.name), there.path(one.name)]

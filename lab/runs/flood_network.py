@@ -160,7 +160,7 @@ class Network(Field):
             node.up(self.coordinator.join_token)
         for node, other in ((self.victim, self.flow), (self.flow, self.victim)):
             node.wait_for_peers(other.name)
-        self.flow.reach("victim")
+        self.flow.ping_until_direct("victim")
         me = self.victim.status()["self"]
         self.inner, self.where, self.key = self.victim.ipv4, self.at(me["port"]), me["node_key"]
 

@@ -35,7 +35,7 @@ def hammer(lab, count=COUNT, limit=LIMIT_S, seed=SEED, progress=lambda done: Non
     attacker = lab.host("attacker", net.switches[0])
     net.coordinator.start()
     net.join(*net.nodes)
-    net.meet()
+    net.wait_for_maps()
     net.connect()
     node, peer = net.nodes
     strike = Strike(attacker, node, seed)

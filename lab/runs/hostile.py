@@ -39,7 +39,7 @@ class Field:
             node.wait_for_peers(*(name for name in names if name != node.name))
         self.inner = self.attacker.ipv4
         self.attacker.stop()
-        self.victim.reach("bystander")
+        self.victim.ping_until_direct("bystander")
 
     def program(self, kind, rate):
         """The attacker's program with a session, waiting for its orders."""

@@ -19,9 +19,9 @@ from ..hosts.profiles import Profile
 from ..hosts.programs import ROOT
 from ..hosts.wait import LabError, wait_until
 from ..measure import machine
-from ..nodes.local_api import Sight
+from ..nodes.local_api import LocalApi
 from ..nodes.world import World
-from ..traffic.flow import Beat, Ping, ping
+from ..traffic.flow import PingStream, Ping, ping
 from . import command, paths_table
 
 OUT = ROOT / "target" / "lab" / "paths.json"
@@ -67,9 +67,9 @@ def cold(lab, runs):
     world = World(lab, ["port-restricted"] * count)
     first, direct = [], []
     for one, two in itertools.combinations(world.nodes, 2):
-        with Sight(one) as sight:
+        with LocalApi(one) as sight:
             pings = Ping(one.host, two.ipv4, count=100, interval=0.01)
-            moment = sight.when(two.name, "direct", pause=0.001)
+            moment = sight.wait_for_path(two.name, "direct", pause=0.001)
             told = pings.finish()
         first.append(told["first_ms"])
         direct.append(1000 * max(0.0, moment - told["began"]))
@@ -84,19 +84,19 @@ def dies(lab, runs):
     back ever later, on purpose."""
     world = World(lab, ["port-restricted", "port-restricted"])
     one, two = world.nodes
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     broken, mended = [], []
-    with Beat(one.host, two.ipv4) as beat:
+    with PingStream(one.host, two.ipv4) as beat:
         for _ in range(runs):
             for node in world.nodes:
                 node.restart()
-            with Sight(one) as here, Sight(two) as there:
+            with LocalApi(one) as here, LocalApi(two) as there:
                 both_direct(here, there, two, one)
                 time.sleep(CALM_S)
                 broken.append(time.monotonic())
                 two.host.nat.black_hole()
-                here.when(two.name, "relayed")
-                there.when(one.name, "relayed")
+                here.wait_for_path(two.name, "relayed")
+                there.wait_for_path(one.name, "relayed")
                 time.sleep(CALM_S)
                 start = time.monotonic()
                 two.host.nat.restore()
@@ -116,11 +116,11 @@ def moves(lab, runs):
     """A host's own address changes under traffic."""
     world = World(lab, ["port-restricted", "port-restricted"])
     one, two = world.nodes
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     here, there = "192.168.1.101", "192.168.1.102"
     gateway, moments = one.host.home.gateway[0], []
     own = one.host.ipv4
-    with Beat(one.host, two.ipv4) as beat:
+    with PingStream(one.host, two.ipv4) as beat:
         for _ in range(runs):
             time.sleep(2 * CALM_S)
             moments.append(time.monotonic())
@@ -137,15 +137,15 @@ def relay_dies(lab, runs):
     world = World(lab, ["symmetric", "symmetric"], relays=2)
     one, two = world.nodes
     moments = []
-    with Beat(one.host, two.ipv4) as beat:
+    with PingStream(one.host, two.ipv4) as beat:
         for _ in range(runs):
             # New daemons, so that both know both relays: one that came back unnoticed does not know them.
             for node in world.nodes:
                 node.restart()
             for node in world.nodes:
                 world.serve(node)
-            with Sight(one) as sight:
-                sight.when(two.name, "relayed")
+            with LocalApi(one) as sight:
+                sight.wait_for_path(two.name, "relayed")
                 # By a session that both have: who was restarted last does not know the one that the other made meanwhile.
                 wait_until(lambda: one.ping(two.name, "-c", "1", "--timeout", "1s", check=False), "an answer by the relay")
                 time.sleep(2 * CALM_S)
@@ -166,18 +166,18 @@ def reboots(lab, runs):
     """Both daemons are killed and started, and the coordinator is away."""
     world = World(lab, ["port-restricted", "port-restricted"])
     one, two = world.nodes
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     world.coordinator.kill()
     moments = []
-    with Beat(one.host, two.ipv4, interval=0.02) as beat:
+    with PingStream(one.host, two.ipv4, interval=0.02) as beat:
         for _ in range(runs):
             for node in world.nodes:
                 node.kill()
             moments.append(time.monotonic())
             for node in world.nodes:
                 node.start()
-            with Sight(one) as sight:
-                sight.when(two.name, "direct")
+            with LocalApi(one) as sight:
+                sight.wait_for_path(two.name, "direct")
             time.sleep(CALM_S)
         told = beat.finish()
     gaps = [recovery(told, moment) for moment in moments]
@@ -198,7 +198,7 @@ def throughput(lab, runs):
         node.restart()
         world.serve(node)
     far, near = world.nodes[:2], world.nodes[2:]
-    near[0].reach(near[1].name)
+    near[0].ping_until_direct(near[1].name)
     far[0].ping(far[1].name, "-c", "2")
     shares, by_relay, straight, uneven = [], [], [], 0
     after = iperf(*near)
@@ -224,10 +224,10 @@ def control(lab, runs):
     rates, seconds = [], 60
     nodes = world.nodes
     pairs = list(itertools.combinations(nodes, 2))
-    beats = [Beat(one.host, two.ipv4, interval=0.1) for one, two in pairs]
-    sights = [Sight(one) for one, _ in pairs]
+    beats = [PingStream(one.host, two.ipv4, interval=0.1) for one, two in pairs]
+    sights = [LocalApi(one) for one, _ in pairs]
     for sight, (_, two) in zip(sights, pairs, strict=True):
-        sight.when(two.name, "direct")
+        sight.wait_for_path(two.name, "direct")
     time.sleep(75)
     before = [probes(sight, two) for sight, (_, two) in zip(sights, pairs, strict=True)]
     time.sleep(seconds)
@@ -244,13 +244,13 @@ def latency(lab, runs):
     """What direct and relayed add to a link of 10 ms."""
     world = World(lab, ["open", "open"], link=TEN_MS)
     one, two = world.nodes
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     raw, direct, relayed = [], [], []
     for _ in range(runs):
         raw.append(statistics.median(ping(one.host, two.host.ipv4, count=10, interval=0.02)["ms"]))
         direct.append(statistics.median(ping(one.host, two.ipv4, count=10, interval=0.02)["ms"]))
     two.host.nat.black_hole()
-    with Sight(one) as here, Sight(two) as there:
+    with LocalApi(one) as here, LocalApi(two) as there:
         for _ in range(50):
             ping(one.host, two.ipv4, count=5, interval=0.02)
             if here.path(two.name) == there.path(one.name) == "relayed":
@@ -280,7 +280,7 @@ SEVERAL = {"cold": ["cold", "direct"], "dies": ["dies", "back"], "latency": ["la
 
 def both_direct(here, there, two, one):
     """When both sides have a direct path."""
-    return max(here.when(two.name, "direct"), there.when(one.name, "direct"))
+    return max(here.wait_for_path(two.name, "direct"), there.wait_for_path(one.name, "direct"))
 
 
 def recovery(told, moment):

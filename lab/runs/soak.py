@@ -86,7 +86,7 @@ class Life:
         yield f"open files of {self.node.name} stay", kept, f"{self.first_files} then {self.last_files}"
 
 
-class Beat:
+class PingStream:
     """Ten pings a second from one node to another, from the first to the last moment."""
 
     def __init__(self, source, target):
@@ -155,7 +155,7 @@ class Soak:
     def run(self, say):
         """Uses the network until the time is over; returns [(what, held, seen)]."""
         pairs = list(itertools.permutations(self.net.nodes, 2))
-        beats = {pair: Beat(*pair) for pair in pairs}
+        beats = {pair: PingStream(*pair) for pair in pairs}
         start, said = time.monotonic(), 0.0
         # Spread over the middle, so that a life is long before and after its restart.
         due = [(start + self.seconds * (number + 2) / 6, node) for number, node in enumerate(self.net.nodes)]
@@ -219,8 +219,8 @@ class Soak:
         node.restart(kill=self.random.random() < 0.5)
         node.wait_for_peers(*(other.name for other in others))
         for other in others:
-            node.reach(other.name)
-            other.reach(node.name)
+            node.ping_until_direct(other.name)
+            other.ping_until_direct(node.name)
         self.pauses[node].append((since, time.monotonic()))
         self.warm(node)
         self.lives[node] = Life(node, self.seconds / 3)

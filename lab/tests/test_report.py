@@ -38,7 +38,7 @@ def lacking():
 
 
 @pytest.fixture
-def made():
+def sessions_made():
     whole = told(rows())
     whole["systems"] |= lacking()
     assert results.problems(whole) == []

@@ -10,7 +10,7 @@ from ...hosts.nats.discovery import socket_in
 from ...hosts.nats.internet import Internet
 from ...hosts.net import Lab
 from ...hosts.wait import LabError
-from ...nodes.local_api import Sight
+from ...nodes.local_api import LocalApi
 from ...nodes.taut import Coordinator, Node
 
 # Open everywhere, even where only web pages are.
@@ -64,7 +64,7 @@ def run(logs, a, b, place, reach):
 
 def watch(left, right, reach):
     """`left` sends to `right` at once, every 10 ms, until what is to be reached was reached or patience ended."""
-    with Sight(left) as here, Sight(right) as there:
+    with LocalApi(left) as here, LocalApi(right) as there:
         outcome = Outcome(cold=here.peer(right.name).get("session") is None)
         with socket_in(left.host, address=left.ipv4) as sender, socket_in(right.host, _PORT, right.ipv4) as echo:
             _talk(sender, echo, (right.ipv4, _PORT), lambda: [_path(here, right), _path(there, left)], outcome, reach)
