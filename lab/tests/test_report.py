@@ -38,7 +38,7 @@ def lacking():
 
 
 @pytest.fixture
-def sessions_made():
+def made():
     whole = told(rows())
     whole["systems"] |= lacking()
     assert results.problems(whole) == []
