@@ -63,7 +63,6 @@ CIRCLES_LEFT = {
     "core/path",
     "core/relay",
     "core/portmap",
-    "engine/lane",
     "engine/gateway",
     "apps/taut",
     "apps/relay",
