@@ -12,7 +12,7 @@
 //!
 //! It reads milliseconds from standard input, one number per line, floods for so long, and answers with one JSON line: `sent`, `refused` (by our
 //! own kernel) and `seconds`. For `spoofed` and `ports` its host has to own the addresses: `ip route add local 172.16.0.0/12 dev lo`; the answers to them come
-//! back to it, and its kernel counts them. `lab/flood.py` drives it.
+//! back to it, and its kernel counts them. `lab/runs/flood.py` drives it.
 
 use std::io::{BufRead, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
