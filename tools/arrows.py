@@ -28,8 +28,11 @@ MAY_USE = {
 SYS_MAY_USE = {"core/base"}
 # Arrows inside engine: the agent owns the others, and they do not know each other.
 ENGINE_EDGES = {("engine/agent", other) for other in ("engine/lane", "engine/control", "engine/gateway")}
-# Arrows inside proof: the fuzz targets let the world of the simulator run.
-PROOF_EDGES = {("proof/fuzz", "proof/sim")}
+# What the tests of every layer share, those of core included: it may use this one crate and nothing from outside.
+TEST_KIT = "proof/testkit"
+TEST_KIT_MAY_USE = {"core/base"}
+# Arrows inside proof: the fuzz targets run the simulator, and both draw their numbers from the test kit.
+PROOF_EDGES = {("proof/fuzz", "proof/sim"), ("proof/fuzz", TEST_KIT), ("proof/sim", TEST_KIT)}
 # What the programs may use besides core.
 APP_MAY_USE = {
     "apps/taut": {"engine/agent", "engine/lane", "engine/control", "sys/event"},
@@ -53,7 +56,7 @@ LOAD_MAY_USE = {"tokio"}
 # And what only it may use.
 LOAD_ONLY = {"quinn", "quinn-proto", "quinn-udp", "rcgen"}
 # What sys holds for tests and for the lab.
-SYS_FOR_WITNESSES = {"sys/packet", "sys/tally"}
+SYS_FOR_WITNESSES = {"sys/namespace", "sys/packet", "sys/tally"}
 # Only programs read flags.
 APPS_ONLY = {"lexopt"}
 
@@ -95,7 +98,8 @@ WHY = {
     "coordinator-only": "the node has no async runtime, HTTP server or database: plain threads on epoll, 5 MB of memory",
     "load-alone": "it alone of the witnesses has a runtime: no crate of a node may be in one program with that, nor be what it measures with",
     "load-only": "nodes speak one protocol, WireGuard; QUIC is here to be carried through tunnels and measured",
-    "witness-hands": "raw frames and an allocator that counts are for tests and for the lab: a program has no use for such rights",
+    "testkit-alone": "tests of core use the test kit: what it used would come into core's tests with it",
+    "witness-hands": "raw frames, namespaces and an allocator that counts are for tests and for the lab: a program has no use for such rights",
     "apps-only": "flags and environment are read in apps and passed down as values, so that every effect has one cause",
     "sqlx-in-store": "the database has one room, apps/coordinator/src/store, so that another one can take its place",
     "unsafe": "unsafe code stands in sys only, small and tested against the kernel, so that the rest needs no audit for it",
@@ -187,6 +191,9 @@ def check_arrow(house, member, target):
     source, goal = layer_of(member), layer_of(target)
     if member == LOAD:
         house.complain("load-alone", where, what)
+    elif member == TEST_KIT:
+        if target not in TEST_KIT_MAY_USE:
+            house.complain("testkit-alone", where, what)
     elif target in SYS_FOR_WITNESSES and source != "proof":
         house.complain("witness-hands", where, what)
     elif goal == "proof":
@@ -207,6 +214,8 @@ def check_external(house, member, name):
     where, what = f"{member}/Cargo.toml", f"{member} uses {name}"
     if layer_of(member) == "core" and name not in CORE_EXTERNALS:
         house.complain("core-externals", where, what)
+    if member == TEST_KIT:
+        house.complain("testkit-alone", where, what)
     if layer_of(member) == "sys" and name not in SYS_EXTERNALS:
         house.complain("sys-externals", where, what)
     if name in COORDINATOR_ONLY and member != "apps/coordinator" and not (member == LOAD and name in LOAD_MAY_USE):
