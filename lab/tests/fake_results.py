@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 from lab.compare import plan, results, run
-from lab.compare.testbed import Rig
+from lab.compare.testbed import VisitHosts
 from lab.hosts.wait import LabError
 from lab.nodes.systems.base import Running
 
@@ -70,7 +70,7 @@ LINKS = {
 }
 
 
-class Nowhere(Rig):
+class Nowhere(VisitHosts):
     """Sites without hosts behind them; `open` counts those that are not gone yet, `seen` what was laid out."""
 
     def __init__(self, logs=None, congestion="cubic", reports=()):

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lab.compare import command, plan, results, run, session
-from lab.compare.testbed import Rig
+from lab.compare.testbed import VisitHosts
 from lab.hosts import leftovers, profiles
 from lab.hosts.programs import ROOT
 from lab.hosts.wait import wait_until
@@ -171,7 +171,7 @@ class Stays(Bare):
 
 @pytest.mark.root
 def test_broken_adapters_are_rows_with_a_reason_and_stop_nothing_else(tmp_path):
-    said, place = [], Rig(tmp_path / "logs", "cubic")
+    said, place = [], VisitHosts(tmp_path / "logs", "cubic")
     systems = [Bare(), Ends(), Hangs(), Dies(), Stays()]
     one = run.Comparison(systems, [Ping()], {"baseline": profiles.load()["baseline"]}, place, quick=True, rounds=3, tries=1)
     one.start_limit_s = 2

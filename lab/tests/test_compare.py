@@ -14,7 +14,7 @@ import pytest
 
 from lab.compare import command, cost, plan, ranking, results, run, scenarios, session, summary
 from lab.compare.rows import limit
-from lab.compare.testbed import Rig
+from lab.compare.testbed import VisitHosts
 from lab.hosts.programs import ROOT
 from lab.hosts.wait import LabError
 
@@ -39,7 +39,7 @@ def known(systems, works, profiles=("baseline", "low"), variants=()):
     fakes = {name: Fake(name) for name in systems}
     for name in variants:
         fakes[name].variant = True
-    return plan.Field(fakes, {work.name: work for work in works}, {name: LINKS.get(name, Link(name)) for name in profiles})
+    return plan.Available(fakes, {work.name: work for work in works}, {name: LINKS.get(name, Link(name)) for name in profiles})
 
 
 def test_each_round_has_every_system_on_every_link_once_in_an_order_of_its_own():
@@ -88,7 +88,7 @@ def test_a_quick_run_does_the_base_for_all_and_the_rest_for_the_chosen():
 
 def test_the_quick_plan_of_all_that_there_is_fits_into_its_time_with_room_for_disturbances():
     systems, works, profiles = command.field()
-    there = plan.Field(systems, works, profiles)
+    there = plan.Available(systems, works, profiles)
     stages = plan.quick(there, command.QUICK_ROUNDS, lambda: ["wireguard-go", "nebula"])
     wanted = [visit for stage in stages if not stage.optional for visit in plan.visits(stage, there, 1)]
     assert {work for visit in wanted for work in visit.works} == set(works)
@@ -159,7 +159,7 @@ def test_after_a_work_that_fails_the_rest_goes_on_in_hosts_made_anew():
 def test_a_work_that_does_not_tell_its_figure_has_failed():
     one = comparison([Fake("bare")], [Job("tcp-1", does=lambda *_: {"other": 1})])
     one.run(silent)
-    assert (one.runs[0]["ok"], one.runs[0]["error"]) == (False, "the work did not tell mbps")
+    assert (one.runs[0]["ok"], one.runs[0]["error"]) == (False, "the work returned no mbps")
 
 
 def test_what_hangs_is_ended():
@@ -194,11 +194,11 @@ def test_a_system_that_comes_up_and_carries_nothing_has_not_started(lab, monkeyp
     site = SimpleNamespace(hosts=[lab.host(name, switch) for name in ("left", "right")])
     place = Nowhere()
     running = Fake("one").start(site.hosts, None, None)
-    Rig.meet(place, site, running)
+    VisitHosts.meet(place, site, running)
     switch.ip("link set right.0 down")
     monkeypatch.setattr("lab.compare.testbed.MEETING_S", 1)
     with pytest.raises(LabError, match="it came up, but nothing from left to 10.77.1.2 was answered"):
-        Rig.meet(place, site, running)
+        VisitHosts.meet(place, site, running)
 
 
 def test_a_link_tells_what_went_over_it_and_its_doubts():
@@ -462,8 +462,8 @@ def test_processes_that_come_and_go_are_counted_as_far_as_they_are_there():
         def __init__(self, pid):
             self.pid = pid
 
-    before = cost.Look([[One(os.getpid())]], [One(2**22 + 1)])
-    spent = cost.Look([[One(os.getpid())]], []).since(before)
+    before = cost.CounterReading([[One(os.getpid())]], [One(2**22 + 1)])
+    spent = cost.CounterReading([[One(os.getpid())]], []).since(before)
     assert spent["tunnel_s"][0] >= 0 and spent["lab_s"] == 0
 
 
@@ -523,7 +523,7 @@ def made_up(monkeypatch, tmp_path):
     monkeypatch.setattr(command, "field", lambda: (dict(systems), dict(works), {name: LINKS[name] for name in ("baseline", "low")}))
     monkeypatch.setattr(session, "lacks", lambda *_: [])
     monkeypatch.setattr(session.pages, "make", lambda *_: False)
-    monkeypatch.setattr(session.testbed, "Rig", Nowhere)
+    monkeypatch.setattr(session.testbed, "VisitHosts", Nowhere)
     monkeypatch.setattr(session.congestion, "allowed", lambda name: contextlib.nullcontext(name == "cubic"))
     return systems
 
@@ -629,7 +629,7 @@ def test_every_scenario_has_a_plan():
     field = known(["bare", "taut-aes", "taut-lanes-2", "one"], [Job("ping"), Job("tcp-1")], ("baseline", "low", "medium", "high", "jumbo"), variants=["taut-lanes-2"])
     for one in scenarios.ALL:
         works = {work.name: work for work in one.works} if one.works is not None else field.works
-        there = plan.Field(field.systems, works, field.profiles)
+        there = plan.Available(field.systems, works, field.profiles)
         seen = plan.visits(plan.Stage(1, lambda: one.parts(there)), there, 1)
         assert {"bare", "taut-aes"} <= {visit.system for visit in seen}, one.name
         assert one.seconds(there, True) < one.seconds(there, False) or one.works is None

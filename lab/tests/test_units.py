@@ -11,7 +11,10 @@ from lab.hosts.programs import ROOT, binary
 UNITS = sorted((ROOT / "dist" / "systemd").glob("*.service"))
 # Of `systemd-analyze security`, 0 to 10: below 3 is "OK" or better. tailscaled's unit of Debian is at 9.
 EXPOSED = 3.0
-pytestmark = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="the program systemd-analyze is missing: apt-get install systemd")
+pytestmark = [
+    pytest.mark.programs,
+    pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="the program systemd-analyze is missing: apt-get install systemd"),
+]
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
