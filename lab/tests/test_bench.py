@@ -1,4 +1,4 @@
-"""The harness of `make bench-tunnel`: its arithmetic, its order, its text, and two systems end to end for a second each. No figure is judged."""
+"""`make bench-tunnel`: its arithmetic, order and text, and two systems end to end for a second each. Figures are not judged."""
 
 import collections
 import dataclasses
@@ -107,7 +107,7 @@ def test_the_kernels_counters_are_found_by_name():
     assert counters(text) == {"Udp.RcvbufErrors": 4, "TcpExt.TCPOFOQueue": 6}
 
 
-# What every TCP run tells besides its rate.
+# Figures of every TCP run besides its rate.
 REST = {"mbps": 1.0, "retransmits": 0, "bytes": 1e9, "cpu": {"capacity_s": 4.0, "machine_s": 2.0, "tunnel_s": [1.0, 0.5], "applications_s": 0.4}, "kernel": {}}
 
 
@@ -138,7 +138,7 @@ def test_the_share_of_others_is_what_neither_the_tunnel_nor_the_measuring_took()
 
 
 class Meddled:
-    """A meter whose machine others use for the first `times` runs."""
+    """A meter on a machine that other programs disturb for the first `times` runs."""
 
     def __init__(self, times):
         self.times, self.runs = times, 0
@@ -181,7 +181,7 @@ def test_the_time_left_follows_the_pace(monkeypatch):
 
 
 class Idle(System):
-    """A system that can be had and is never started."""
+    """A system that is available and never started."""
 
     def __init__(self, name):
         self.name = self.title = name
@@ -231,7 +231,7 @@ def test_two_systems_end_to_end():
     effort = plan.Effort(rounds=1, lengths=Lengths(tcp=1, udp=1, idle=1, loaded=1), mtus=(1420,))
     chosen = [system for system in ALL if system.name in ("bare", "taut-wg")]
     with congestion.allowed("cubic") as cubic:
-        # Tests share the machine with each other: nothing is measured again here.
+        # Tests share the machine with other tests, so nothing is measured again here.
         bench = Bench(chosen, effort, ["pinned"], 1, tries=1)
         assert bench.run(cubic, print)
     assert not any(bench.lacking.values()), bench.lacking
@@ -246,7 +246,7 @@ def test_two_systems_end_to_end():
 
 
 def rounds_of(mbps):
-    """Runs in which `mbps` says each system's one-stream figure."""
+    """Returns runs with these throughputs of one stream per system."""
     return [run(system, tcp_1={"mbps": value}) for system, value in mbps.items()]
 
 

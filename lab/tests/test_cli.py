@@ -1,4 +1,4 @@
-"""Exit status and words of the command line: 0 success, 1 failure, 2 usage error."""
+"""Exit status and messages of the command line: 0 success, 1 failure, 2 usage error."""
 
 import json
 import sys
@@ -112,7 +112,7 @@ def test_a_member_is_not_renamed_by_up_and_says_who_does_it(layout):
     answer = node.taut("up", "--hostname", "other", check=False)
     assert answer.returncode == 1, answer
     assert "as my-laptop" in answer.stderr and "taut-coordinator nodes rename my-laptop other" in answer.stderr
-    # The operator does it; the node's own command line may be used again all the same.
+    # The operator renames it. The command of the node succeeds anyway.
     net.coordinator.cli("nodes", "rename", "my-laptop", "other")
     node.wait_for(lambda status: status["self"]["name"] == "other", "to have its new name")
     for name in ("other", "My_Laptop"):
@@ -173,7 +173,7 @@ def test_netcheck_of_a_fresh_host_asks_the_coordinator_by_its_url(layout):
     assert answer.returncode == 1 and "taut netcheck http://" in json.loads(answer.stdout)["error"]["hint"]
     told = json.loads(node.host.run(*command, url, *nowhere, "--json").stdout)
     assert told["udp"] and told["relays"][0]["endpoints"][0]["endpoint"].endswith(":3478")
-    # The relay's second port tells of the filter.
+    # The second port of the relay determines the filtering.
     assert told["ipv4"]["nat"]["kind"] == "none" and told["ipv4"]["nat"]["filtering"] == "not-by-port"
     [coordinator] = told["coordinators"]
     assert coordinator["url"] == url and coordinator["endpoints"][0]["latency_ms"] > 0

@@ -1,4 +1,4 @@
-"""The method of `make bench`: its order, its file, its arithmetic, and whole runs with made-up systems that fail in every way. No figure is judged."""
+"""The method of `make bench`: its order, file and arithmetic, and whole runs with fake systems that fail in every way. Figures are not judged."""
 
 import argparse
 import collections
@@ -23,7 +23,7 @@ from .fake_results import LINKS, MACHINE, Fake, Job, Link, Nowhere, comparison, 
 
 @pytest.fixture(autouse=True)
 def any_machine(monkeypatch):
-    """The same on every machine, busy or not."""
+    """Makes the tests independent of the machine and its load."""
     monkeypatch.setattr("lab.measure.machine.facts", lambda: MACHINE)
     monkeypatch.setattr("lab.compare.cost.disturbed", lambda cpu: False)
 
@@ -471,7 +471,7 @@ def test_processes_that_come_and_go_are_counted_as_far_as_they_are_there():
 
 
 def two(first, second, links=1, turned=0, better="tcp-1"):
-    """Two systems on so many links with three rounds each; on `turned` of them the order is the other way round."""
+    """Returns results of two systems on `links` links with three rounds each; on `turned` of them the order is reversed."""
     rows = []
     for link in range(links):
         left, right = (second, first) if link < turned else (first, second)
@@ -517,7 +517,7 @@ def told_lab(*words):
 
 @pytest.fixture
 def made_up(monkeypatch, tmp_path):
-    """A lab whose systems, works and links are made up; returns its systems, to change them."""
+    """A lab with fake systems, works and links; returns the systems, so that a test can change them."""
     systems = {one.name: one for one in (Fake("bare"), Fake("one"), Fake("two"), Fake("gone", lacks="it is not here: make peers"))}
     works = {one.name: one for one in (Job("ping", "p50_ms", 1.0, "less"), Job("tcp-1"))}
     monkeypatch.setattr(command, "field", lambda: (dict(systems), dict(works), {name: LINKS[name] for name in ("baseline", "low")}))

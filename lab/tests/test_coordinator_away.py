@@ -1,8 +1,8 @@
-"""The coordinator restarts or is gone for good: traffic does not care."""
+"""The coordinator restarts or is gone for good; traffic continues."""
 
 from lab.traffic.flow import Probe, Transfer, ping
 
-# Slow enough to leave all queues short, so that a lost probe is never the transfer's doing.
+# Rate in bytes per second, low enough for short queues, so that the transfer causes no lost probes.
 CALM = 4_000_000
 REKEY_AFTER_S = 5
 

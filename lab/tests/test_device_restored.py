@@ -1,4 +1,4 @@
-"""Somebody takes the overlay's link, addresses or routes away: they are put back (fault J11)."""
+"""Another program removes the link, addresses or routes of the overlay: the node restores them (fault J11)."""
 
 import pytest
 
@@ -6,12 +6,12 @@ from lab.hosts.wait import wait_until
 from lab.traffic.flow import ping
 
 DEVICE = "taut0"
-# The longest that a restoration can take: a try each minute, and ten seconds in which everything has to stay.
+# Longest time until a restoration in seconds: a try per minute, and ten seconds in which everything must stay.
 SLOW_S = 240
 
 
 def configured(node, device=DEVICE):
-    """What is set on the device: whether it is up, its addresses and routes."""
+    """Returns the configuration of the device: its state, addresses and routes."""
     lines = []
     for view in ("link show up dev", "address show dev", "-4 route show dev", "-6 route show proto 116 dev"):
         shown = node.host.run("ip", "-o", *view.split(), device, check=False).stdout.replace(device, DEVICE).splitlines()
@@ -91,14 +91,14 @@ def test_fault_j11_against_a_program_that_repeats_itself_it_is_named_and_outlive
     assert "another program" in status["problem"]["message"] and one.ipv4 in status["problem"]["message"], status["problem"]
     assert status["state"] == "running"
     assert "another program" in one.taut("status").stdout
-    # The overlay's other rules go on meanwhile, and nothing races.
+    # Other rules of the overlay work meanwhile.
     ping(one.host, two.host.ipv4, count=10, interval=0.5)
     added = [line for line in told.output().splitlines() if one.ipv4 in line and "Deleted" not in line]
     assert 1 <= len(added) <= 5, added
     hostile.kill()
     one.wait_for(lambda status: status["problem"] is None, "the problem to be over", timeout=SLOW_S)
     assert_meets(one, two)
-    # And the next accident is undone as the first.
+    # The next fault is repaired like the first.
     one.host.run("ip", "link", "set", DEVICE, "down")
     assert_meets(one, two)
     assert one.status()["problem"] is None

@@ -1,4 +1,4 @@
-"""What `make flap` does is known beforehand: its seed decides, one fault per thing at a time, and all is mended in the end."""
+"""The plan of `make flap`: the seed determines it, each thing has one fault at a time, and all faults are reverted at the end."""
 
 from lab.runs import flap
 

@@ -1,4 +1,4 @@
-"""What `make flood` says of its figures; and one short flood, so that it can still measure."""
+"""The report of `make flood`, and one short flood, which shows that it can measure."""
 
 from lab.runs.flood import joined, measure, share
 from lab.runs.flood_network import Network
@@ -6,7 +6,7 @@ from lab.runs.flood_report import page, text, verdicts
 
 
 def row(kind, aimed, **figures):
-    """A row in which all went well."""
+    """Returns a row in which every target is met."""
     spread = {"median": 200.0, "least": 199.0, "most": 201.0}
     good = {
         "mode": "network", "fault": "B0", "kind": kind, "aimed_pps": aimed, "sent_pps": aimed, "sent": 5 * aimed, "answers": 0, "bytes_back_per_byte": 0.0,
@@ -63,7 +63,7 @@ def test_the_slowest_of_fifty_is_their_p99():
 
 
 def test_one_short_flood_is_measured_and_told(lab):
-    # The other limits are for a quiet machine; that the agent's work has a bound, and that all get in, holds on any.
+    # Other limits apply to an idle machine. The limit on the work of the agent, and that all peers connect, hold on any machine.
     field = Network(lab)
     seen = measure(field, "spoofed", "B2", 20_000, seconds=1, rounds=1, tries=2)
     assert seen["sent"] > 0 and 0 < seen["bytes_back_per_byte"] <= 0.5 and seen["connects_failed"] == 0, seen

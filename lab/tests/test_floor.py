@@ -1,4 +1,4 @@
-"""The floor of `make bench-tunnel` carries what it is given: a program that lost or altered bytes would be fast for nothing. No figure is judged."""
+"""The floor of `make bench-tunnel` carries what it is given: a program that lost or altered bytes would be a wrong reference. Figures are not judged."""
 
 import json
 import shutil

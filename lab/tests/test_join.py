@@ -1,4 +1,4 @@
-"""Joining: nodes get addresses of both families and see each other; a bad token is refused in words."""
+"""Joining: nodes get addresses of both families and see each other; an invalid token is refused with an explanation."""
 
 import ipaddress
 
@@ -57,7 +57,7 @@ def test_a_one_off_key_lets_one_node_in(layout):
     answer = second.start().up(token, check=False)
     assert answer.returncode == 1
     assert "used" in answer.stderr
-    # The refusal leaves the node free to join with another key.
+    # After the refusal the node can join with another key.
     second.up(net.coordinator.join_token)
     net.wait_for_maps()
 

@@ -1,4 +1,4 @@
-"""The lab's NATs do what their names say: found out from outside with real UDP sockets, and held to the simulator's list."""
+"""The NATs of the lab behave as their names say: determined from outside with UDP sockets, and compared with the list of the simulator."""
 
 import dataclasses
 import json
@@ -19,7 +19,7 @@ FIELDS = ("name", "mapping", "filtering", "ports", "timeout_s", "hairpin", "udp"
 
 @pytest.fixture
 def world(lab):
-    """An internet with two servers that say how one looks from outside."""
+    """An internet with two servers that report the source address of a host."""
     internet = Internet(lab)
     servers = discovery.Servers(internet.server("stun1"), internet.server("stun2"))
     yield internet, servers
@@ -28,7 +28,7 @@ def world(lab):
 
 @pytest.fixture
 def connection(world):
-    """A kind's host with one socket that has sent to a server: (host, server's socket, own socket, how it looks from there)."""
+    """Opens a host behind a kind of NAT with a socket that has sent to a server: (host, socket of the server, own socket, external address)."""
     opened = []
 
     def open_one(kind):
@@ -88,7 +88,7 @@ def test_what_nobody_let_in_gets_no_answer_at_all(world):
     asker = servers.sockets[0][0]
     asker.connect((str(host.nat.external), 40000))
     asker.send(b"anybody there?")
-    # An ICMP error would end this with ConnectionRefusedError.
+    # An ICMP error would raise ConnectionRefusedError here.
     with pytest.raises(BlockingIOError):
         time.sleep(discovery.QUIET_S)
         asker.recv(100)
@@ -103,7 +103,7 @@ def test_every_pair_gets_as_far_as_its_verdict_says(world):
         a, b, place = pair["a"], pair["b"], pair["place"]
         other = two[b] if place == "apart" else there[place](one[a])
         punched = discovery.punch(servers, one[a], other)
-        # No port is guessed here, so that a pair that must guess stays apart.
+        # Ports are not predicted here, so a pair that needs prediction stays apart.
         if (punched is not None) != (pair["reach"] == "direct"):
             wrong.append((a, b, place, pair["reach"], punched))
     assert not wrong
@@ -179,7 +179,7 @@ def test_a_cut_cable_carries_nothing_until_it_is_mended(connection):
     host.nat.cut()
     assert discovery.passes(own, server, server.getsockname()) is None
     host.nat.restore()
-    # A cable takes a moment to be in again.
+    # A link takes a moment to come up.
     wait_until(lambda: discovery.passes(own, server, server.getsockname()) == seen, "the mended cable to carry")
 
 

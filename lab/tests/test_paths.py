@@ -1,4 +1,4 @@
-"""What becomes of measurements of paths: which count, and what the table says of them."""
+"""Evaluation of measurements of paths: which of them count, and what the table says."""
 
 import pytest
 
@@ -22,11 +22,11 @@ def test_a_share_is_judged_by_the_least_and_a_time_by_the_longest():
 @pytest.mark.parametrize(
     ("unanswered", "took"),
     [
-        # The command took until 1.02; what was asked before is answered.
+        # The command took until 1.02; earlier requests were answered.
         ((1.02, 1.03), 60),
         # Nothing was interrupted.
         ((), 11),
-        # Lost before it, and long after it: other matters.
+        # Losses before it, and long after it, have other causes.
         ((0.99, 1.6), 11),
     ],
 )

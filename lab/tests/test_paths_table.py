@@ -1,4 +1,4 @@
-"""Both halves of the table of docs/paths.md go together, whichever is made first."""
+"""The two halves of the table of docs/paths.md fit together, in whichever order they are made."""
 
 from lab.runs import paths_table
 from lab.runs.paths_table import BEGIN, END, LAB, SIM, fill, simulated

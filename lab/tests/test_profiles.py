@@ -1,4 +1,4 @@
-"""The links of the lab: what stands in `profiles.toml`, and what is said of a file that is wrong."""
+"""The links of the lab: the contents of `profiles.toml`, and the messages for an invalid file."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def test_a_round_trip_is_the_base_and_the_mean_of_both_ways():
     known = profiles.load()
     assert known["baseline"].round_trip_ms == 0
     assert known["low-loss"].round_trip_ms == pytest.approx(2 * 2.3)
-    # 4 ± 7 ms, cut at nothing: eleven fourteenths of the draws take 5.5 ms on average, the others none.
+    # 4 ± 7 ms, cut off at zero: eleven fourteenths of the draws take 5.5 ms on average, the others none.
     assert known["medium"].round_trip_ms == pytest.approx(2 * (0.3 + 11 / 14 * 5.5))
     assert known["lte"].round_trip_ms == pytest.approx(0.3 + 25 + 0.3 + 20)
 

@@ -1,4 +1,4 @@
-"""A figure that is off counts on a machine that kept its time, and only there."""
+"""A wrong figure counts only on a machine that kept its time."""
 
 import contextlib
 import time

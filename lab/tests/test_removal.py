@@ -1,4 +1,4 @@
-"""A removed node is out: its peers forget it, and it reaches nobody."""
+"""A removed node is out: its peers forget it, and it reaches no node."""
 
 from lab.hosts.wait import wait_until
 from lab.traffic.flow import Probe, ping

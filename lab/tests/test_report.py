@@ -1,4 +1,4 @@
-"""The page of the comparison, on made-up results: what it says, what it looks like to the check, and what the check finds missing."""
+"""The page of the comparison with fake results: its text, its check, and what the check finds."""
 
 import argparse
 import re
@@ -18,7 +18,7 @@ LOSSY = {"bare": 58.0, "taut-aes": 59.0, "one": 57.0, "two": 20.0}
 
 
 def rows(rounds=3):
-    """Four systems on three links with five kinds of work, and a placement beside."""
+    """Returns rows of four systems on three links with five kinds of work, and a second placement."""
     found = []
     for number in range(1, rounds + 1):
         for profile, speeds in (("baseline", SPEEDS), ("low", LOSSY), ("low-loss", LOSSY)):
@@ -45,7 +45,7 @@ def made():
     return Results(whole)
 
 
-# --- words and theory ---
+# --- formatting and theory ---
 
 
 def test_figures_have_as_many_digits_as_they_deserve():
@@ -73,7 +73,7 @@ def test_the_line_of_theory_is_the_one_of_the_literature():
     assert theory.mbps(link | {"loss": None, "link": {}}) is None
 
 
-# --- sentences ---
+# --- captions ---
 
 
 def test_a_sentence_follows_from_its_figures(made):
@@ -235,7 +235,7 @@ def test_the_check_tells_by_its_exit_code(tmp_path, capsys):
     assert lab("report", "--check", tmp_path / "none.html") == 1
 
 
-# --- drawn ---
+# --- drawings ---
 
 
 @pytest.fixture

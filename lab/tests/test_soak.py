@@ -1,4 +1,4 @@
-"""Two minutes of `make soak`, with rekeys every fifteen seconds; and the arithmetic that it judges by."""
+"""Two minutes of `make soak`, with rekeys every fifteen seconds; and the arithmetic of its checks."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`taut why` and what `taut ping` and `taut status` say of a path, with real daemons: direct, relayed, and not there at all."""
+"""Explanations of paths in `taut why`, `taut ping` and `taut status`, with real daemons: direct, relayed, and missing."""
 
 import json
 
@@ -87,7 +87,7 @@ def test_a_direct_path_that_dies_is_told_of(behind):
 
 
 def state(told, endpoint):
-    """What `taut why` says in a word of the way to this endpoint."""
+    """Returns the state in `taut why` of the path to this endpoint."""
     return next(way["state"] for way in told["ways"] if way["relay"] is None and way["endpoint"].startswith(f"{endpoint}:"))
 
 
@@ -138,7 +138,7 @@ def test_udp_that_only_relays_do_not_answer_is_not_called_blocked(behind):
 def test_hosts_without_a_common_family_hear_that_and_nothing_of_nats(lab):
     middle, left, right = lab.switch("middle"), lab.switch("left", ipv6=False), lab.switch("right", ipv4=False)
     router = lab.router("router", middle, left, right)
-    # IPv4 is behind a symmetric NAT, which is no reason.
+    # IPv4 is behind a symmetric NAT, which is not the cause.
     translate = f'ip saddr {left.subnets[0]} oifname "eth0" masquerade fully-random'
     router.run("nft", "-f", "-", text=f"table ip nat {{\n chain t {{\n type nat hook postrouting priority srcnat;\n {translate}\n }}\n }}\n")
     host = lab.host("coord", middle)
@@ -157,10 +157,10 @@ def test_hosts_without_a_common_family_hear_that_and_nothing_of_nats(lab):
 
 
 def narrow(lab, mtu):
-    """Two nodes, of which one is behind a link of this MTU: (nodes, a function that sends packets as long as the TUN's MTU)."""
+    """Makes two nodes, one behind a link of this MTU: (nodes, a function that sends packets as long as the TUN's MTU)."""
     net = lay_out(lab, nodes=2, routed=True, ipv6=False)
     one, two = net.nodes
-    # Long packets vanish without an ICMP message to their sender.
+    # Long packets are dropped without an ICMP message to the sender.
     lab.nodes["router"].ip(f"link set eth2 mtu {mtu}")
     lab.nodes["router"].run("sysctl", "-qw", "net.ipv4.icmp_ratelimit=1000000", "net.ipv4.icmp_ratemask=8", check=False)
     two.host.ip(f"link set eth0 mtu {mtu}")
@@ -184,7 +184,7 @@ def test_fault_i10_a_link_of_1400_bytes_names_the_mtu_and_the_flag(lab):
 
     one.wait_for(named, "`taut why` to name the MTU")
     told = why(one, two.name)
-    # 1,400 less IPv4, UDP and WireGuard; by the relay 8 less.
+    # 1,400 less IPv4, UDP and WireGuard; through the relay 8 less.
     assert [way["fits"] for way in told["ways"] if way["relay"] is None] == [1340], told
     assert "1340 bytes" in told["said"][1] and "--mtu 1340" in told["mend"][0], told
     for node in (one, two):

@@ -1,4 +1,4 @@
-"""Kinds of work: each over the bare link, some over a tunnel, and what each says when it does not succeed. No figure is judged by how fast it is."""
+"""Kinds of work: each over the bare link, some over a tunnel, and the message of each failure. Speed is not judged."""
 
 import collections
 import itertools
@@ -28,7 +28,7 @@ from lab.traffic.work.video import IN_TIME_MS, video_figures
 
 BY_NAME = {work.name: work for work in ALL}
 UNITS = ("mbps", "ms", "percent", "s", "gb", "mb", "kib", "bytes")
-# Numbers of things have none.
+# Figures that are counts have no unit.
 COUNTED = (
     "retransmits", "congestion_control", "congestion_events", "echoes", "tries", "files", "connections", "packets",
     "sizes_tried", "datagrams_per_call", "sent_datagrams", "recovered_datagrams", "given_up_datagrams",
@@ -37,7 +37,7 @@ COUNTED = (
 
 @dataclass
 class Place:
-    """What work wants of a site: hosts on one switch, with nothing between them."""
+    """What work needs of a site: hosts on one switch, with nothing between them."""
 
     hosts: list
     helper: object
@@ -57,7 +57,7 @@ def lay_out(lab, count=2):
 
 
 def started(name, place, mtu=1420):
-    """A system of this name that is up; one that cannot be had is skipped."""
+    """Starts a system of this name; skips the test if it is unavailable."""
     system = next(system for system in SYSTEMS if system.name == name)
     if lack := system.lacking():
         pytest.skip(f"{name}: {lack}")
@@ -70,13 +70,13 @@ def bare(place):
 
 @pytest.fixture
 def brief(monkeypatch):
-    """Nothing is judged by how fast it is: a second shows whether it goes."""
+    """Shortens all works: speed is not judged, and a second shows whether they work."""
     for kind, length in ((Tcp, "counted"), (PingLoaded, "counted"), (Udp, "seconds"), (Video, "counted"), (Memory, "seconds")):
         monkeypatch.setattr(kind, length, lambda self, quick: 1)
 
 
 def done(work, place, running):
-    """The figures of a quick run; what cannot be done here is skipped."""
+    """Returns the figures of a quick run; skips works that are unavailable here."""
     if lack := work.lacking():
         pytest.skip(f"{work.name}: {lack}")
     return work.run(place, running, quick=True)
@@ -144,7 +144,7 @@ def test_downloaded_files_are_many_and_the_connection_is_one(lab):
     assert (figures["files"], figures["connections"]) == (202, 1) and figures["bytes"] == sum(QUICK.sizes())
 
 
-# --- what it says when it does not succeed ---
+# --- messages of failures ---
 
 
 def test_nobody_at_the_other_end_is_a_failure_with_a_reason(lab, monkeypatch):
@@ -204,7 +204,7 @@ def test_a_program_that_never_gets_ready_is_ended(lab):
     assert "never" in host.processes[-1].output() and not host.processes[-1].alive
 
 
-# --- what surrounds a host's programs ---
+# --- the network of a host ---
 
 
 def test_a_boot_forgets_what_programs_made_and_nothing_else(lab):
