@@ -41,7 +41,7 @@ faults: ## every fault of docs/spec/faults.md with its tests, or open; ARGS=--op
 
 .PHONY: arrows
 arrows: ## who depends on whom, what is named where; whether documents, comments and names of tests lead somewhere
-	@. tools/env && say 'arrows and links of the house' && python3 tools/test_arrows.py --quiet && tools/arrows.py && tools/links.py \
+	@. tools/env && say 'arrows and links of the house' && python3 tools/test_arrows.py --quiet && tools/arrows.py && tools/links.py && python3 tools/test_links.py --quiet \
 	    && python3 tools/test_faults.py --quiet && tools/faults.py --check && python3 tools/test_micro.py --quiet
 
 .PHONY: format

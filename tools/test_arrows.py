@@ -20,7 +20,7 @@ MEMBERS = [
     "sys/tally",
     "engine/lane",
     "engine/control",
-    "engine/keeper",
+    "engine/agent",
     "apps/taut",
     "apps/coordinator",
     "proof/sim",
@@ -33,10 +33,10 @@ USES = {
     "core/wire": "taut-base.workspace = true",
     "sys/udp": "taut-base.workspace = true\nlibc = '0.2'",
     "engine/lane": "taut-wire.workspace = true\ntaut-udp.workspace = true",
-    "engine/keeper": "taut-lane.workspace = true\ntaut-control.workspace = true\ntaut-tun.workspace = true",
-    "apps/taut": "taut-keeper.workspace = true\nlexopt = '0.3'",
+    "engine/agent": "taut-lane.workspace = true\ntaut-control.workspace = true\ntaut-tun.workspace = true",
+    "apps/taut": "taut-agent.workspace = true\nlexopt = '0.3'",
     "apps/coordinator": "taut-wire.workspace = true\ntokio = '1'\nsqlx = '0.9'",
-    "proof/sim": "taut-lane.workspace = true\ntaut-keeper.workspace = true",
+    "proof/sim": "taut-lane.workspace = true\ntaut-agent.workspace = true",
     "proof/fuzz": "taut-sim.workspace = true\ntaut-control.workspace = true",
     "proof/linkbox": "taut-packet.workspace = true",
     "proof/load": "quinn = '0.11'\ntokio = '1'",
@@ -208,7 +208,7 @@ class Rules(unittest.TestCase):
                 self.breaks("coordinator-only")
 
     def test_apps_only(self):
-        self.uses("engine/keeper", "lexopt")
+        self.uses("engine/agent", "lexopt")
         self.breaks("apps-only")
         for line in ("fn home() { std::env::var_os(\"HOME\"); }", "use std::{env, fs};"):
             with self.subTest(line=line):
@@ -227,6 +227,56 @@ class Rules(unittest.TestCase):
                 self.append(path, "fn call() { unsafe { core::hint::unreachable_unchecked() } }")
                 self.breaks("unsafe")
 
+    def siblings(self, member="engine/lane", **modules):
+        """Writes modules of a crate: name to code."""
+        self.append(f"{member}/src/lib.rs", "".join(f"mod {name};\n" for name in modules))
+        for name, code in modules.items():
+            self.write(f"{member}/src/{name}.rs", code)
+
+    def test_circles(self):
+        for a, b, c in (
+            ("use crate::b::B;", "use super::a::A;", ""),
+            ("use crate::b;", "fn go() { crate::a::go() }", ""),
+            ("use super::{b::{B, Other}, c};", "use crate::c::C;", "pub(crate) use crate::{a as other};"),
+            ("mod inner;", "use crate::a::A;", ""),
+        ):
+            with self.subTest(a=a, b=b, c=c):
+                self.setUp()
+                self.siblings(a=a, b=b, c=c)
+                self.write("engine/lane/src/a/inner.rs", "use super::super::b::B;" if "inner" in a else "")
+                self.lane_has_circles()
+
+    def test_circles_through_a_name_that_the_parent_imports(self):
+        self.append("engine/lane/src/lib.rs", "pub use a::A;\n")
+        self.siblings(a="use crate::b::B;", b="use crate::A;")
+        self.lane_has_circles()
+
+    def test_circles_below_another_module(self):
+        self.siblings(a="mod b;\nmod c;\n")
+        self.write("engine/lane/src/a/b.rs", "use super::c::C;")
+        self.write("engine/lane/src/a/c/mod.rs", "use crate::a::b::B;")
+        self.lane_has_circles()
+
+    def lane_has_circles(self):
+        left, arrows.CIRCLES_LEFT = arrows.CIRCLES_LEFT, set()
+        try:
+            self.breaks("circles")
+        finally:
+            arrows.CIRCLES_LEFT = left
+
+    def test_imports_in_one_direction_and_of_tests_are_no_circles(self):
+        left, arrows.CIRCLES_LEFT = arrows.CIRCLES_LEFT, set()
+        self.addCleanup(lambda: setattr(arrows, "CIRCLES_LEFT", left))
+        self.siblings(
+            a="use crate::{b::B, c::C, Own};\n#[cfg(test)]\nmod tests {\n    use crate::d::D;\n}\n",
+            b="use super::c::C;\n#[cfg(test)]\nuse crate::a::A;\n",
+            c="use crate::Own;\n// use crate::a::A;\n",
+            d="use crate::a::A;\n",
+        )
+        self.append("engine/lane/src/lib.rs", "pub struct Own(a::A);\n#[cfg(test)]\nmod tests;\n")
+        self.write("engine/lane/src/tests.rs", "use crate::a::A;")
+        self.breaks()
+
     def test_member_comment(self):
         self.write("Cargo.toml", (self.root / "Cargo.toml").read_text().replace(' "sys/udp", # what it is', ' "sys/udp",'))
         self.breaks("member-comment")
@@ -240,8 +290,8 @@ class Rules(unittest.TestCase):
         path.write_text(path.read_text().replace("taut-tun", "tuntap"))
         shared = self.root / "Cargo.toml"
         shared.write_text(shared.read_text().replace("taut-tun =", "tuntap ="))
-        keeper = self.root / "engine/keeper/Cargo.toml"
-        keeper.write_text(keeper.read_text().replace("taut-tun.", "tuntap."))
+        agent = self.root / "engine/agent/Cargo.toml"
+        agent.write_text(agent.read_text().replace("taut-tun.", "tuntap."))
         self.breaks("crate-name")
 
     def test_lab_rooms(self):

@@ -25,7 +25,7 @@ pub enum Drop {
     CookieAsked,
     /// In: a handshake message from a source that sends too many, cookie or not; or it would be told one, and there is no room to.
     HandshakeRate,
-    /// In: the keeper has more handshakes to look at than its queue holds.
+    /// In: the agent has more handshakes to look at than its queue holds.
     KeeperBusy,
     /// In: no session has this index; a peer that did not notice our restart sends such packets for a while.
     UnknownIndex,
@@ -63,7 +63,7 @@ impl Drop {
         (Self::BadMac1, "in-bad-mac1"),
         (Self::CookieAsked, "in-cookie-asked"),
         (Self::HandshakeRate, "in-handshake-rate"),
-        (Self::KeeperBusy, "in-keeper-busy"),
+        (Self::KeeperBusy, "in-agent-busy"),
         (Self::UnknownIndex, "in-unknown-index"),
         (Self::Replayed, "in-replayed"),
         (Self::Duplicate, "in-duplicate"),

@@ -10,17 +10,17 @@ use taut_tunnel::OpenError;
 use taut_wire::ecn;
 use taut_wire::ip;
 use taut_wire::merge::Run;
+use taut_wire::partial_checksum::{self, PartialChecksum};
 use taut_wire::relay;
-use taut_wire::vouch::{self, Vouched};
 use taut_wire::wireguard::{DATA_HEADER, Message, classify};
 
 use crate::batch::SendBatch;
 use crate::drops::{Drop, DropCounts};
-use crate::heart::Heart;
 use crate::ingress::Verdict;
+use crate::lane_core::LaneCore;
 use crate::ports::InboundPorts;
 
-impl Heart {
+impl LaneCore {
     /// A run of datagrams from one sender, each `segment_size` bytes and the last perhaps shorter, becomes writes to the TUN through `ports`.
     /// What has to be answered is appended to `out`. Returns whose the last authentic one was, if any was.
     pub fn inbound(
@@ -108,7 +108,7 @@ impl Heart {
         out: &mut SendBatch,
         now: Time,
     ) -> Option<PeerId> {
-        // Whose session is it? A response and the first data may overtake the keeper's command.
+        // Whose session is it? A response and the first data may overtake the agent's command.
         let id = match self.by_index.get(&index) {
             Some(id) => *id,
             None => {
@@ -142,11 +142,11 @@ impl Heart {
         };
         let packet = sealed.start..sealed.start + length;
         // Without the mark being taken off, a marked packet is none.
-        let marked = pair.takes_marks() && vouch::unmark(&mut data[packet.clone()]);
+        let marked = pair.allows_partial_checksums() && partial_checksum::clear_flag(&mut data[packet.clone()]);
 
         // The session's timers, and where the peer is now.
         let confirmed = side.keyring.received(session, length > 0, &self.limits, now);
-        let wishes_handshake = side.keyring.wishes_handshake_to_receive(&self.limits, now);
+        let wishes_handshake = side.keyring.needs_handshake_to_receive(&self.limits, now);
         let elsewhere = side.way.as_ref() != Some(source);
         peer.traffic.add_outer_received(datagram.len());
         let mut active = false;
@@ -194,11 +194,11 @@ impl Heart {
         packet: Range<usize>,
         bytes: usize,
         index: ReceiverIndex,
-        mut vouched: Option<Vouched>,
+        mut vouched: Option<PartialChecksum>,
         ports: &mut impl InboundPorts,
     ) {
         let inner = &mut data[packet.start..packet.start + bytes];
-        if ecn::arrive(inner, self.congestion).is_err() {
+        if ecn::decapsulate(inner, self.congestion).is_err() {
             return self.drops.add(Drop::CongestionMet, 1);
         }
         if !self.vnet_header
@@ -219,7 +219,7 @@ impl Heart {
         self.send_staged(id, out, now);
     }
 
-    /// A handshake message goes to the keeper, if its sender may ask so much (protocol.md 2.4).
+    /// A handshake message goes to the agent, if its sender may ask so much (protocol.md 2.4).
     fn handshake(&mut self, source: Way, message: &Message<'_>, bytes: &[u8], out: &mut SendBatch, now: Time) {
         let by_index = &self.by_index;
         let has_session = |index| by_index.contains_key(&ReceiverIndex(index));
@@ -258,14 +258,14 @@ struct Inner {
     ends: (IpAddr, IpAddr),
     bytes: usize,
     /// Where its checksum stands if the peer vouches for it.
-    vouched: Option<Vouched>,
+    vouched: Option<PartialChecksum>,
     source_routed: bool,
 }
 
 /// Reads the packet that a peer sealed. `None` if it is no IP packet, or none that a mark could stand on.
 fn look(bytes: &[u8], marked: bool) -> Option<Inner> {
     let inner = ip::Packet::parse(bytes).ok()?;
-    let vouched = if marked { Some(Vouched::of(&inner)?) } else { None };
+    let vouched = if marked { Some(PartialChecksum::of(&inner)?) } else { None };
     let ends = (inner.source(), inner.destination());
     Some(Inner { ends, bytes: inner.bytes().len(), vouched, source_routed: inner.is_source_routed() })
 }

@@ -9,7 +9,7 @@
 //! What goes by a relay leaves as the routes say: the relay hears us wherever we speak from. Kept beside the endpoints and not in them: a place is spoken to in one way, whoever has it for an endpoint, and nothing of the way of a packet
 //! changes. It is asked once per run of datagrams, when they are sent.
 //!
-//! The routes choose where nothing is known, where the address is gone (the kernel refuses it, or the keeper says so), where the keeper saw the way from
+//! The routes choose where nothing is known, where the address is gone (the kernel refuses it, or the agent says so), where the agent saw the way from
 //! there change ([`ToLane::ForgetLocal`](taut_node::ToLane)), after the user set the peer's endpoint or the socket's mark or port, and for every second try of a handshake: with a way that leads nowhere a peer is not lost for
 //! longer than that. WireGuard in the kernel forgets the address on the second try; then only the peer can bring it back.
 //!
@@ -29,7 +29,7 @@ use taut_udp::Local;
 use taut_wire::ecn::Ecn;
 use taut_wire::wireguard::{TYPE_COOKIE_REPLY, TYPE_DATA, TYPE_INITIATION, TYPE_RESPONSE};
 
-use crate::heart::Heart;
+use crate::lane_core::LaneCore;
 use crate::tables::LanePeer;
 
 /// Places that are remembered because they asked. As many as handshakes wait in two turns; one that is overwritten is answered as the routes say.
@@ -64,7 +64,7 @@ struct Known {
     tries: u8,
 }
 
-/// Which address of ours each peer speaks to. The lock is taken when that changes and when the keeper looks, never for a packet.
+/// Which address of ours each peer speaks to. The lock is taken when that changes and when the agent looks, never for a packet.
 #[derive(Debug, Default)]
 pub struct LocalTable {
     known: Mutex<HashMap<SocketAddr, Local>>,
@@ -153,7 +153,7 @@ impl Locals {
     }
 }
 
-impl Heart {
+impl LaneCore {
     /// To which address of ours the datagrams came that [`Self::inbound`] is given from here on, and what routers marked on them.
     pub fn arrived_at(&mut self, local: Option<Local>, congestion: Ecn) {
         self.locals.arrival = local;

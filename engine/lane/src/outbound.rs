@@ -13,9 +13,9 @@ use taut_wire::wireguard::DATA_HEADER;
 
 use crate::batch::{Destination, SEALED_SUPERPACKET_MAX, SendBatch};
 use crate::drops::Drop;
-use crate::fork::Course;
-use crate::heart::{Heart, Outcome, Released};
 use crate::held::Entry;
+use crate::lane_core::{LaneCore, Outcome, Released};
+use crate::selector::Decision;
 use crate::tables::{LanePeer, Side};
 
 /// Where a packet comes from.
@@ -44,7 +44,7 @@ enum Verdict {
     Wait(PeerId),
 }
 
-impl Heart {
+impl LaneCore {
     /// One packet or superpacket, as read from the TUN, becomes sealed datagrams in `out`, which [has room](SendBatch::has_room).
     ///
     /// Says what is to be done with it, if that was not done here: nothing, on the one lane of a node.
@@ -129,7 +129,7 @@ impl Heart {
     /// The packets of a peer wait for nothing any longer: what was held leaves by the old way.
     fn give_up_changes(&mut self, id: PeerId, now: Time) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        let lanes = peer.fork.give_up();
+        let lanes = peer.selector.give_up();
         let path = peer.path.give_up(&mut peer.first.way, now);
         if lanes || path {
             peer.traffic.add_given_up();
@@ -150,13 +150,13 @@ impl Heart {
 
         // By which lane? By the first, mostly; nothing is looked at then.
         let own = matches!(origin, Origin::Read | Origin::Held { handed: false });
-        let lane = if !own || peer.fork.are_closed() {
+        let lane = if !own || peer.selector.are_closed() {
             LaneId::FIRST
         } else {
             match choose_way(peer, packet, &self.limits, self.lanes, &mut self.marks, id, now) {
-                Course::Lane(lane) => lane,
-                Course::First => LaneId::FIRST,
-                Course::Hold => return Verdict::Wait(id),
+                Decision::Lane(lane) => lane,
+                Decision::First => LaneId::FIRST,
+                Decision::Hold => return Verdict::Wait(id),
             }
         };
         if lane == LaneId::FIRST && peer.path.is_changing() {
@@ -168,7 +168,7 @@ impl Heart {
         let Some(side) = peer.side(lane) else { return Verdict::First };
 
         // Is there a session to send with, and how long yet?
-        let wishes_handshake = side.keyring.wishes_handshake_to_send(&self.limits, now);
+        let wishes_handshake = side.keyring.needs_handshake_to_send(&self.limits, now);
         let way = side.way;
         let mut active = false;
         let in_order = origin == Origin::Waited || peer.staged.is_empty();
@@ -249,7 +249,7 @@ impl Heart {
             peer.first.keyring.sent(false, &self.limits, now);
         }
         // Without a session there is nothing to send with; an old one is renewed by whatever is sent (paper, section 6.2).
-        if peer.first.keyring.wishes_handshake_to_send(&self.limits, now) {
+        if peer.first.keyring.needs_handshake_to_send(&self.limits, now) {
             self.say(FromLane::WantsHandshake(id));
         }
     }
@@ -269,17 +269,17 @@ fn choose_way(
     marks: &mut Vec<(PeerId, u64)>,
     id: PeerId,
     now: Time,
-) -> Course {
+) -> Decision {
     // All flows that are read here have the same remainder (`Tun::steer`); what is above tells them apart.
     let flow = usize::from(flow(packet)) / usize::from(lanes);
-    let way = peer.fork.choose(flow, now, |barrier| marks.push((id, barrier)));
-    let Course::Lane(lane) = way else { return way };
+    let way = peer.selector.choose(flow, now, |barrier| marks.push((id, barrier)));
+    let Decision::Lane(lane) = way else { return way };
     let ready = |side: &mut Side| side.way.is_some() && side.keyring.sending(limits, now).is_ok();
     if peer.staged.is_empty() && peer.side(lane).is_some_and(ready) {
         return way;
     }
-    peer.fork.again(now);
-    Course::First
+    peer.selector.again(now);
+    Decision::First
 }
 
 /// What a superpacket became.
@@ -307,8 +307,8 @@ fn seal_segments(
         return sealed;
     }
     // The session authenticates what our own kernel vouches for.
-    if session.may_mark() {
-        split.vouch();
+    if session.sends_partial_checksums() {
+        split.allow_partial_checksums();
     }
     while let Some(length) = split.next_len() {
         let size = Session::sealed_len(length, mtu);

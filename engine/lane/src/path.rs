@@ -6,7 +6,7 @@
 //! goes            where its last one came from            as ToLane::SetPath says, and no other way (law 3)
 //! comes otherwise FromLane::Moved                         FromLane::Arrived
 //! ```
-//! **Nothing is overtaken** when packets take another way that is faster (protocol.md 5.4). The keeper says by how much what went the former way may be
+//! **Nothing is overtaken** when packets take another way that is faster (protocol.md 5.4). The agent says by how much what went the former way may be
 //! behind what goes the new one. Packets go the former way until nothing was sent for so long: a gap of the traffic by itself, or one that is made, by
 //! holding the peer's packets (`held`). Then nothing is on its way that could be overtaken.
 //!
@@ -27,23 +27,23 @@ use std::time::Duration;
 
 use taut_base::{LaneId, PeerId, SessionId, Time};
 use taut_node::FromLane;
-use taut_path::{Choice, Watch, Way};
+use taut_path::{Choice, LivenessDetector, Way};
 use taut_tunnel::{Bucket, Rate};
 use taut_wire::control::Suite;
 
 use crate::batch::SendBatch;
-use crate::heart::Heart;
 use crate::ingress::Ingress;
+use crate::lane_core::LaneCore;
 use crate::tables::{LanePeer, Side};
 
-/// How often the keeper is told that a peer is heard from the same way.
+/// How often the agent is told that a peer is heard from the same way.
 const TELL_AGAIN: Duration = Duration::from_secs(1);
 
-/// Ways of one peer that the keeper is told of within [`TELL_AGAIN`]: each lane of a peer has one or two, and a wire that copies packets from everywhere
-/// must not keep the keeper busy.
+/// Ways of one peer that the agent is told of within [`TELL_AGAIN`]: each lane of a peer has one or two, and a wire that copies packets from everywhere
+/// must not keep the agent busy.
 const TOLD: usize = 8;
 
-/// How often the keeper is told that a peer is talked with.
+/// How often the agent is told that a peer is talked with.
 const ACTIVE: Duration = Duration::from_secs(5);
 
 /// How long a gap is waited for before one is made. Connections of people have one within this; a bulk transfer has none.
@@ -73,18 +73,18 @@ pub(crate) struct Path {
     copies: Option<Way>,
     /// Copies that may still be made.
     copied: Bucket,
-    /// What the keeper chose last.
+    /// What the agent chose last.
     choice: Option<Choice>,
     change: Option<Change>,
-    watch: Watch,
+    watch: LivenessDetector,
     /// Something may be due sooner than was said.
     sooner: bool,
     /// The last data that was sent, and when.
     newest: Option<(SessionId, Suite, u64)>,
     last_sent: Time,
-    /// When the keeper is told again that there is traffic.
+    /// When the agent is told again that there is traffic.
     tells_active: Time,
-    /// Ways that the keeper was told of, and when.
+    /// Ways that the agent was told of, and when.
     told: Vec<(Way, Time)>,
     /// When a packet last came by another way than packets go.
     elsewhere: Option<Time>,
@@ -151,7 +151,7 @@ impl Path {
         self.watch.receipted(all, now);
     }
 
-    /// Whether the keeper is to be told that there is traffic.
+    /// Whether the agent is to be told that there is traffic.
     pub(crate) fn is_news(&mut self, now: Time) -> bool {
         let news = now >= self.tells_active && !self.roams;
         if news {
@@ -160,7 +160,7 @@ impl Path {
         news
     }
 
-    /// Whether the keeper is to be told that a packet came this way.
+    /// Whether the agent is to be told that a packet came this way.
     fn tells(&mut self, way: Way, now: Time) -> bool {
         self.told.retain(|(_, told)| now < *told + TELL_AGAIN);
         let news = self.told.len() < TOLD && self.told.iter().all(|(known, _)| *known != way);
@@ -180,7 +180,7 @@ impl Path {
 
     /// When [`Self::handle_timeout`] has something to do, if that may be sooner than was said last. It mostly moves away, and is looked at too early then.
     #[inline]
-    pub(crate) fn poll_sooner(&mut self) -> Option<Time> {
+    pub(crate) fn poll_earlier_timeout(&mut self) -> Option<Time> {
         if std::mem::take(&mut self.sooner) { self.poll_timeout() } else { None }
     }
 
@@ -234,7 +234,7 @@ impl Path {
         true
     }
 
-    /// The keeper chose; packets go `way` until now.
+    /// The agent chose; packets go `way` until now.
     fn choose(&mut self, choice: Choice, way: &mut Option<Way>, now: Time) {
         self.choice = Some(choice);
         self.sooner = true;
@@ -259,11 +259,11 @@ impl Path {
 impl LanePeer {
     /// How long a packet takes to the peer and back.
     pub(crate) fn set_round_trip(&mut self, round_trip: Duration) {
-        self.fork.set_round_trip(round_trip);
+        self.selector.set_round_trip(round_trip);
         self.sides().for_each(|side| side.keyring.set_round_trip(round_trip));
     }
 
-    /// An authentic packet came this way to a lane of the peer's session, and packets do not go there. Returns what the keeper should know.
+    /// An authentic packet came this way to a lane of the peer's session, and packets do not go there. Returns what the agent should know.
     fn hears_from(&mut self, id: PeerId, lane: LaneId, way: Way, ingress: &mut Ingress, now: Time) -> Option<FromLane> {
         let roams = self.path.roams;
         let side = self.side(lane)?;
@@ -286,7 +286,7 @@ impl LanePeer {
     }
 }
 
-impl Heart {
+impl LaneCore {
     /// An authentic packet of a peer came another way than packets go to it.
     #[cold]
     pub(crate) fn hears_elsewhere(&mut self, id: PeerId, lane: LaneId, way: Way, now: Time) {
@@ -296,15 +296,15 @@ impl Heart {
         }
     }
 
-    /// Closes the further lanes of a peer, and has the keeper look for them again later.
+    /// Closes the further lanes of a peer, and has the agent look for them again later.
     pub(crate) fn do_without(&mut self, id: PeerId, now: Time) {
-        if self.peers.get(&id).is_some_and(|peer| peer.fork.are_open()) {
+        if self.peers.get(&id).is_some_and(|peer| peer.selector.are_open()) {
             self.close_lanes(id, now);
             self.say(FromLane::Silent { peer: id });
         }
     }
 
-    /// The keeper chose how packets go to a peer. On a lane of ours that is not the first, that says only whether there are further lanes at all.
+    /// The agent chose how packets go to a peer. On a lane of ours that is not the first, that says only whether there are further lanes at all.
     pub(crate) fn set_path(&mut self, id: PeerId, choice: Choice, out: &mut SendBatch, now: Time) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if let Some(round_trip) = choice.round_trip {

@@ -1,4 +1,4 @@
-//! The outlets of the way in, as the heart sees them: the real ones in the thread, others in tests and simulators.
+//! The outlets of the way in, as the lane core sees them: the real ones in the thread, others in tests and simulators.
 
 use std::net::SocketAddr;
 
@@ -17,6 +17,6 @@ pub trait InboundPorts {
         false
     }
 
-    /// The next command of the keeper: asked before a packet with an unknown index is dropped (protocol.md 1.8).
+    /// The next command of the agent: asked before a packet with an unknown index is dropped (protocol.md 1.8).
     fn next_command(&mut self) -> Option<ToLane>;
 }

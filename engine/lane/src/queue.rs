@@ -1,4 +1,4 @@
-//! The bounded queues between keeper and lane.
+//! The bounded queues between agent and lane.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,28 +7,28 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use taut_event::Waker;
 use taut_node::{FromLane, ToLane};
 
-/// Commands that wait for a lane. A map of hundreds of peers fills it; the keeper then goes on when there is room again. All of its memory is touched
+/// Commands that wait for a lane. A map of hundreds of peers fills it; the agent then goes on when there is room again. All of its memory is touched
 /// when it is made: 51 KiB.
 const COMMANDS: usize = 256;
 
-/// Messages that wait for the keeper.
+/// Messages that wait for the agent.
 const MESSAGES: usize = 256;
 
 /// Handshake messages among them; those beyond are dropped and counted (law 11). The rest of the queue is for what happens to our own peers, which a
-/// flood of handshakes must not keep from the keeper.
+/// flood of handshakes must not keep from the agent.
 const HANDSHAKES: usize = 128;
 
-/// Makes both queues. `keeper` is woken when a lane said something, `lane` when a command waits.
-pub fn queues(keeper: Waker, lane: Waker) -> (KeeperEnd, LaneEnd) {
+/// Makes both queues. `agent` is woken when a lane said something, `lane` when a command waits.
+pub fn queues(agent: Waker, lane: Waker) -> (KeeperEnd, LaneEnd) {
     let (to_lane, commands) = sync_channel(COMMANDS);
     let (to_keeper, messages) = sync_channel(MESSAGES);
     let handshakes = Arc::new(AtomicUsize::new(0));
     let keeper_end = KeeperEnd { to_lane, messages, handshakes: Arc::clone(&handshakes), lane };
-    let lane_end = LaneEnd { commands, to_keeper, handshakes, keeper };
+    let lane_end = LaneEnd { commands, to_keeper, handshakes, agent };
     (keeper_end, lane_end)
 }
 
-/// The keeper's end.
+/// The agent's end.
 pub struct KeeperEnd {
     to_lane: SyncSender<ToLane>,
     messages: Receiver<FromLane>,
@@ -73,7 +73,7 @@ pub struct LaneEnd {
     to_keeper: SyncSender<FromLane>,
     /// Handshake messages in the queue.
     handshakes: Arc<AtomicUsize>,
-    keeper: Waker,
+    agent: Waker,
 }
 
 impl LaneEnd {
@@ -82,7 +82,7 @@ impl LaneEnd {
         self.commands.try_recv().ok()
     }
 
-    /// Tells the keeper, or gives the message back when there is no room for it. A keeper that is gone takes everything.
+    /// Tells the agent, or gives the message back when there is no room for it. An agent that is gone takes everything.
     ///
     /// # Errors
     /// The message.
@@ -114,9 +114,9 @@ impl LaneEnd {
         }
     }
 
-    /// Has the keeper look.
+    /// Has the agent look.
     pub(crate) fn wake_keeper(&self) {
-        self.keeper.wake();
+        self.agent.wake();
     }
 }
 
@@ -140,35 +140,35 @@ mod tests {
 
     #[test]
     fn fault_b2_handshakes_fill_half_of_the_queue_and_leave_the_rest_to_our_peers() {
-        let (keeper, lane) = ends();
+        let (agent, lane) = ends();
         let taken = (0..1_000).take_while(|_| lane.say(handshake()).is_ok()).count();
         assert_eq!(taken, 128);
         let ours = (0..1_000).take_while(|_| lane.say(FromLane::WantsHandshake(PeerId(1))).is_ok()).count();
         assert_eq!(ours, 128, "what our own peers need still has room");
         assert_eq!(lane.say(handshake()), Err(handshake()), "it comes back, to be said again");
-        assert!(keeper.receive().is_some());
+        assert!(agent.receive().is_some());
         assert_eq!(lane.say(handshake()), Ok(()), "one was taken out, one has room");
     }
 
     #[test]
     fn places_for_handshakes_come_back_whatever_the_queue_was_full_of() {
-        let (keeper, lane) = ends();
+        let (agent, lane) = ends();
         for _ in 0..3 {
             while lane.say(FromLane::WantsHandshake(PeerId(1))).is_ok() {}
             // Refused for the whole queue's sake: counted back at once, or the places would be gone for ever.
             for _ in 0..200 {
                 assert_eq!(lane.say(handshake()), Err(handshake()));
             }
-            while keeper.receive().is_some() {}
+            while agent.receive().is_some() {}
             assert_eq!((0..1_000).take_while(|_| lane.say(handshake()).is_ok()).count(), 128);
-            while keeper.receive().is_some() {}
+            while agent.receive().is_some() {}
         }
     }
 
     #[test]
     fn a_keeper_that_is_gone_takes_everything() {
-        let (keeper, lane) = ends();
-        drop(keeper);
+        let (agent, lane) = ends();
+        drop(agent);
         assert!((0..1_000).all(|_| lane.say(FromLane::WantsHandshake(PeerId(1))).is_ok()));
     }
 }

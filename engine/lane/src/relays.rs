@@ -1,4 +1,4 @@
-//! What comes from relays and STUN servers, told from what comes from anybody: only the places that the keeper named are heard.
+//! What comes from relays and STUN servers, told from what comes from anybody: only the places that the agent named are heard.
 //!
 //! | from a known place | becomes |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | an answer to a STUN request that left for that place | [`FromLane::Datagram`], as the first frames |
 //!
 //! Anything else, and all of it from elsewhere, is no WireGuard message. A place can be forged: nothing here is believed, the peer's session and the keys of
-//! the bind decide. But a forger that has not seen a bind or a request has a limit of its own, and keeps none of the relay's frames from the keeper.
+//! the bind decide. But a forger that has not seen a bind or a request has a limit of its own, and keeps none of the relay's frames from the agent.
 
 use std::net::SocketAddr;
 
@@ -18,7 +18,7 @@ use taut_tunnel::{Bucket, Rate};
 use taut_wire::relay::{AGAIN, BIND};
 
 use crate::drops::Drop;
-use crate::heart::Heart;
+use crate::lane_core::LaneCore;
 
 /// Frames and answers of one place that go up, of each kind: a node that begins with a thousand peers is told a thousand numbers, and that in some seconds.
 const FRAMES: Rate = Rate::new(200, 200);
@@ -134,7 +134,7 @@ impl Relays {
     }
 }
 
-impl Heart {
+impl LaneCore {
     /// No WireGuard message came: perhaps a relay or a STUN server speaks.
     pub(crate) fn foreign(&mut self, source: SocketAddr, bytes: &[u8], now: Time) {
         let place = self.relays.find(source).ok().filter(|_| bytes.len() <= Datagram::MAX && is_answer(bytes));

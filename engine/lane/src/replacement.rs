@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use taut_udp::UdpSocket;
 
-/// How long the keeper waits for a lane to take its socket: many of its turns. A lane that has ended never does.
+/// How long the agent waits for a lane to take its socket: many of its turns. A lane that has ended never does.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The place where the keeper puts the socket, and where the lane finds it.
+/// The place where the agent puts the socket, and where the lane finds it.
 #[derive(Debug, Default)]
 pub(crate) struct Replacement {
     socket: Mutex<Option<UdpSocket>>,

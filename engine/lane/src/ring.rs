@@ -53,7 +53,7 @@ pub(crate) struct Stray {
     pub(crate) datagram: Box<[u8]>,
 }
 
-/// How a datagram came, see [`crate::Heart::arrived_at`].
+/// How a datagram came, see [`crate::LaneCore::arrived_at`].
 #[derive(Clone, Copy)]
 pub(crate) struct Arrival {
     pub(crate) local: Option<Local>,

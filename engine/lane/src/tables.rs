@@ -11,16 +11,16 @@ use taut_path::Way;
 use taut_tunnel::{Bucket, Keyring};
 use taut_udp::Local;
 
-use crate::fork::Fork;
 use crate::held::Queue;
 use crate::path::Path;
+use crate::selector::LaneSelector;
 use crate::staged::Staged;
 
 /// One lane of a peer's sessions.
 pub(crate) struct Side {
     pub(crate) lane: LaneId,
     pub(crate) keyring: Keyring,
-    /// How packets go: as the keeper chose, or to the last place that an authenticated packet came from. On further lanes a probe's answer before
+    /// How packets go: as the agent chose, or to the last place that an authenticated packet came from. On further lanes a probe's answer before
     /// there was one.
     pub(crate) way: Option<Way>,
     /// The address of ours that it, or its relay, speaks to, as last noted.
@@ -41,7 +41,7 @@ pub(crate) struct LanePeer {
     /// The others, if the peer has more lanes than we.
     pub(crate) others: Vec<Side>,
     /// By which of them packets go.
-    pub(crate) fork: Fork,
+    pub(crate) selector: LaneSelector,
     /// Packets that wait for a change of path or lanes; what comes after them queues up behind.
     pub(crate) held: Queue,
     pub(crate) staged: Staged,
@@ -50,7 +50,7 @@ pub(crate) struct LanePeer {
     pub(crate) scheduled: Option<Time>,
     /// Inner source and destination that were allowed last time: most packets need no look-up.
     pub(crate) last_ends: Option<(IpAddr, IpAddr)>,
-    /// Control messages that may still go up to the keeper.
+    /// Control messages that may still go up to the agent.
     pub(crate) control: Bucket,
     /// Control messages of its that may still be opened, and until when none is.
     pub(crate) authentic: Bucket,
@@ -76,7 +76,7 @@ impl LanePeer {
             return None;
         }
         // Whatever else they waited for is over: at once.
-        self.fork.holds_until().into_iter().chain(self.path.holds_until()).min().or(Some(Time::ZERO))
+        self.selector.holds_until().into_iter().chain(self.path.holds_until()).min().or(Some(Time::ZERO))
     }
 
     /// Where what goes to it is sent to, on all its sides that are served here.

@@ -1,13 +1,13 @@
 //! The lane's thread: one epoll over command queue, socket and TUN.
 //!
 //! ```text
-//! wait ─▶ commands ─▶ receive (UDP → TUN) ─▶ timers ─▶ take (from other lanes) ─▶ read (TUN → UDP) ─▶ send ─▶ tell the keeper, wake lanes ─▶ wait
+//! wait ─▶ commands ─▶ receive (UDP → TUN) ─▶ timers ─▶ take (from other lanes) ─▶ read (TUN → UDP) ─▶ send ─▶ tell the agent, wake lanes ─▶ wait
 //! ```
 //! Each turn has a budget, so that neither direction starves the other. While the socket is full, or a packet finds no room in the ring that it has to
 //! go by, the TUN is not read (law 9). What is between lanes is in `hand`.
 
-mod dig;
 mod hand;
+mod port_search;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -24,24 +24,24 @@ use taut_event::{Events, Interest, Poller, Waker, boot_time};
 use taut_node::{FromLane, Reading, ToLane};
 use taut_tun::Tun;
 use taut_tunnel::Limits;
-use taut_tunnel::cookie::Checker;
+use taut_tunnel::cookie::CookieChecker;
 use taut_udp::{MAX_MESSAGES, ReceiveBatch, Transmit, UdpSocket};
 use taut_wire::ecn::Ecn;
 use taut_wire::merge::{MAX_RUN, Offloads, Run};
 use taut_wire::vnet::GSO_UDP_L4;
 
 use crate::batch::{Flush, SendBatch};
+use crate::busy_poll::BusyPoll;
 use crate::drops::{Drop, DropCounts};
-use crate::heart::Heart;
-use crate::linger::Linger;
+use crate::lane_core::LaneCore;
 use crate::locals::LocalTable;
 use crate::ports::InboundPorts;
 use crate::queue::LaneEnd;
 use crate::replacement::Replacement;
 use crate::ring::{Arrival, Buffer, Handed, Rings, buffer};
 use crate::tables::TrafficTable;
-use dig::{Digs, TOKENS};
 use hand::Drain;
+use port_search::{PortSearches, TOKENS};
 
 /// Messages per receive call: with GRO each holds up to 64 datagrams.
 const RECEIVE_MESSAGES: usize = 8;
@@ -55,7 +55,7 @@ const MOUTHFUL: usize = 16;
 /// What a lane's thread needs of stack: the merger and the arrays of a system call, with room to spare.
 const STACK: usize = 256 * 1024;
 
-/// How soon something for the keeper that found its queue full is said again.
+/// How soon something for the agent that found its queue full is said again.
 const QUEUE_RETRY: Duration = Duration::from_millis(5);
 
 const TOKEN_WAKER: u64 = 0;
@@ -77,12 +77,12 @@ pub struct Config {
     /// Its socket.
     pub udp: UdpSocket,
     /// What handshake messages to this node are judged by.
-    pub checker: Checker,
+    pub checker: CookieChecker,
     /// WireGuard's time limits.
     pub limits: Limits,
     /// Its end of the queues.
     pub queues: LaneEnd,
-    /// Woken by the keeper.
+    /// Woken by the agent.
     pub waker: Waker,
     /// Whether packets are waited for without sleeping: sooner there, at the price of up to a core.
     pub low_latency: bool,
@@ -198,7 +198,7 @@ impl From<io::Error> for StartError {
 }
 
 struct Worker {
-    heart: Heart,
+    core: LaneCore,
     out: SendBatch,
     tun: Tun,
     udp: UdpSocket,
@@ -216,16 +216,16 @@ struct Worker {
     outbox: VecDeque<(LaneId, Handed)>,
     /// Nothing is read before what waits in the rings is taken.
     rings_first: bool,
-    /// The keeper wants to know when everything is read, see [`Drain`].
+    /// The agent wants to know when everything is read, see [`Drain`].
     drain: Option<Drain>,
     /// What the poller looks for at the socket and at the TUN.
     interests: (Interest, Interest),
     /// The socket is full: what is in `out` waits, and the TUN is not read.
     blocked: bool,
-    /// What the keeper's queue had no room for.
+    /// What the agent's queue had no room for.
     unsaid: Option<FromLane>,
-    linger: Linger,
-    digs: Digs,
+    busy_poll: BusyPoll,
+    digs: PortSearches,
 }
 
 impl Worker {
@@ -237,7 +237,7 @@ impl Worker {
         let granted = config.tun.offload();
         let offloads =
             Offloads { tcp4: granted.tso, tcp6: granted.tso, ecn: false, udp4: granted.uso, udp6: granted.uso };
-        let mut heart = Heart::new(
+        let mut core = LaneCore::new(
             config.limits,
             config.mtu,
             config.checker,
@@ -247,10 +247,10 @@ impl Worker {
             Arc::clone(&shared.traffic),
         )
         .as_lane(config.own, config.lanes);
-        heart.share_locals(Arc::clone(&shared.locals));
+        core.share_locals(Arc::clone(&shared.locals));
         let reading = if config.own == LaneId::FIRST { Reading::Own } else { Reading::Nothing };
         Ok(Self {
-            heart,
+            core,
             out: SendBatch::new(),
             tun: config.tun,
             udp: config.udp,
@@ -270,8 +270,8 @@ impl Worker {
             interests: (Interest::READ, Interest::READ),
             blocked: false,
             unsaid: None,
-            linger: Linger::new(config.low_latency),
-            digs: Digs::default(),
+            busy_poll: BusyPoll::new(config.low_latency),
+            digs: PortSearches::default(),
         })
     }
 
@@ -280,7 +280,7 @@ impl Worker {
         while !self.shared.stop.load(Ordering::Acquire) {
             let now = clock();
             let retry = self.unsaid.is_some().then(|| now + QUEUE_RETRY);
-            let due = self.heart.poll_timeout().into_iter().chain(retry).chain(self.digs.poll_timeout()).min();
+            let due = self.core.poll_timeout().into_iter().chain(retry).chain(self.digs.poll_timeout()).min();
             let timeout = due.map(|due| due.since(now));
             if self.wait(&mut events, now, timeout).is_err() {
                 break;
@@ -299,15 +299,15 @@ impl Worker {
     fn wait(&mut self, events: &mut Events, start: Time, timeout: Option<Duration>) -> io::Result<()> {
         let due = timeout.map(|timeout| start + timeout);
         let mut now = start;
-        self.linger.waits(start);
-        while self.linger.lasts(now) && due.is_none_or(|due| now < due) {
+        self.busy_poll.waits(start);
+        while self.busy_poll.lasts(now) && due.is_none_or(|due| now < due) {
             self.poller.wait(events, Some(Duration::ZERO))?;
             if !events.is_empty() {
                 return Ok(());
             }
             let away;
             (away, now) = give_way();
-            self.linger.idled(away, now);
+            self.busy_poll.idled(away, now);
         }
         self.poller.wait(events, due.map(|due| due.since(now)))
     }
@@ -315,7 +315,7 @@ impl Worker {
     /// One turn. An error means that the TUN is gone.
     fn turn(&mut self, events: &Events) -> io::Result<()> {
         let now = clock();
-        self.linger.woke(now);
+        self.busy_poll.woke(now);
         let (mut udp_readable, mut tun_readable) = (false, false);
         for event in events.iter() {
             match event.token {
@@ -335,7 +335,7 @@ impl Worker {
             }
         }
         if udp_readable || tun_readable {
-            self.linger.packets(now);
+            self.busy_poll.packets(now);
         }
         while let Some(command) = self.queues.command() {
             self.command(command, now);
@@ -352,8 +352,8 @@ impl Worker {
             }
             self.go_on_digging(now);
         }
-        self.heart.handle_timeout(&mut self.out, now);
-        if self.lanes > 1 || self.heart.has_released() {
+        self.core.handle_timeout(&mut self.out, now);
+        if self.lanes > 1 || self.core.has_released() {
             self.take(now);
         }
         if (tun_readable || self.drain.is_some()) && self.may_read() {
@@ -361,10 +361,10 @@ impl Worker {
         }
         self.drained(now);
         self.send(Flush::All);
-        while !self.blocked && self.heart.send_backlog(&mut self.out, now) {
+        while !self.blocked && self.core.send_backlog(&mut self.out, now) {
             self.send(Flush::All);
         }
-        if self.heart.has_released() {
+        if self.core.has_released() {
             self.release(now);
             self.send(Flush::All);
         }
@@ -383,11 +383,11 @@ impl Worker {
             }
             ToLane::Drain => {
                 self.drain = Some(Drain::default());
-                self.heart.hold_nothing(true, now);
+                self.core.hold_nothing(true, now);
             }
             other => {
-                if let Some(other) = self.dig(other, now) {
-                    self.heart.command(other, &mut self.out, now);
+                if let Some(other) = self.port_search(other, now) {
+                    self.core.command(other, &mut self.out, now);
                 }
             }
         }
@@ -409,15 +409,15 @@ impl Worker {
             let mut ports = Ports::of(&self.tun, &self.queues, &mut self.rings, &self.shared);
             for received in self.received.iter_mut() {
                 ports.arrival = Arrival { local: received.local, congestion: Ecn::of(received.ecn) };
-                self.heart.arrived_at(ports.arrival.local, ports.arrival.congestion);
+                self.core.arrived_at(ports.arrival.local, ports.arrival.congestion);
                 let (source, size) = (received.source, received.segment_size);
-                let peer = self.heart.inbound(source, received.data, size, &mut ports, &mut self.out, now);
+                let peer = self.core.inbound(source, received.data, size, &mut ports, &mut self.out, now);
                 heard = peer.map(|peer| (peer, source)).or(heard);
                 if ports.fed >= MOUTHFUL {
                     ports.fed = 0;
-                    if self.linger.may_give_way(clock()) {
+                    if self.busy_poll.may_give_way(clock()) {
                         let (away, now) = give_way();
-                        self.linger.gave_way(away, now);
+                        self.busy_poll.gave_way(away, now);
                     }
                 }
             }
@@ -468,22 +468,22 @@ impl Worker {
             if count == 0 {
                 break;
             }
-            let heart = &self.heart;
+            let core = &self.core;
             let (socket, token, count) = self.digs.route(&self.udp, &transmits[..count]);
-            let sent = socket.send_from(&transmits[..count], |run| heart.local_for(run.destination, run.contents));
+            let sent = socket.send_from(&transmits[..count], |run| core.local_for(run.destination, run.contents));
             blocked = sent.blocked;
             full = token.filter(|_| blocked);
             self.shared.drops.add(Drop::SendFailed, sent.failed as u64);
             self.out.consume(sent.sent, sent.partial);
             if let Some(refused) = sent.refused {
-                self.heart.local_refused(refused);
+                self.core.local_refused(refused);
             }
         }
         self.blocked = blocked;
         self.digs.set_full(full, &self.poller);
     }
 
-    /// Goes on with another socket, if the keeper has one for us. What came in by the former one and was not read yet is lost.
+    /// Goes on with another socket, if the agent has one for us. What came in by the former one and was not read yet is lost.
     fn take_socket(&mut self) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
         shared.replacement.take(|socket| {
@@ -491,7 +491,7 @@ impl Worker {
             self.poller.remove(self.udp.as_fd());
             self.udp = socket;
             // Another port is another flow to every NAT and firewall on the way: what was learned of the former one does not hold (fault D19).
-            self.heart.forget_locals(&mut |_, _| true);
+            self.core.forget_locals(&mut |_, _| true);
             self.blocked = false;
             self.interests.0 = Interest::READ;
             Ok(())
@@ -511,13 +511,13 @@ impl Worker {
     }
 
     fn tell_keeper(&mut self) {
-        while let Some(event) = self.unsaid.take().or_else(|| self.heart.poll_event()) {
+        while let Some(event) = self.unsaid.take().or_else(|| self.core.poll_event()) {
             if let Err(event) = self.queues.say(event) {
                 self.unsaid = Some(event);
                 break;
             }
         }
-        while let Some(handshake) = self.heart.poll_handshake() {
+        while let Some(handshake) = self.core.poll_handshake() {
             if self.queues.say(handshake).is_err() {
                 self.shared.drops.add(Drop::KeeperBusy, 1);
             }
@@ -536,7 +536,7 @@ struct Ports<'a> {
     arrival: Arrival,
     /// Datagrams that were written since the host's programs had a chance to read them.
     fed: usize,
-    /// Commands that are not the heart's: they are carried out when this batch is done.
+    /// Commands that are not the lane core's: they are carried out when this batch is done.
     later: Vec<ToLane>,
 }
 
@@ -572,7 +572,7 @@ impl InboundPorts for Ports<'_> {
     fn next_command(&mut self) -> Option<ToLane> {
         loop {
             match self.queues.command()? {
-                command @ (ToLane::Read(_) | ToLane::Drain | ToLane::Dig { .. } | ToLane::Fill(_)) => {
+                command @ (ToLane::Read(_) | ToLane::Drain | ToLane::OpenSearch { .. } | ToLane::CloseSearch(_)) => {
                     self.later.push(command);
                 }
                 command => return Some(command),

@@ -1,4 +1,4 @@
-//! Law 8, counted: after warm-up a lane's heart asks for no memory, whatever passes it.
+//! Law 8, counted: after warm-up a lane's lane core asks for no memory, whatever passes it.
 //!
 //! The rest of the law is seen elsewhere: without an allocation there is no channel or box to pass on, and system calls per gigabyte are counted
 //! by lab/tests/test_system_calls.py.

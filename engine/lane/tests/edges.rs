@@ -47,7 +47,7 @@ fn hosts() -> (End, End) {
     let (mut here, mut there) = pair(Suite::ChaCha20Poly1305);
     for end in [&mut here, &mut there] {
         let all = ["10.0.0.0/8", "fd00::/8"].map(|prefix| (prefix.parse::<Prefix>().unwrap(), PeerId(0)));
-        end.heart.command(ToLane::Routes(Arc::new(Routes::new(all))), &mut end.out, at(1));
+        end.core.command(ToLane::Routes(Arc::new(Routes::new(all))), &mut end.out, at(1));
     }
     (here, there)
 }
@@ -81,7 +81,7 @@ fn across(packets: &[(VnetHeader, Vec<u8>)]) -> Vec<Vec<u8>> {
 fn receive(here: &mut End, there: &mut End, taken: &mut Taken) {
     for (mut run, size) in sent(here) {
         let from = ([192, 0, 2, 1], 8288).into();
-        there.heart.inbound(from, &mut run, size, taken, &mut there.out, at(2));
+        there.core.inbound(from, &mut run, size, taken, &mut there.out, at(2));
     }
 }
 
@@ -358,7 +358,7 @@ proptest! {
             run.extend(datagram);
         }
         let mut taken = Taken::default();
-        there.heart.inbound(([192, 0, 2, 1], 8288).into(), &mut run, size, &mut taken, &mut there.out, at(2));
+        there.core.inbound(([192, 0, 2, 1], 8288).into(), &mut run, size, &mut taken, &mut there.out, at(2));
         let arrived: Vec<_> = taken.0.iter().flat_map(|(header, packet)| given_back(*header, packet)).collect();
         let essences = |packets: &[Vec<u8>]| packets.iter().map(|packet| essence(packet)).collect::<Vec<_>>();
         prop_assert_eq!(essences(&arrived), essences(&good));
@@ -370,6 +370,6 @@ fn first(sealed: &[u8], size: usize) -> Vec<u8> {
     let (_, mut there) = hosts();
     let mut taken = Taken::default();
     let mut datagram = sealed[..size].to_vec();
-    there.heart.inbound(([192, 0, 2, 1], 8288).into(), &mut datagram, size, &mut taken, &mut there.out, at(2));
+    there.core.inbound(([192, 0, 2, 1], 8288).into(), &mut datagram, size, &mut taken, &mut there.out, at(2));
     taken.0.remove(0).1
 }

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use taut_base::{PresharedKey, PrivateKey, ReceiverIndex};
 use taut_tunnel::cookie::{Cookies, mac1};
-use taut_tunnel::handshake::{Identity, Initiation, Remote, Timestamp};
+use taut_tunnel::handshake::{Identity, Remote, SentInitiation, Timestamp};
 use taut_wire::wireguard::classify;
 
 use std::net::SocketAddr;
@@ -41,7 +41,7 @@ fn identity(number: u8) -> Identity {
 
 fn initiation_of(from: &Identity, to: &Remote, index: u32) -> [u8; 148] {
     let stamp = Timestamp::from_wall_clock(Duration::from_secs(1));
-    Initiation::start(from, to, ReceiverIndex(index), stamp, PrivateKey::from_bytes([3; 32])).unwrap().1
+    SentInitiation::start(from, to, ReceiverIndex(index), stamp, PrivateKey::from_bytes([3; 32])).unwrap().1
 }
 
 impl Door {
@@ -63,7 +63,7 @@ impl Door {
         message
     }
 
-    /// Strangers from everywhere ask until new senders need a cookie; the keeper keeps up.
+    /// Strangers from everywhere ask until new senders need a cookie; the agent keeps up.
     fn flood(&mut self, now: Time) -> usize {
         let taken = (0..1_000).filter(|number| self.ask(anywhere(0x0a00_0000 + number), now) == Verdict::Taken).count();
         while self.ingress.poll().is_some() {}
@@ -138,7 +138,7 @@ fn fault_b10_a_peer_that_we_talk_to_needs_no_cookie_in_a_flood() {
 fn known_senders_are_heard_first_and_no_class_fills_anothers_place() {
     let mut door = door();
     door.ingress.peer_moved(PeerId(1), None, Some(place(1, 1).into()));
-    // A keeper that does not listen: one class's places are full after a while, and stay bounded.
+    // An agent that does not listen: one class's places are full after a while, and stay bounded.
     for second in 0..100 {
         for number in 0..100 {
             door.ask(anywhere(0x0a00_0000 + 1_000 * second + number), at(1_000 * u64::from(second)));

@@ -1,7 +1,7 @@
 //! What a lane's thread does with packets that are another's to seal, and with those that others hand it.
 //!
 //! Where order is kept: what is handed over goes by one ring per pair of lanes, first in, first out; what finds no room waits in the outbox, and nothing
-//! is read behind it. A packet that has to wait for its peer's path or lanes is held by the heart, behind what was held for that peer before. The first
+//! is read behind it. A packet that has to wait for its peer's path or lanes is held by the lane core, behind what was held for that peer before. The first
 //! lane seals or holds whatever it takes at once, so rings to it always empty, and no circle of lanes can wait for each other.
 
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use taut_wire::vnet;
 
 use super::{Ports, Worker};
 use crate::batch::Flush;
-use crate::heart::{Outcome, Released};
+use crate::lane_core::{Outcome, Released};
 use crate::ring::{Buffer, Handed};
 
 /// What is taken of one other lane per turn: more than its ring holds, so that all that waited when the turn began is taken.
@@ -22,7 +22,7 @@ const TAKE_BUDGET: usize = 64;
 /// More packets than a TUN queue holds (`TUN_READQ_SIZE`, drivers/net/tun.c: 500): what waited when a drain began was read after so many.
 const QUEUE: usize = 1_000;
 
-/// How far everything is read that waited when the keeper asked.
+/// How far everything is read that waited when the agent asked.
 #[derive(Default)]
 pub(super) struct Drain {
     /// Packets read since.
@@ -36,7 +36,7 @@ pub(super) struct Drain {
 impl Worker {
     /// Whether nothing waits that the next packet would overtake.
     pub(super) fn is_free(&self) -> bool {
-        self.outbox.is_empty() && !self.heart.has_released()
+        self.outbox.is_empty() && !self.core.has_released()
     }
 
     /// A packet of so many bytes was read: to the lane that it belongs to.
@@ -52,7 +52,7 @@ impl Worker {
                 return self.hand(lane, Handed::Packet { buffer, length, steered: true });
             }
         }
-        match self.heart.outbound(&self.read[..length], &mut self.out, now) {
+        match self.core.outbound(&self.read[..length], &mut self.out, now) {
             Outcome::Done => {}
             Outcome::First => {
                 let buffer = self.take_read(LaneId::FIRST);
@@ -65,14 +65,14 @@ impl Worker {
 
     /// Sends what was held and need not wait any longer, as far as there is room.
     pub(super) fn release(&mut self, now: Time) {
-        while self.heart.has_released() {
+        while self.core.has_released() {
             if !self.out.has_room() || self.out.is_worth_sending() {
                 self.send(Flush::Full);
             }
             if self.blocked || !self.out.has_room() || (self.own != LaneId::FIRST && !self.outbox.is_empty()) {
                 return;
             }
-            if let Released::First(bytes) = self.heart.release(&mut self.out, now) {
+            if let Released::First(bytes) = self.core.release(&mut self.out, now) {
                 let (mut buffer, length) = (self.rings.empty_buffer(LaneId::FIRST), bytes.len());
                 buffer[..length].copy_from_slice(&bytes);
                 self.hand(LaneId::FIRST, Handed::Packet { buffer, length, steered: false });
@@ -98,9 +98,9 @@ impl Worker {
 
     /// Sends marks behind what was handed over. On the first lane itself what was sealed is before it already.
     fn mark(&mut self) {
-        while let Some((peer, barrier)) = self.heart.poll_mark() {
+        while let Some((peer, barrier)) = self.core.poll_mark() {
             if self.own == LaneId::FIRST {
-                self.heart.mark(peer, barrier, &mut self.out);
+                self.core.mark(peer, barrier, &mut self.out);
             } else {
                 self.hand(LaneId::FIRST, Handed::Mark { peer, barrier });
             }
@@ -140,7 +140,7 @@ impl Worker {
             }
             match self.rings.take(from) {
                 None => return true,
-                Some(Handed::Mark { peer, barrier }) => self.heart.mark_handed(peer, barrier, &mut self.out),
+                Some(Handed::Mark { peer, barrier }) => self.core.mark_handed(peer, barrier, &mut self.out),
                 Some(Handed::Packet { buffer, length, steered }) => self.pass(buffer, length, from, !steered, now),
             }
             self.release(now);
@@ -153,10 +153,10 @@ impl Worker {
     /// A packet that lane `from` handed over: as if it was read here just now, or for this lane as the first.
     fn pass(&mut self, buffer: Buffer, length: usize, from: usize, first: bool, now: Time) {
         let outcome = if first {
-            self.heart.outbound_handed(&buffer[..length], &mut self.out, now);
+            self.core.outbound_handed(&buffer[..length], &mut self.out, now);
             Outcome::Done
         } else {
-            self.heart.outbound(&buffer[..length], &mut self.out, now)
+            self.core.outbound(&buffer[..length], &mut self.out, now)
         };
         match outcome {
             Outcome::Done => self.rings.give_back(from, buffer),
@@ -175,8 +175,8 @@ impl Worker {
             let (mut datagram, source) = (stray.datagram, stray.source);
             let length = datagram.len();
             let mut ports = Ports::of(&self.tun, &self.queues, &mut self.rings, &self.shared);
-            self.heart.arrived_at(stray.arrival.local, stray.arrival.congestion);
-            self.heart.inbound(source, &mut datagram, length, &mut ports, &mut self.out, now);
+            self.core.arrived_at(stray.arrival.local, stray.arrival.congestion);
+            self.core.inbound(source, &mut datagram, length, &mut ports, &mut self.out, now);
             for command in ports.later {
                 self.command(command, now);
             }
@@ -194,14 +194,14 @@ impl Worker {
         }
     }
 
-    /// Says so when everything is read that waited when the keeper asked.
+    /// Says so when everything is read that waited when the agent asked.
     pub(super) fn drained(&mut self, now: Time) {
         let Some(drain) = &self.drain else { return };
         let read = self.reading == Reading::Nothing || drain.empty || drain.read >= QUEUE;
         if read && drain.taken && self.is_free() {
             self.drain = None;
-            self.heart.hold_nothing(false, now);
-            self.heart.say(FromLane::Drained);
+            self.core.hold_nothing(false, now);
+            self.core.say(FromLane::Drained);
         }
     }
 }

@@ -6,8 +6,8 @@
     reason = "the helpers of tests may stop at the first surprise, as tests do"
 )]
 
-mod dig;
 mod hold;
+mod port_search;
 mod rig;
 
 use std::collections::BTreeSet;
@@ -198,7 +198,7 @@ fn fault_c6_frames_that_come_again_over_another_path_are_dropped_and_move_nothin
     });
 }
 
-/// Packets of one session come from several threads, each packet twice, while the keeper adds and removes another peer's sessions as fast
+/// Packets of one session come from several threads, each packet twice, while the agent adds and removes another peer's sessions as fast
 /// as its queue takes them, and that peer sends on them. A window has one owner, the lane: so every verdict stays exact. One session in 64
 /// stays until the lane has surely heard a packet on it: however the threads are scheduled, some are heard and some are not known.
 #[test]

@@ -78,7 +78,7 @@ impl Peer {
         self.index.0 | 1 << 30
     }
 
-    /// The keeper's word for it: keys and index, once.
+    /// The agent's word for it: keys and index, once.
     pub(crate) fn session(&self, id: u64) -> ToLane {
         let (remote, receiving) = (ReceiverIndex(self.remote()), [self.id.0.to_le_bytes()[0]; 32]);
         let keys = SessionKeys::stock(Role::Responder, self.index, remote, [200; 32].into(), receiving.into());
@@ -124,7 +124,7 @@ fn ones_sum(bytes: &[u8]) -> u16 {
 
 /// The lane and both ends. Every frame that is sent ends in a drop counter or at the application: so all of them are accounted for.
 pub(crate) struct Rig {
-    keeper: Mutex<KeeperEnd>,
+    agent: Mutex<KeeperEnd>,
     pub(crate) target: SocketAddr,
     /// The peer's place on the wire.
     pub(crate) wire: UdpSocket,
@@ -158,7 +158,7 @@ impl Rig {
         let udp = taut_udp::UdpSocket::bind(&config).unwrap();
         let target = SocketAddr::from(([127, 0, 0, 1], udp.port()));
         let (waker, other) = (Waker::new().unwrap(), Waker::new().unwrap());
-        let (keeper, lane_end) = queues(other, waker.clone());
+        let (agent, lane_end) = queues(other, waker.clone());
         let checker = Identity::new(PrivateKey::from_bytes([1; 32])).checker([1; 32]);
         let limits = Limits::WIREGUARD;
         let config = taut_lane::Config {
@@ -178,14 +178,14 @@ impl Rig {
         let routes: Vec<_> = peers.iter().map(|peer| (Prefix::host(peer.inner.into()), peer.id)).collect();
         for peer in peers {
             netlink.add_route(&Route::new(peer.inner.into(), 32, index)).unwrap();
-            assert!(keeper.send(ToLane::AddPeer { peer: peer.id, persistent_keepalive: None, roams: true }).is_ok());
+            assert!(agent.send(ToLane::AddPeer { peer: peer.id, persistent_keepalive: None, roams: true }).is_ok());
         }
-        assert!(keeper.send(ToLane::Routes(Arc::new(Routes::new(routes)))).is_ok());
-        keeper.wake();
+        assert!(agent.send(ToLane::Routes(Arc::new(Routes::new(routes)))).is_ok());
+        agent.wake();
         let app = UdpSocket::bind((Ipv4Addr::new(100, 64, 0, 1), PORT)).unwrap();
         app.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
         Self {
-            keeper: Mutex::new(keeper),
+            agent: Mutex::new(agent),
             target,
             wire: Self::place(1),
             app,
@@ -205,18 +205,18 @@ impl Rig {
 
     /// Tells the lane something, as soon as its queue takes it.
     pub(crate) fn tell(&self, mut command: ToLane) {
-        let keeper = self.keeper.lock().unwrap();
-        while let Err(again) = keeper.send(command) {
+        let agent = self.agent.lock().unwrap();
+        while let Err(again) = agent.send(command) {
             command = again;
-            keeper.wake();
+            agent.wake();
             std::thread::yield_now();
         }
-        keeper.wake();
+        agent.wake();
     }
 
     /// What the lane says next.
     pub(crate) fn hear(&self) -> Option<FromLane> {
-        self.keeper.lock().unwrap().receive()
+        self.agent.lock().unwrap().receive()
     }
 
     pub(crate) fn dropped(&self, reason: Drop) -> u64 {
