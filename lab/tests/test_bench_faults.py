@@ -86,7 +86,7 @@ def test_the_bare_link_is_measured_end_to_end(no_page, tmp_path):
 # --- arguments and missing requirements ---
 
 
-def test_an_unknown_system_is_told_with_those_that_there_are():
+def test_an_unknown_system_is_refused_with_the_known_names():
     code, out, err = ended(bench("bench", "--systems", "taut-aes,nebulla"))
     assert (code, out) == (2, "")
     assert err.startswith("lab: there is no system 'nebulla'; there are: bare, ") and "nebula" in err and len(err.splitlines()) == 1
@@ -215,7 +215,7 @@ def test_an_interrupt_in_the_middle_leaves_a_clean_host_and_can_be_resumed(no_pa
 
 
 @pytest.mark.root
-def test_what_a_killed_run_left_is_removed_by_the_next_one(no_page, tmp_path, capsys):
+def test_leftovers_of_a_killed_run_are_removed_by_the_next_one(no_page, tmp_path, capsys):
     with in_the_middle(tmp_path / "killed.json") as (process, start):
         process.kill()
         process.wait()

@@ -53,7 +53,7 @@ class Attacked:
 
 
 @pytest.mark.parametrize("kind", ["websocket", "tcp"])
-def test_fault_f13_strangers_at_the_coordinators_port_keep_nobody_out(lab, kind):
+def test_fault_f13_unauthenticated_connections_to_the_coordinator_keep_no_node_out(lab, kind):
     world = Attacked(lab)
     first = world.serves("node1")
     crowd = ConnectionFlood(world.attacker, kind, world.coordinator.address, WEB_PORT, CROWD)
@@ -70,7 +70,7 @@ def test_fault_f13_strangers_at_the_coordinators_port_keep_nobody_out(lab, kind)
 
 
 @pytest.mark.parametrize("kind", ["websocket-tls", "tls", "tcp"])
-def test_fault_f13_strangers_at_a_relays_port_keep_nobody_out(lab, kind):
+def test_fault_f13_unauthenticated_connections_to_a_relay_keep_no_node_out(lab, kind):
     world = Attacked(lab, own_relay=False)
     relay = Relay(limited(world.internet.server("far")), world.coordinator, web=True).start()
     first = world.serves("node1", "far")
@@ -131,7 +131,7 @@ def test_fault_p6_a_coordinator_without_descriptors_pauses_and_goes_on(lab):
     crowd.end()
 
 
-def test_fault_p6_limits_are_raised_divided_and_told(lab):
+def test_fault_p6_limits_are_raised_divided_and_logged(lab):
     internet = Internet(lab)
     host = internet.server("coord")
     host.prefix = ["prlimit", "--nofile=256:4096"]

@@ -11,7 +11,7 @@ def connected(wanted):
     return lambda status: status["coordinator"]["connected"] == wanted
 
 
-def test_a_restart_does_not_touch_traffic_and_the_map_stays_right(mesh):
+def test_a_restart_does_not_affect_traffic_and_the_map_stays_right(mesh):
     net = mesh(nodes=2)
     one, two = net.nodes
     net.connect()

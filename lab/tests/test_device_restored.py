@@ -48,7 +48,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_fault_j11_what_was_taken_away_is_put_back(two_nodes, change):
+def test_fault_j11_removed_settings_are_restored(two_nodes, change):
     one, two = two_nodes
     before = configured(one)
     words = {"device": DEVICE, "own4": one.ipv4, "own6": one.ipv6, "peer4": two.ipv4, "peer6": two.ipv6}
@@ -65,7 +65,7 @@ def test_fault_j11_what_was_taken_away_is_put_back(two_nodes, change):
     assert one.status()["problem"] is None
 
 
-def test_fault_j11_what_others_add_and_the_mtu_are_left_alone(two_nodes):
+def test_fault_j11_additions_of_other_programs_and_the_mtu_are_left_alone(two_nodes):
     one, two = two_nodes
     one.host.ip(f"link set {DEVICE} mtu 1300", f"address add 192.0.2.7/32 dev {DEVICE}", f"route add 198.51.100.7/32 dev {DEVICE}")
     one.host.ip(f"route delete {two.ipv4} dev {DEVICE}")
@@ -74,7 +74,7 @@ def test_fault_j11_what_others_add_and_the_mtu_are_left_alone(two_nodes):
     assert "mtu 1300" in shown and "192.0.2.7" in shown and "198.51.100.7" in shown
 
 
-def test_fault_j11_a_device_that_was_moved_away_is_made_anew(two_nodes, lab):
+def test_fault_j11_a_device_that_was_moved_away_is_made_again(two_nodes, lab):
     one, two = two_nodes
     elsewhere = lab.host("elsewhere")
     one.host.run("ip", "link", "set", DEVICE, "netns", elsewhere.namespace)

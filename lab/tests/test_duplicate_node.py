@@ -9,7 +9,7 @@ from lab.nodes.taut import Node
 from lab.traffic.flow import PingStream, answers
 
 
-def test_fault_d14_two_hosts_with_one_state_are_told_so_and_make_no_storm(mesh):
+def test_fault_d14_two_hosts_with_one_state_report_it_and_cause_no_storm(mesh):
     net = mesh(nodes=2)
     one, two = net.nodes
     net.connect()

@@ -72,7 +72,7 @@ def test_fault_b2_b3_a_flood_from_invented_sources_gets_cookies_at_most(lab, fam
     assert seen["back"] <= seen["sent"] * COOKIE + STRAY[family], seen
 
 
-def test_fault_b4_only_who_floods_is_asked_for_a_cookie(lab):
+def test_fault_b4_only_the_flooding_source_is_asked_for_a_cookie(lab):
     field = Network(lab)
     wires = [Listener(field.switch, host) for host in (field.client.host, field.flow_host)]
     program, before, (_, octets) = field.program("one-source", 20_000), field.handshakes(), field.heard()

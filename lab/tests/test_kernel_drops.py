@@ -32,7 +32,7 @@ def flood(host, address, port, count, size):
     host.run(sys.executable, "-I", "-c", FLOOD, address, port, count, size)
 
 
-def test_a_full_tun_and_a_full_socket_are_told(mesh):
+def test_drops_at_a_full_tun_and_a_full_socket_are_reported(mesh):
     net = mesh(nodes=2)
     net.connect()
     one, two = net.nodes

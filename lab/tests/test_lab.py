@@ -145,7 +145,7 @@ def test_leftovers_of_a_dead_run_are_cleaned_and_a_live_lab_is_not(tmp_path):
 
 
 @pytest.mark.root
-def test_a_lack_is_told_in_words():
+def test_a_missing_requirement_is_reported():
     answer = subprocess.run(
         [sys.executable, "-m", "lab", "check"],
         cwd=ROOT,

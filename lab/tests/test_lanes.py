@@ -160,7 +160,7 @@ def test_a_third_node_of_one_lane_is_served_beside_one_of_two(layout):
 
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
 @pytest.mark.parametrize("after", [2, 1, 4])
-def test_lanes_open_anew_after_a_restart(layout, kill, after):
+def test_lanes_open_again_after_a_restart(layout, kill, after):
     one, two = _start(layout(nodes=2), 2, 2)
     probes = [Probe(one.host, two.host, two.ipv4, interval=0.03, burst=8) for _ in range(_FLOWS)]
     _open(one, two, 2)
@@ -176,7 +176,7 @@ def test_lanes_open_anew_after_a_restart(layout, kill, after):
     flows.whole()
 
 
-def test_a_lane_whose_port_is_cut_off_costs_a_moment_and_opens_again(layout):
+def test_a_lane_with_a_blocked_port_costs_a_moment_and_opens_again(layout):
     net = layout(nodes=2)
     one, two = _start(net, 2, 2)
     net.connect()
@@ -204,7 +204,7 @@ def test_a_lane_whose_port_is_cut_off_costs_a_moment_and_opens_again(layout):
 
 
 @pytest.mark.parametrize("how", ["drop", "alter"])
-def test_whoever_holds_offers_back_delays_lanes_and_aes_and_nothing_else(layout, how):
+def test_an_interceptor_of_offers_delays_only_lanes_and_aes(layout, how):
     net = layout(nodes=2)
     middle = Interceptor(net.switches[0], net.nodes[1].host, how)
     # Without GSO, messages stay separate on the wire. Without a relay the handshake determines the path: probes are held back like offers.

@@ -31,7 +31,7 @@ def listed(net):
     return sorted(node["name"] for node in json.loads(net.coordinator.cli("nodes", "list", "--json").stdout)["nodes"])
 
 
-def test_a_node_leaves_and_nobody_knows_it_any_more(mesh):
+def test_a_node_that_left_is_unknown_to_all(mesh):
     net = mesh(nodes=2)
     one, two = net.nodes
     net.connect()
@@ -59,7 +59,7 @@ def test_a_node_leaves_and_nobody_knows_it_any_more(mesh):
     net.connect()
 
 
-def test_without_a_coordinator_the_keys_go_and_the_operator_is_told_how(mesh):
+def test_without_a_coordinator_the_keys_go_and_advice_for_the_operator_is_printed(mesh):
     net = mesh(nodes=2)
     one, two = net.nodes
     net.connect()

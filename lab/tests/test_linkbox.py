@@ -101,7 +101,7 @@ def test_superpackets_stay_together_where_that_is_wanted(site):
     assert counts["received"] < end["sum_sent"]["bytes"] / 1448 / 3
 
 
-def test_a_report_tells_of_the_time_since_the_one_before(site):
+def test_a_report_covers_the_time_since_the_previous_one(site):
     place = site("base 0.3ms loss 10%", "")
     _ping(place, 300)
     first, _ = place.link_reports()

@@ -212,7 +212,7 @@ sys.stdin.read()
 
 @pytest.mark.parametrize("name", ["taut.sock", "taut.sock.root"])
 @pytest.mark.parametrize("thing", ["file", "link", "dangling", "live", "dead"])
-def test_fault_p4_what_a_stranger_put_at_the_sockets_place(layout, shared, thing, name):
+def test_fault_p4_a_foreign_file_in_place_of_the_socket(layout, shared, thing, name):
     """Nothing of the other user is followed, overwritten or given rights."""
     node = layout(nodes=1).nodes[0]
     precious, socket_, place = shared / "precious", shared / "taut.sock", shared / name
@@ -272,7 +272,7 @@ socket.socket(socket.AF_UNIX).connect(sys.argv[1])
 """
 
 
-def test_fault_k6_a_lost_identity_is_told_and_the_node_joins_anew(mesh):
+def test_fault_k6_a_lost_identity_is_reported_and_the_node_joins_again(mesh):
     """The page about state files describes the way back: a file can be lost, there is no key store to reset."""
     net = mesh(nodes=2)
     one, two = net.nodes

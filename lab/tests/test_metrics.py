@@ -52,7 +52,7 @@ def test_a_prometheus_gets_the_same_over_http(layout):
     assert not node.host.run("bash", "-c", f"echo > /dev/tcp/{node.host.ipv4}/{PORT}", check=False).returncode == 0, "loopback only"
 
 
-def test_a_taken_port_is_told_at_the_start(layout):
+def test_a_port_in_use_is_reported_at_the_start(layout):
     node = layout(nodes=1).nodes[0]
     node.start("--metrics", str(PORT))
     state = ("--state", node.host.state / "other", "--socket", node.host.state / "other.sock")

@@ -82,7 +82,7 @@ def test_hairpin_is_on_where_it_is_said(world, name):
     assert discovery.hairpins(servers, host, internet.guest(host)) == KINDS[name].hairpin
 
 
-def test_what_nobody_let_in_gets_no_answer_at_all(world):
+def test_a_rejected_datagram_gets_no_answer(world):
     internet, servers = world
     host = internet.behind("port-restricted")
     asker = servers.sockets[0][0]
@@ -128,7 +128,7 @@ def test_the_half_minute_is_set_in_the_kernel(world):
 
 
 @pytest.mark.parametrize("name", ["full-cone", "port-restricted", "symmetric", "carrier", "firewall"])
-def test_after_forgetting_nobody_comes_in_before_somebody_went_out(connection, name):
+def test_after_forgetting_no_host_gets_in_before_one_went_out(connection, name):
     host, server, own, seen = connection(name)
     assert discovery.passes(server, own, seen)
     host.nat.forget()
@@ -162,7 +162,7 @@ def test_another_address_and_the_old_one_is_dead(connection):
 
 
 @pytest.mark.parametrize("direction", ["in", "out", "both"])
-def test_a_black_hole_spares_servers_and_is_mended(world, direction):
+def test_a_black_hole_spares_servers_and_can_be_reverted(world, direction):
     internet, servers = world
     one, two = internet.pair("open", "open")
     with discovery.socket_in(one) as left, discovery.socket_in(two) as right:
@@ -174,7 +174,7 @@ def test_a_black_hole_spares_servers_and_is_mended(world, direction):
         assert discovery.passes(right, left, left.getsockname())
 
 
-def test_a_cut_cable_carries_nothing_until_it_is_mended(connection):
+def test_a_cut_cable_carries_nothing_until_it_is_restored(connection):
     host, server, own, seen = connection("port-restricted")
     host.nat.cut()
     assert discovery.passes(own, server, server.getsockname()) is None
@@ -206,7 +206,7 @@ _LISTEN = "import socket, sys; s = socket.create_server((sys.argv[1], int(sys.ar
 _CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 2).close()"
 
 
-def test_places_that_are_none_are_refused(world):
+def test_unknown_places_are_refused(world):
     internet, _ = world
     with pytest.raises(LabError):
         internet.pair("open", "firewall", "same-lan")
@@ -224,7 +224,7 @@ def test_the_worst_run_decides_and_times_are_medians():
     assert matrix.row_of(PAIR, runs[:1])["why"] == "the verdict's words"
 
 
-def test_what_must_be_direct_and_is_not_fails_the_matrix(capsys):
+def test_a_required_direct_path_that_is_missing_fails_the_matrix(capsys):
     rows = {path: matrix.row_of(PAIR, [trial.Outcome(path)]) for path in ("direct", "relay", "none")}
     assert matrix.judge([rows["direct"]]) == 0
     assert matrix.judge([rows["direct"], rows["relay"]]) == 1

@@ -90,7 +90,7 @@ def test_hairpin_is_tried_where_there_is_a_nat(world, kind, hairpin):
     assert netcheck(internet.behind(kind), *servers)["ipv4"]["nat"]["hairpin"] is hairpin
 
 
-def test_blocked_udp_is_told_with_what_to_do(world):
+def test_blocked_udp_is_reported_with_advice(world):
     internet, servers = world
     host = internet.behind("udp-blocked")
     told = netcheck(host, *servers)
@@ -98,7 +98,7 @@ def test_blocked_udp_is_told_with_what_to_do(world):
     assert "3478" in " ".join(told["said"])
 
 
-def test_one_server_tells_less_and_says_so(world):
+def test_one_server_determines_less_and_the_output_says_so(world):
     internet, servers = world
     nat = netcheck(internet.behind("port-restricted"), servers[0])["ipv4"]["nat"]
     assert (nat["kind"], nat["mapping"]) == ("port-restricted-cone", "not-by-port")

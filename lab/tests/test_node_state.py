@@ -73,7 +73,7 @@ def test_fault_k2_a_damaged_identity_is_an_error_and_never_a_new_one(mesh, damag
     assert one.status()["self"]["node_key"] == key
 
 
-def test_fault_k2_k7_a_damaged_map_is_fetched_anew(mesh):
+def test_fault_k2_k7_a_damaged_map_is_fetched_again(mesh):
     net = mesh(nodes=2)
     one = net.nodes[0]
     one.stop()

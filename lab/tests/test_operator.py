@@ -108,7 +108,7 @@ def certify(host, directory, address):
     )
 
 
-def test_a_network_ends_and_its_members_are_told_while_another_one_goes_on(layout):
+def test_members_of_a_removed_network_are_informed_and_another_network_continues(layout):
     net = layout(nodes=4)
     coordinator, (one, two, three, four) = net.coordinator.start(), net.nodes
     net.join(one, two)

@@ -36,6 +36,6 @@ def test_recovery_counts_what_was_asked_after_the_first_loss(unanswered, took):
     assert recovery(told, 1.0) == pytest.approx(took)
 
 
-def test_who_is_never_answered_again_has_no_figure():
+def test_recovery_without_an_answer_has_no_figure():
     with pytest.raises(LabError):
         recovery({"asked": [1.0], "answered": [1.01], "unanswered": [1.02]}, 1.0)

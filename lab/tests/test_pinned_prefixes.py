@@ -85,7 +85,7 @@ def test_fault_e24_a_map_with_other_prefixes_waits_for_roots_consent(attacked):
     assert done.returncode == 1 and "does not ask" in done.stderr
 
 
-def test_fault_e24_when_the_coordinator_is_mended_the_problem_is_over(attacked):
+def test_fault_e24_the_problem_ends_when_the_coordinator_is_repaired(attacked):
     net, one, two, (_, address) = attacked
     assert_old_prefix(one, two, address)
     rewrite(net.coordinator, "100.64.0.0/10")

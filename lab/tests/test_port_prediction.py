@@ -54,13 +54,13 @@ def settled(node):
 
 # Two NATs with sequential ports are not tested: in the lab not every run of theirs ends direct (ARCHITECTURE.md, Thin places).
 @pytest.mark.parametrize("known", ["port-restricted", "firewall"])
-def test_counted_ports_are_foretold(pair, known):
+def test_sequential_ports_are_predicted(pair, known):
     hard, other = pair("predictable", known, options=("--search-sockets", "0"))
     assert hard.ping_until_direct(other.name)["replies"][-1]["path"] == "direct"
     assert other.ping(hard.name, "--until-direct", "-c", "60")["replies"][-1]["path"] == "direct"
 
 
-def test_a_drawn_port_is_met_and_its_socket_carries_everything(pair):
+def test_a_random_port_is_found_and_its_socket_carries_everything(pair):
     hard, other = pair("symmetric", "port-restricted")
     before = settled(hard)
     assert hard.ping_until_direct(other.name)["replies"][-1]["path"] == "direct"

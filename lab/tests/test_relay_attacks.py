@@ -19,7 +19,7 @@ ATTEMPTS = 28
 FORGE_S = 8
 
 
-def test_fault_f14_a_forged_frame_cuts_nobody_off_and_sends_nobody_traffic(lab):
+def test_fault_f14_a_forged_frame_neither_cuts_a_node_off_nor_redirects_traffic(lab):
     field = RelayTestbed(lab, ("victim", "friend", "forger", "sender"), apart=(("victim", "friend"),))
     victim, friend, forger = (field.nodes[name] for name in ("victim", "friend", "forger"))
     friend.ping("victim", "-c", "3")
@@ -79,14 +79,14 @@ def _invented(field, ports=1):
     return [f"{address}:{port}" for address in addresses for port in range(4242, 4242 + ports)]
 
 
-def test_fault_f15_one_member_that_begins_binds_without_end_keeps_nobody_out(lab):
+def test_fault_f15_one_member_with_endless_binds_keeps_no_node_out(lab):
     """From its own address and from invented ones: fewer than would reach a rate limit."""
     field = RelayTestbed(lab, ("one", "two", "greedy"), others=("third", "fourth"))
     said, dropped = _honest_nodes_bind_beside(field, {"sockets": 26, "rate": 450, "places": _invented(field)})
     assert said["binds"] > 200 * FILL_S and dropped["full"] == 0, (said, dropped)
 
 
-def test_fault_f16_many_ports_of_one_address_keep_nobody_out(lab):
+def test_fault_f16_many_ports_of_one_address_keep_no_node_out(lab):
     """Invented sources make the relay ask for cookies; then one address shows thousands of them."""
     field = RelayTestbed(lab, ("one", "two", "greedy"), others=("third", "fourth"))
     said, dropped = _honest_nodes_bind_beside(field, {"sockets": 2_000, "rate": 12_000, "places": _invented(field, 3), "repeats": True})

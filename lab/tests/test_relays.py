@@ -27,7 +27,7 @@ def test_fault_f8_a_relay_that_is_killed_is_replaced_under_traffic(behind):
     assert transfer.finish()["equal"]
 
 
-def test_fault_f9_who_reads_along_in_a_relay_sees_ciphertext_only(behind):
+def test_fault_f9_an_observer_at_a_relay_sees_only_ciphertext(behind):
     world = behind(STRICT)
     one, two = world.nodes
     relay = world.relays[0].host

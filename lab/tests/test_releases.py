@@ -85,7 +85,7 @@ def test_a_node_of_the_release_that_moves_is_reached_by_a_new_relay(lab):
     assert transfer.finish()["equal"]
 
 
-def test_fault_l3_programs_are_replaced_in_place_and_nobody_joins_again(lab):
+def test_fault_l3_programs_are_replaced_in_place_without_joining_again(lab):
     internet, controlling, relaying = serve(lab, OLD, OLD)
     one, two = nodes = [Node(internet.behind("symmetric", name), release=OLD) for name in ("one", "two")]
     join(controlling, one, two)

@@ -74,7 +74,7 @@ def test_fault_e19_f13_a_flood_through_a_proxy_leaves_other_clients_alone(lab, k
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_fault_e19_a_client_that_claims_to_be_others_is_one_client(lab, kind):
+def test_fault_e19_a_client_that_claims_other_addresses_is_one_client(lab, kind):
     """Through the proxy, and around it."""
     world = behind(lab, kind)
     for address in (world.address, world.direct):
@@ -85,7 +85,7 @@ def test_fault_e19_a_client_that_claims_to_be_others_is_one_client(lab, kind):
     world.node("node1")
 
 
-def test_fault_e19_a_proxy_that_nobody_named_is_one_client(lab):
+def test_fault_e19_an_untrusted_proxy_is_one_client(lab):
     world = behind(lab, "nginx", trusted=False)
     crowd = ConnectionFlood(world.attacker, "websocket", world.address, PORT, CROWD, claim=True)
     assert crowd.open() <= OF_ONE_ADDRESS

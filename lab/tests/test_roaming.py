@@ -80,7 +80,7 @@ def test_fault_d6_a_family_that_swallows_everything_leaves_the_other_one(mesh):
     assert transfer.finish()["equal"]
 
 
-def test_fault_d6_d8_an_address_that_is_removed_is_missed_by_nobody(mesh):
+def test_fault_d6_d8_a_removed_address_costs_no_packet(mesh):
     net = mesh(nodes=2)
     one, two = net.nodes
     net.connect()
@@ -160,7 +160,7 @@ def test_fault_d12_equal_private_ranges_carriers_and_hairpins_connect(behind, ki
 
 
 @BEHIND
-def test_fault_d13_who_slept_is_back_soon_and_idle_afterwards(behind):
+def test_fault_d13_a_node_that_slept_is_back_soon_and_idle_afterwards(behind):
     """Stopped for longer than the lifetime of its sessions and of its NAT mapping. A unit test of the clocks of the daemon covers minutes of sleep."""
     one, two = behind(CONES, env={"TAUT_TEST_REKEY_AFTER_S": "1"}).nodes
     one.ping_until_direct(two.name)

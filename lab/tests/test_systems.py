@@ -107,7 +107,7 @@ def test_a_program_that_ends_is_one_clear_error(lab):
     assert "no such key" in lines
 
 
-def test_a_program_that_is_not_there_is_told_with_how_to_get_it(tmp_path, monkeypatch):
+def test_a_missing_program_is_named_with_its_installation(tmp_path, monkeypatch):
     monkeypatch.setattr(versions, "PEERS", tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     ours = ("bare", "taut")

@@ -47,7 +47,7 @@ def test_fault_i4_traffic_outlives_a_change_of_the_tun(loaded, change):
     assert_rests(one)
 
 
-def test_fault_i4_a_tun_that_was_taken_away_is_made_anew(loaded):
+def test_fault_i4_a_removed_tun_is_made_again(loaded):
     one, two, _ = loaded
     before = one.host.run("ip", "-o", "link", "show", DEVICE).stdout.partition(":")[0]
     one.host.run("ip", "link", "delete", DEVICE)

@@ -59,7 +59,7 @@ def crosses(one, two):
 
 
 @pytest.mark.parametrize("kinds", [("udp-blocked", "open"), ("udp-blocked", "udp-blocked"), ("tcp-443", "port-restricted")], ids="-".join)
-def test_fault_j10_who_has_no_udp_is_not_locked_out(lab, kinds):
+def test_fault_j10_a_node_without_udp_is_not_locked_out(lab, kinds):
     world = World(lab, *kinds)
     one, two = world.nodes
     reaches(one, "websocket")

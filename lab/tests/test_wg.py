@@ -58,7 +58,7 @@ def test_configuration_files(alone):
     assert alone.interface()["port"] == "4711"
 
 
-def test_what_cannot_be_is_refused(alone):
+def test_impossible_settings_are_refused(alone):
     alone.set("listen-port", 4711)
     taken = alone.host.start("python3", "-c", TAKE, name="take")
     taken.wait_for_output("ready")
