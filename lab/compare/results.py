@@ -1,5 +1,6 @@
 """The file of results: its schema, its validation, how it is written. docs/bench.md describes each key."""
 
+import datetime
 import json
 import os
 
@@ -74,6 +75,18 @@ def _strangers(number, row, told):
     if not found and row["ok"] and told["works"][row["work"]]["main"] not in row["figures"]:
         found.append(f"run {number} succeeded and has no {told['works'][row['work']]['main']}")
     return found
+
+
+def check_resumable(before, now, keys=SAME):
+    """Raises `LabError` if two contents of a file differ in a key that must be equal to resume a run."""
+    other = [key for key in keys if before[key] != now[key]]
+    if other:
+        raise LabError(f"what is to be resumed was another run: {', '.join(other)} differ; without --resume a new one begins")
+
+
+def time_made():
+    """Returns the current time as files of results contain it."""
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def load(path):

@@ -1,4 +1,4 @@
-"""A row of the results: its key, its description during the run, and the time limit for hanging work."""
+"""A row of the results: its key, its description during the run, the repetition of a disturbed work, and the time limit for hanging work."""
 
 import contextlib
 import math
@@ -42,6 +42,18 @@ def told(error):
     """Returns an error as text; errors of other kinds than `LabError` get the name of their type."""
     text = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
     return text.strip() or type(error).__name__
+
+
+def attempts(measure, tries, calm):
+    """Calls `measure(attempt)`, which returns (result, disturbed), until a result is undisturbed; returns the last result.
+
+    Stops after `tries` attempts, or if `calm()`, which waits for an idle machine, returns False.
+    """
+    for attempt in range(1, tries + 1):
+        result, disturbed = measure(attempt)
+        if not disturbed or attempt == tries or not calm():
+            break
+    return result
 
 
 @contextlib.contextmanager

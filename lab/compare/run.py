@@ -1,17 +1,15 @@
 """The rounds: each visit is laid out, started, measured, ended. A failure becomes a row and stops nothing else; existing rows are not measured again."""
 
 import dataclasses
-import datetime
 import functools
 import time
 import zlib
 
-from ..hosts.wait import LabError
 from ..measure import machine
 from ..measure.clock import Pace
 from . import cost, plan, testbed
-from .results import SAME, SCHEMA, key_of, unit
-from .rows import limit, outline, row_of, details, told
+from .results import SCHEMA, check_resumable, key_of, time_made, unit
+from .rows import attempts, details, limit, outline, row_of, told
 from .summary import Results
 
 # Attempts at a work that other programs disturb, and the wait for a calm machine in seconds, in a full and in a quick run.
@@ -151,13 +149,16 @@ class Comparison:
 
     def _tries(self, work, lab, site, running, row, say):
         """Repeats the work if other programs used the machine meanwhile, and if there is time for it besides the plan."""
-        tries = self.tries if self._in_time else 1
-        for attempt in range(1, tries + 1):
-            row |= self._try(work, lab, site, running, self.profiles[row["profile"]]) | {"attempts": attempt}
+
+        def measure(attempt):
+            row.update(self._try(work, lab, site, running, self.profiles[row["profile"]]) | {"attempts": attempt})
             say(f"  {work.name:<16} {outline(row, work)}")
-            again = row["ok"] and row["disturbed"] and attempt < tries
-            if not again or not cost.calm(running.processes, cost.lab_processes(lab, running), QUICK_CALM_S if self.quick else CALM_S):
-                return
+            return row, row["ok"] and row["disturbed"]
+
+        def calm():
+            return cost.calm(running.processes, cost.lab_processes(lab, running), QUICK_CALM_S if self.quick else CALM_S)
+
+        attempts(measure, self.tries if self._in_time else 1, calm)
 
     def _try(self, work, lab, site, running, link):
         """Does the work once; returns the results for its row."""
@@ -197,7 +198,7 @@ class Comparison:
         """Returns the content of results.json."""
         return {
             "schema": SCHEMA,
-            "made": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            "made": time_made(),
             "scenario": self.scenario,
             "quick": self.quick,
             "seed": self.seed,
@@ -230,10 +231,7 @@ class Comparison:
 
     def resume(self, before):
         """Continues where the file with `before` ended, and repeats disturbed rows once. Raises `LabError` if that was a different run."""
-        now = self.result()
-        other = [key for key in SAME if before[key] != now[key]]
-        if other:
-            raise LabError(f"what is to be resumed was another run: {', '.join(other)} differ; without --resume a new one begins")
+        check_resumable(before, self.result())
         self.sittings, self.chosen, self.offloads = before["sittings"] + 1, before["chosen"], before["offloads"]
         self.runs = [row for row in before["runs"] if row["tried"] and not row["disturbed"]]
 

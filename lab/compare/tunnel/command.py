@@ -12,7 +12,6 @@ status 1 if nothing was measured.
 
 import argparse
 import dataclasses
-import datetime
 import json
 import signal
 import sys
@@ -28,6 +27,7 @@ from ...measure.clock import Clock
 from ...measure.cpu import DISTURBED, calm, foreign
 from ...nodes.systems import ALL
 from ...nodes.systems.base import mtu_of
+from .. import results, rows
 from . import goals, page, plan, site
 from .measure import Meter
 from .summary import Results
@@ -78,10 +78,7 @@ class Bench:
     def resume(self, told):
         """Continues where `told` (the content of tunnel.json) ended, and repeats disturbed configurations. Raises `LabError` if that was a different
         run."""
-        now = self.result(told["quick"])
-        other = [key for key in SAME if told[key] != now[key]]
-        if other:
-            raise LabError(f"what is to be resumed was another run: {', '.join(other)} differ; without --resume a new one begins")
+        results.check_resumable(told, self.result(told["quick"]), SAME)
         self.sittings = told["sittings"] + 1
         self.congestion, self.offloads = told["congestion_control"], told["offloads"]
         self.runs = [run for run in told["runs"] if not any(figures.get("disturbed") for figures in run["tests"].values())]
@@ -97,7 +94,7 @@ class Bench:
                 self._measure(lab, configuration, cubic, row, say)
                 lab.failed = any("error" in figures for figures in row["tests"].values())
         except FAILURES as error:
-            row["error"] = _told(error)
+            row["error"] = rows.told(error)
             say(f"  failed: {row['error'].splitlines()[0]}")
         return row
 
@@ -120,24 +117,25 @@ class Bench:
 
     def _test(self, meter, test, say):
         """Makes one test, and repeats it if other programs used the machine meanwhile."""
-        for attempt in range(1, self.tries + 1):
+
+        def measure(attempt):
             try:
                 figures = meter.run(test)
             except FAILURES as error:
-                figures = {"error": _told(error)}
+                figures = {"error": rows.told(error)}
             figures["attempts"] = attempt
             if "cpu" in figures:
                 figures["disturbed"] = foreign(figures["cpu"]) > DISTURBED
             say(f"  {test:<14} {outline(figures)}")
-            if "error" in figures or not figures["disturbed"] or attempt == self.tries or not calm(CALM_S):
-                break
-        return figures
+            return figures, figures.get("disturbed", False)
+
+        return rows.attempts(measure, self.tries, lambda: calm(CALM_S))
 
     def result(self, quick):
         """Returns the content of tunnel.json."""
         return {
             "schema": SCHEMA,
-            "made": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            "made": results.time_made(),
             "quick": quick,
             "sittings": self.sittings,
             "seed": self.seed,
@@ -166,10 +164,6 @@ def outline(figures):
     words += [f"{sorted(figures['ms'])[len(figures['ms']) // 2]:.3f} ms"] if "ms" in figures else []
     words += [f"disturbed: others took {100 * foreign(figures['cpu']):.0f} % of the machine"] if figures.get("disturbed") else []
     return ", ".join(words)
-
-
-def _told(error):
-    return f"{type(error).__name__}: {error}" if not isinstance(error, LabError) else str(error)
 
 
 def arguments():
@@ -217,8 +211,7 @@ def main():
             say(f"left out: {name}: {why}")
 
     def keep():
-        OUT.mkdir(parents=True, exist_ok=True)
-        FILE.write_text(json.dumps(bench.result(args.quick), indent=1) + "\n")
+        results.save(FILE, bench.result(args.quick))
 
     try:
         if args.resume and FILE.exists():
