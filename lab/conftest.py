@@ -16,6 +16,9 @@ from .hosts.programs import ROOT
 from .nodes import mesh as meshes
 from .nodes.world import World
 
+# The option `--part`: which tests run by day, alone, and at night.
+pytest_plugins = ["lab.tests.parts"]
+
 # No test takes nearly as long; a hang must not hold a run for hours.
 LIMIT_S = 600
 _lacks = functools.cache(needs.missing)
