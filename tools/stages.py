@@ -38,7 +38,7 @@ class Stage:
     after: tuple = ()
     # Stages that hold the same thing run one after the other: cargo locks its target directory.
     holds: str = ""
-    # Niceness (nice(1)): lints yield to the tests, which wait for one another.
+    # Niceness (nice(1)): stages that only compute yield to the lab, whose tests wait for each other's programs.
     nice: int = 0
 
 
@@ -54,10 +54,10 @@ def day():
         Stage("peers-day", needs=ready),
         Stage("build-tests", needs=ready, holds="cargo"),
         Stage("run-lab", needs=built, after=("peers-day",)),
-        Stage("run-rust", needs=built),
+        Stage("run-rust", needs=built, nice=5),
         Stage("clippy", needs=built, holds="cargo", nice=10),
         Stage("doc", needs=built, after=("clippy",), holds="cargo", nice=10),
-        Stage("run-doctests", needs=built, after=("doc",), holds="cargo", nice=5),
+        Stage("run-doctests", needs=built, after=("doc",), holds="cargo", nice=10),
         Stage("run-lab-alone", needs=built, after=(*lints, "run-lab", "run-rust", "run-doctests")),
     )
 
@@ -154,7 +154,8 @@ class Run:
         self._say(f"{record.stage.name}: started")
         with self._log(record).open("wb") as log:
             words = ["nice", "-n", str(record.stage.nice), *self.command(record.stage)]
-            process = subprocess.Popen(words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+            # A process group and no session: the kernel shares the processor out between sessions first (sched(7), autogroup), and only within one by niceness.
+            process = subprocess.Popen(words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0)
         self._running[process.pid] = (record, process)
 
     def _collect(self):

@@ -47,8 +47,8 @@ class Faults(unittest.TestCase):
         self.assertIn("K2  open: cut -> error\n", out.getvalue())
 
     def test_a_fault_whose_tests_all_run_at_night_is_found(self):
-        listed = '[[night]]\ntests = "test_x.py"\nby_day = ["test_x.py::test_fault_a1_kinds[one]"]\nreason = "many"\n'
-        self.write("lab/tests/night.toml", listed + '[[night]]\ntests = "test_y.py::test_fault_k3_one"\nreason = "long"\n')
+        listed = '[[night]]\ntests = ["test_x.py"]\nby_day = ["test_x.py::test_fault_a1_kinds[one]"]\nreason = "many"\n'
+        self.write("lab/tests/night.toml", listed + '[[night]]\ntests = ["test_y.py::test_fault_k3_one"]\nreason = "long"\n')
         self.write("lab/tests/test_x.py", "def test_fault_a1_kinds(lab):\n    pass\ndef test_fault_k2_cut(lab):\n    pass\n")
         self.write("lab/tests/test_y.py", "def test_fault_k3_one(lab):\n    pass\ndef test_fault_k3_other(lab):\n    pass\n")
         found = faults.collect(self.root)[0]

@@ -7,8 +7,11 @@
 import tomllib
 from pathlib import Path
 
+import pytest
+
 PARTS = ("all", "day", "alone", "night")
 LIST = Path(__file__).with_name("night.toml")
+UNMATCHED = pytest.StashKey[list]()
 
 
 def entries(path=LIST):
@@ -27,12 +30,17 @@ def matches(beginning, name):
 
 
 def is_at_night(name, entries):
-    return any(matches(entry["tests"], name) and not any(matches(kept, name) for kept in entry.get("by_day", ())) for entry in entries)
+    """Returns true if an entry lists the test and does not keep it by day."""
+
+    def names(beginnings):
+        return any(matches(beginning, name) for beginning in beginnings)
+
+    return any(names(entry["tests"]) and not names(entry.get("by_day", ())) for entry in entries)
 
 
 def unmatched(names, entries):
     """The beginnings in the list that match no test."""
-    wanted = (beginning for entry in entries for beginning in (entry["tests"], *entry.get("by_day", ())))
+    wanted = (beginning for entry in entries for beginning in (*entry["tests"], *entry.get("by_day", ())))
     return [beginning for beginning in wanted if not any(matches(beginning, name) for name in names)]
 
 
@@ -50,9 +58,12 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "alone: measures what other programs disturb; runs when nothing else does")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest reads `-k` and `-m`
 def pytest_collection_modifyitems(config, items):
-    """Deselects the tests of other parts than that of `--part`."""
+    """Deselects the tests of other parts than that of `--part`, and keeps what the list of the night names in vain, if all tests were collected."""
     wanted, listed = config.getoption("--part"), entries()
+    if {Path(word).name for word in config.args} <= {"lab", "tests"}:
+        config.stash[UNMATCHED] = unmatched([name_of(item.nodeid) for item in items], listed)
     if wanted == "all":
         return
     parts = {item: part_of(name_of(item.nodeid), item.get_closest_marker("alone") is not None, listed) for item in items}

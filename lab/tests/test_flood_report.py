@@ -1,5 +1,7 @@
 """What `make flood` says of its figures; and one short flood, so that it can still measure."""
 
+import pytest
+
 from lab.runs.flood import joined, measure, share
 from lab.runs.flood_network import Network
 from lab.runs.flood_report import page, text, verdicts
@@ -62,6 +64,7 @@ def test_the_slowest_of_fifty_is_their_p99():
     assert (share(list(range(50)), 0.99), share(list(range(200)), 0.99), share([], 0.5)) == (49, 198, None)
 
 
+@pytest.mark.alone
 def test_one_short_flood_is_measured_and_told(lab):
     # The other limits are for a quiet machine; that the keeper's work has a bound, and that all get in, holds on any.
     field = Network(lab)
