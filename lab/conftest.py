@@ -17,6 +17,9 @@ from .hosts.wait import LabError
 from .nodes import mesh as meshes
 from .nodes.world import World
 
+# The option `--part`: which tests run by day, alone, and at night.
+pytest_plugins = ["lab.tests.parts"]
+
 # Longest time a test may take, in seconds: far more than any test needs, so that a hang does not block a run for hours.
 LIMIT_S = 600
 _lacks = functools.cache(needs.missing)

@@ -94,6 +94,7 @@ def test_fault_b4_only_the_flooding_source_is_asked_for_a_cookie(lab):
     assert after["answered"] - before["answered"] == NEWCOMERS, after
 
 
+@pytest.mark.alone
 def test_fault_b12_a_flood_from_thousands_of_ports_that_show_cookies_lets_other_addresses_in(lab):
     field = Network(lab)
     program, before = field.program("ports", 20_000), field.handshakes()

@@ -1,5 +1,7 @@
 """The report of `make flood`, and one short flood, which shows that it can measure."""
 
+import pytest
+
 from lab.runs.flood import joined, measure, share
 from lab.runs.flood_network import Network
 from lab.runs.flood_report import page, text, verdicts
@@ -62,6 +64,7 @@ def test_the_slowest_of_fifty_is_their_p99():
     assert (share(list(range(50)), 0.99), share(list(range(200)), 0.99), share([], 0.5)) == (49, 198, None)
 
 
+@pytest.mark.alone
 def test_one_short_flood_is_measured_and_reported(lab):
     # Other limits apply to an idle machine. The limit on the work of the agent, and that all peers connect, hold on any machine.
     field = Network(lab)

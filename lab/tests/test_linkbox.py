@@ -116,6 +116,7 @@ def test_a_report_covers_the_time_since_the_previous_one(site):
     assert third["seconds"] < first["seconds"] and third["to_right"]["realised"]["loss"] in (None, 0.0)
 
 
+@pytest.mark.alone
 def test_jitter_is_spread_as_it_was_asked(site):
     """One direction has 4 ± 3 ms, the other none: a ping shows the delays themselves."""
     place = site("delay 4ms jitter 3ms", "")
@@ -133,6 +134,7 @@ def test_jitter_is_spread_as_it_was_asked(site):
     in_calm(spread)
 
 
+@pytest.mark.alone
 def test_delays_below_nothing_are_cut(site):
     """As in `medium`: of 4 ± 7 ms, three fourteenths take no time."""
     place = site("delay 4ms jitter 7ms", "")
@@ -155,6 +157,7 @@ def _times(place, count):
     return [float(found) for found in re.findall(r"time=([\d.]+) ms", told)]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("limiter", ["linkbox", "tbf"])
 def test_a_rate_is_the_one_that_tbf_gives(site, limiter):
     """Both count a frame with its Ethernet header, so that 1,448 bytes in 1,514 arrive."""
@@ -185,6 +188,7 @@ def _lost(place):
     return 1 - int(found[2]) / int(found[1])
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("name", ["low-loss", "medium-loss", "high-loss"])
 def test_one_stream_is_where_theory_wants_it(lab, name):
     """Constant delay, only independent losses, Reno: MSS / RTT × 1.22 / √p (Mathis and others, 1997)."""

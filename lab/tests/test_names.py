@@ -37,6 +37,8 @@ def test_fault_e20_a_host_called_localhost_gets_another_name_and_its_peers_print
     one.wait_for_peers("node", renamed)
     assert "event=renamed" in net.coordinator.process.err.read_text() and "from=wpad" in net.coordinator.process.err.read_text()
     for node in net.nodes:
+        # Each node learns the new name from its own map.
+        node.wait_for_peers(*{one.name, "node", renamed} - {node.status()["self"]["name"]})
         names = {line.split()[1] for line in node.taut("hosts", "--short").stdout.splitlines()}
         assert names == {one.name, "node", renamed}
     assert one.ping_until_direct(renamed)

@@ -5,12 +5,22 @@ mod search;
 
 use std::collections::BTreeMap;
 
+use taut_testkit::{Seeds, seeds};
+
 use super::world::{Dice, Kind, Reach, World, at, relay_of};
 use super::*;
 use crate::nat::Nat;
 use crate::report::{Here, Verdict};
 
-const SEEDS: u64 = 1_000;
+/// Returns the seeds of a test: 250 by day and 5,000 by night, so that 99 of 100 is a figure in both.
+fn many() -> Seeds {
+    seeds(250, 5_000)
+}
+
+/// Returns the seeds of a test that needs few.
+fn few() -> Seeds {
+    seeds(20, 500)
+}
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap()
@@ -41,7 +51,7 @@ fn direct_probes(world: &World, side: usize, from: Time, to: Time) -> usize {
 #[test]
 fn pairs_that_can_meet_do_within_300_ms_and_the_others_stay_on_the_relay() {
     let mut figures = BTreeMap::new();
-    for seed in 0..SEEDS {
+    for seed in many() {
         let mut dice = Dice(seed);
         let kinds = [0, 0].map(|_: u8| Kind::ALL[usize::try_from(dice.below(7)).unwrap()]);
         let mut world = World::new(kinds, seed);
@@ -66,7 +76,7 @@ fn pairs_that_can_meet_do_within_300_ms_and_the_others_stay_on_the_relay() {
 #[test]
 fn fault_d9_a_direct_way_that_dies_is_left_for_the_relay() {
     let mut figures = Vec::new();
-    for seed in 0..SEEDS {
+    for seed in many() {
         let mut world = talking([Kind::PortRestricted, Kind::FullCone], seed);
         // Both directions, or one of them.
         let dead = [[true, true], [true, false], [false, true]][usize::try_from(seed % 3).unwrap()];
@@ -90,7 +100,7 @@ fn fault_d9_a_direct_way_that_dies_is_left_for_the_relay() {
 #[test]
 fn a_direct_way_that_becomes_possible_is_found_soon() {
     let mut figures = Vec::new();
-    for seed in 0..SEEDS {
+    for seed in many() {
         let mut world = World::new([Kind::PortRestricted, Kind::AddressRestricted], seed);
         world.flow = Some(Duration::from_secs(1));
         (0..2).for_each(|side| world.direct[side].up = false);
@@ -109,7 +119,7 @@ fn a_direct_way_that_becomes_possible_is_found_soon() {
 
 #[test]
 fn after_five_minutes_on_the_relay_it_is_found_within_the_slower_pace() {
-    for seed in 0..20 {
+    for seed in few() {
         let mut world = World::new([Kind::PortRestricted, Kind::AddressRestricted], seed);
         world.flow = Some(Duration::from_secs(1));
         (0..2).for_each(|side| world.direct[side].up = false);
@@ -123,7 +133,7 @@ fn after_five_minutes_on_the_relay_it_is_found_within_the_slower_pace() {
 
 #[test]
 fn fault_d5_symmetric_on_both_sides_is_no_storm_and_says_why() {
-    for seed in 0..50 {
+    for seed in few() {
         let mut world = World::new([Kind::Symmetric, Kind::Symmetric], seed);
         world.flow = Some(Duration::from_secs(1));
         world.begin();
@@ -146,7 +156,7 @@ fn fault_d5_symmetric_on_both_sides_is_no_storm_and_says_why() {
 
 #[test]
 fn while_nothing_changes_a_way_is_probed_less_than_every_ten_seconds() {
-    for seed in 0..50 {
+    for seed in few() {
         let mut world = talking([Kind::PortRestricted, Kind::PortRestricted], seed);
         world.flow = Some(Duration::from_secs(1));
         world.run(Duration::from_secs(60));
@@ -165,7 +175,7 @@ fn while_nothing_changes_a_way_is_probed_less_than_every_ten_seconds() {
 #[test]
 fn fault_d1_an_address_that_changes_interrupts_for_two_round_trips() {
     let mut figures = Vec::new();
-    for seed in 0..SEEDS {
+    for seed in many() {
         let mut world = talking([Kind::Open, Kind::Open], seed);
         let from = world.now;
         world.move_to(0, SocketAddr::from(([203, 0, 113, 5], 8288)), [203, 0, 113, 5].into());
@@ -189,7 +199,7 @@ fn fault_d1_an_address_that_changes_interrupts_for_two_round_trips() {
 
 #[test]
 fn fault_d4_a_nat_that_changes_its_port_is_followed_and_candidates_stay_few() {
-    for seed in 0..10 {
+    for seed in seeds(10, 100) {
         let mut world = talking([Kind::PortRestricted, Kind::Open], seed);
         world.flow = Some(Duration::from_millis(50));
         for _ in 0..20 {
@@ -223,7 +233,7 @@ fn fault_d4_the_ports_that_were_leave_room_for_the_one_that_is() {
 #[test]
 fn a_way_that_lost_much_and_does_no_more_is_back_soon() {
     let mut figures = Vec::new();
-    for seed in 0..50 {
+    for seed in few() {
         let mut world = talking([Kind::PortRestricted, Kind::Open], seed);
         world.flow = Some(Duration::from_millis(100));
         (0..2).for_each(|side| world.direct[side].loss = 600);
@@ -245,7 +255,7 @@ fn a_way_that_lost_much_and_does_no_more_is_back_soon() {
 
 #[test]
 fn a_link_that_comes_and_goes_is_followed_ever_less() {
-    for seed in 0..20 {
+    for seed in few() {
         let mut world = talking([Kind::PortRestricted, Kind::Open], seed);
         let before = world.ends[0].taken.len();
         for _ in 0..60 {
@@ -297,7 +307,7 @@ fn fault_d2_an_answer_by_another_way_proves_neither() {
 
 #[test]
 fn a_way_whose_address_family_the_host_lost_is_left_at_once_and_back_with_the_family() {
-    for seed in 0..20 {
+    for seed in few() {
         let mut world = talking([Kind::Open, Kind::Open], seed);
         assert!(world.both_direct());
         (0..2).for_each(|side| world.direct[side].up = false);
@@ -514,7 +524,7 @@ fn stir(paths: &mut Paths, ours: &mut LocalEndpoints, dice: &mut Dice, sent: &[(
 
 #[test]
 fn whatever_happens_there_is_no_choice_without_proof_and_no_probe_beyond_the_budget() {
-    for seed in 0..SEEDS {
+    for seed in many() {
         let mut dice = Dice(seed);
         let mut ours = LocalEndpoints::new(&mut dice);
         let (mut paths, mut budget) =
