@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from lab import needs
-from lab.mesh import lay_out
-from lab.sight import Sight
-from lab.taut import Coordinator, Node
+from lab.hosts import needs
+from lab.nodes.local_api import Sight
+from lab.nodes.mesh import lay_out
+from lab.nodes.taut import Coordinator, Node
 
-BEHIND = pytest.mark.skipif(bool(needs.without("nft")), reason=needs.without("nft"))
+BEHIND = pytest.mark.skipif(bool(needs.missing_reason("nft")), reason=needs.missing_reason("nft"))
 
 
 def why(node, peer):

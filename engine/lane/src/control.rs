@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use taut_base::{LaneId, ReceiverIndex, SessionId, Time};
 use taut_path::Way;
 use taut_tunnel::{Limits, OpenError, Pair};
-use taut_wire::control::{self, Control, Suite};
+use taut_wire::control::{self, ControlMessage, Suite};
 use taut_wire::wireguard::{DATA_HEADER, DATA_OVERHEAD};
 
 use crate::batch::SendBatch;
@@ -16,7 +16,7 @@ use crate::peers::LanePeer;
 pub(crate) struct OpenedControl {
     pub(crate) session: SessionId,
     /// The message; `None` if this version does not know it.
-    pub(crate) message: Option<Control>,
+    pub(crate) message: Option<ControlMessage>,
     /// True if it is the peer's first message on a session that we answered for.
     pub(crate) confirms: bool,
     /// True if it came on another path than packets go, and the peer does not roam or has no path yet.
@@ -44,7 +44,7 @@ impl LanePeer {
         };
         let size = DATA_HEADER + sealed.len();
         let message = match pair.open(counter, sealed) {
-            Ok(plain) => Control::parse(plain).ok(),
+            Ok(plain) => ControlMessage::parse(plain).ok(),
             Err(OpenError::Replayed) => return Err(self.reason_for_repeat(index.lane(), source, now)),
             Err(OpenError::NotAuthentic | OpenError::CounterAtLimit) => return Err(DropReason::NotAuthentic),
         };
@@ -82,11 +82,11 @@ impl LanePeer {
         session: SessionId,
         lane: LaneId,
         way: Option<Way>,
-        message: Control,
+        message: ControlMessage,
         out: &mut SendBatch,
     ) {
         // A probe tests one path, or follows the packets that were sent on one.
-        let may_copy = way.is_none() && lane == LaneId::FIRST && !matches!(message, Control::Probe { .. });
+        let may_copy = way.is_none() && lane == LaneId::FIRST && !matches!(message, ControlMessage::Probe { .. });
         let copy = self.first.way.filter(|_| may_copy).and_then(|way| self.path.copy_way(way));
         let Some(lane) = self.lane(lane) else { return };
         let Some(way) = way.or(lane.way) else { return };
@@ -107,7 +107,7 @@ impl LanePeer {
     ) {
         let Some(lane) = self.lane(LaneId::FIRST) else { return };
         let Some(pair) = lane.keyring.session(session).and_then(|session| session.control_pair()) else { return };
-        let size = append_padded(pair, way, Control::Probe { id: probe }, size.into(), out);
+        let size = append_padded(pair, way, ControlMessage::Probe { id: probe }, size.into(), out);
         self.traffic.add_overhead(size);
     }
 
@@ -122,7 +122,7 @@ impl LanePeer {
     ) {
         // Behind a relay the source address is the relay's, and tells the peer nothing.
         let seen = source.direct().unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
-        self.send_control(session, lane, Some(source), Control::Answer { id: probe, seen }, out);
+        self.send_control(session, lane, Some(source), ControlMessage::Answer { id: probe, seen }, out);
     }
 
     /// Acknowledges the data that came, on each lane. Receipts take the path of our own data, which the peer takes for alive as long as it hears us on it,
@@ -144,7 +144,13 @@ impl LanePeer {
 }
 
 /// Appends one sealed message, and a copy of it on a second path; returns the size of each.
-fn append_twice(pair: &mut Pair, way: Way, copy: Option<Way>, message: Control, out: &mut SendBatch) -> (usize, usize) {
+fn append_twice(
+    pair: &mut Pair,
+    way: Way,
+    copy: Option<Way>,
+    message: ControlMessage,
+    out: &mut SendBatch,
+) -> (usize, usize) {
     let start = out.position();
     let size = append_padded(pair, way, message, 0, out);
     (size, copy.map_or(0, |copy| out.repeat(start, size, way, copy.into(), || true)))
@@ -152,7 +158,7 @@ fn append_twice(pair: &mut Pair, way: Way, copy: Option<Way>, message: Control, 
 
 /// Appends one sealed message, padded with zeros to `least` bytes, and returns its size. The size is 0 if there was no room or the key is used up; the
 /// message is repeated later in these cases.
-fn append_padded(pair: &mut Pair, way: Way, message: Control, least: usize, out: &mut SendBatch) -> usize {
+fn append_padded(pair: &mut Pair, way: Way, message: ControlMessage, least: usize, out: &mut SendBatch) -> usize {
     let mut plain = [0; control::MAX];
     let length = message.write(&mut plain);
     let size = DATA_OVERHEAD + length.max(least);

@@ -28,8 +28,8 @@ use std::sync::Arc;
 
 use taut_base::{LaneId, PeerId, ReceiverIndex, Time};
 use taut_node::{FromLane, Routes};
-use taut_tunnel::cookie::Checker;
-use taut_tunnel::{Limits, Session, Wish};
+use taut_tunnel::cookie::CookieChecker;
+use taut_tunnel::{KeyringAction, Limits, Session};
 use taut_udp::Local;
 use taut_wire::ecn::Ecn;
 use taut_wire::merge::{Merger, Offloads};
@@ -77,7 +77,7 @@ impl LaneCore {
     pub fn new(
         limits: Limits,
         mtu: u16,
-        checker: Checker,
+        checker: CookieChecker,
         vnet_header: bool,
         offloads: Offloads,
         drops: Arc<DropCounts>,
@@ -151,10 +151,10 @@ impl LaneCore {
             let (mut keepalive, mut handshake, mut receipt, mut silent) = (false, false, false, false);
             for lane in peer.lanes() {
                 lane.keyring.handle_timeout(&self.limits, now, |wish| match wish {
-                    Wish::Keepalive => keepalive = true,
-                    Wish::Handshake => handshake = true,
-                    Wish::Receipt => receipt = true,
-                    Wish::GiveUp => silent = true,
+                    KeyringAction::Keepalive => keepalive = true,
+                    KeyringAction::Handshake => handshake = true,
+                    KeyringAction::Receipt => receipt = true,
+                    KeyringAction::AbandonLane => silent = true,
                 });
             }
             let suspect = peer.path.handle_timeout(&mut peer.first.way, out, now);
@@ -218,9 +218,9 @@ impl LaneCore {
         Some(self.sending_session(id)?.name())
     }
 
-    /// Returns true if packets to the peer may keep a [partial checksum](taut_wire::vouch).
+    /// Returns true if packets to the peer may keep a [partial checksum](taut_wire::partial_checksum).
     pub fn sends_partial_checksums(&self, id: PeerId) -> bool {
-        self.sending_session(id).is_some_and(Session::may_mark)
+        self.sending_session(id).is_some_and(Session::sends_partial_checksums)
     }
 
     fn sending_session(&self, id: PeerId) -> Option<&Session> {

@@ -80,7 +80,7 @@ pub(crate) struct Path {
     choice: Option<Choice>,
     change: Option<PathChange>,
     liveness: LivenessDetector,
-    /// True if a timer may be due sooner than [`Self::poll_sooner`] said last.
+    /// True if a timer may be due sooner than [`Self::poll_earlier_timeout`] said last.
     sooner: bool,
     /// Session, suite and counter of the last data that was sent.
     newest: Option<(SessionId, Suite, u64)>,
@@ -203,7 +203,7 @@ impl Path {
 
     /// Returns when [`Self::handle_timeout`] is due, if that may be sooner than the last return value. The time mostly moves away; the caller is then early.
     #[inline]
-    pub(crate) fn poll_sooner(&mut self) -> Option<Time> {
+    pub(crate) fn poll_earlier_timeout(&mut self) -> Option<Time> {
         if std::mem::take(&mut self.sooner) { self.poll_timeout() } else { None }
     }
 

@@ -23,7 +23,7 @@ use taut_event::{Events, Interest, Poller, Waker, boot_time};
 use taut_node::{Reading, ToLane};
 use taut_tun::Tun;
 use taut_tunnel::Limits;
-use taut_tunnel::cookie::Checker;
+use taut_tunnel::cookie::CookieChecker;
 use taut_udp::{MAX_MESSAGES, ReceiveBatch, Transmit, UdpSocket};
 use taut_wire::ecn::Ecn;
 use taut_wire::merge::Offloads;
@@ -70,7 +70,7 @@ pub struct LaneConfig {
     /// Its socket.
     pub udp: UdpSocket,
     /// Checks handshake messages to this node.
-    pub checker: Checker,
+    pub checker: CookieChecker,
     /// WireGuard's time limits.
     pub limits: Limits,
     /// Its end of the queues.

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use taut_base::{PeerId, Prefix, ReceiverIndex, SessionId};
 use taut_node::Routes;
-use taut_tunnel::{Exporter, Role, Session, SessionKeys, Window};
+use taut_tunnel::{Exporter, ReplayWindow, Role, Session, SessionKeys};
 use taut_wire::control::{Abilities, Suite, Suites};
 use taut_wire::merge::{Merger, Offloads};
 use taut_wire::split::Split;
@@ -117,8 +117,8 @@ fn lane((mut here, mut there): (rig::Host, rig::Host), superpackets: bool) -> Ro
 /// Two hosts that speak by a relay.
 fn by_relay() -> (rig::Host, rig::Host) {
     let (mut here, mut there) = rig::pair(Suite::Aes256Gcm);
-    here.go_by_relay(false);
-    there.go_by_relay(false);
+    here.use_relay(false);
+    there.use_relay(false);
     (here, there)
 }
 
@@ -176,7 +176,7 @@ fn route() -> Round {
 }
 
 fn window(counter: fn(u64) -> u64) -> Round {
-    let mut window = Window::new();
+    let mut window = ReplayWindow::new();
     Box::new(move |number| {
         let counter = counter(black_box(number as u64));
         assert!(window.fresh(counter) && window.mark(counter));

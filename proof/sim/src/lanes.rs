@@ -12,10 +12,10 @@ use std::time::Duration;
 use taut_base::{DEFAULT_MTU, LaneId, PeerId, SessionId, Time};
 use taut_lane::{DropCounts, Flush, InboundIo, LaneCore, Mark, SendBatch};
 use taut_netmap::NetworkMap;
-use taut_node::{Clocks, FromLane, Node, ToLane};
+use taut_node::{Clocks, FromLane, Node, Output, ToLane};
 use taut_tun::flow;
 use taut_udp::Transmit;
-use taut_wire::control::{Control, Lanes};
+use taut_wire::control::{ControlMessage, Lanes};
 use taut_wire::merge::{Offloads, Run};
 
 use crate::chance::Seeded;
@@ -128,7 +128,7 @@ impl LanesHost {
     }
 
     /// Has the host say something to its first peer, on this lane of their newest session: a hostile member says what it likes.
-    pub fn say(&mut self, lane: LaneId, message: Control, now: Time) {
+    pub fn say(&mut self, lane: LaneId, message: ControlMessage, now: Time) {
         let Some(peer) = self.node.peers().next().map(|peer| peer.id) else { return };
         let sessions = self.given.iter().filter(|(_, of, _, on)| (*of, *on) == (peer, lane));
         let Some((own, _, session, _)) = sessions.max_by_key(|(_, _, session, _)| *session).copied() else { return };
@@ -153,9 +153,11 @@ impl LanesHost {
         let clocks = Clocks { now, wall: WALL_AT_START + now.since(Time::ZERO) };
         loop {
             let mut busy = false;
-            while let Some((lane, command)) = self.node.poll_lane_command() {
-                let thread = &mut self.threads[usize::from(lane.0)];
-                thread.commands.push_back((now + thread.late, command));
+            while let Some(output) = self.node.poll_output() {
+                if let Output::Lane(lane, command) = output {
+                    let thread = &mut self.threads[usize::from(lane.0)];
+                    thread.commands.push_back((now + thread.late, command));
+                }
             }
             for place in 0..self.threads.len() {
                 busy |= self.work(place, now);

@@ -7,7 +7,7 @@ use taut_base::{LaneId, PeerId, SessionId, Time};
 use taut_node::{FromLane, Routes, ToLane};
 use taut_path::{Choice, Way};
 use taut_tunnel::{Keyring, Role, Session};
-use taut_wire::control::Control;
+use taut_wire::control::ControlMessage;
 
 use super::LaneCore;
 use crate::batch::SendBatch;
@@ -21,7 +21,7 @@ impl LaneCore {
             ToLane::Routes(routes) => self.set_routes(routes),
             ToLane::AddPeer { peer, persistent_keepalive, roams } => {
                 let first = self.own == LaneId::FIRST;
-                let keyring = if first { Keyring::new(persistent_keepalive) } else { Keyring::further() };
+                let keyring = if first { Keyring::new(persistent_keepalive) } else { Keyring::for_extra_lane() };
                 let first = SessionLane::new(self.own, keyring);
                 self.peers.insert(peer, LanePeer::new(first, roams, self.traffic.add(peer)));
             }
@@ -105,7 +105,7 @@ impl LaneCore {
         session: SessionId,
         lane: LaneId,
         way: Option<Way>,
-        message: Control,
+        message: ControlMessage,
         out: &mut SendBatch,
     ) {
         if let Some(peer) = self.peers.get_mut(id) {
@@ -200,7 +200,7 @@ impl LaneCore {
         let Some(peer) = self.peers.get_mut(id) else { return };
         peer.selector.close(now);
         self.held.retry(id);
-        peer.lanes().filter(|lane| lane.lane != LaneId::FIRST).for_each(|lane| lane.keyring.expect_nothing());
+        peer.lanes().filter(|lane| lane.lane != LaneId::FIRST).for_each(|lane| lane.keyring.stop_expecting_answer());
     }
 
     /// Closes the extra lanes of a peer, if they are open, and has the agent look for them again later.

@@ -9,12 +9,12 @@ use taut_node::{FromLane, Routes};
 use taut_path::Way;
 use taut_tunnel::OpenError;
 use taut_udp::Local;
-use taut_wire::control::Control;
+use taut_wire::control::ControlMessage;
 use taut_wire::ecn::{self, Ecn};
 use taut_wire::ip;
 use taut_wire::merge::Run;
+use taut_wire::partial_checksum::{self, PartialChecksum};
 use taut_wire::relay;
-use taut_wire::vouch::{self, Vouched};
 use taut_wire::wireguard::{DATA_HEADER, Message, classify};
 
 use super::LaneCore;
@@ -167,11 +167,11 @@ impl LaneCore {
         };
         let packet = sealed.start..sealed.start + length;
         // The mark of a partial checksum is removed first: with it, the packet is not a valid IP packet.
-        let partial = pair.takes_marks() && vouch::unmark(&mut data[packet.clone()]);
+        let partial = pair.allows_partial_checksums() && partial_checksum::clear_flag(&mut data[packet.clone()]);
 
         // Which timers does it move, and did it come on the path that packets go?
         let confirms = lane.keyring.received(session, length > 0, &self.limits, now);
-        let wishes_handshake = lane.keyring.wishes_handshake_to_receive(&self.limits, now);
+        let needs_handshake = lane.keyring.needs_handshake_to_receive(&self.limits, now);
         let elsewhere = lane.way.as_ref() != Some(source);
         peer.traffic.add_outer_received(datagram.len());
         let mut active = false;
@@ -203,7 +203,7 @@ impl LaneCore {
         if confirms {
             self.confirmed(id, session, out, now);
         }
-        if wishes_handshake {
+        if needs_handshake {
             self.outbox.push(FromLane::WantsHandshake(id));
         }
         if active {
@@ -219,11 +219,11 @@ impl LaneCore {
         packet: Range<usize>,
         bytes: usize,
         index: ReceiverIndex,
-        mut partial: Option<Vouched>,
+        mut partial: Option<PartialChecksum>,
         io: &mut impl InboundIo,
     ) {
         let inner = &mut data[packet.start..packet.start + bytes];
-        if ecn::arrive(inner, self.congestion).is_err() {
+        if ecn::decapsulate(inner, self.congestion).is_err() {
             return self.drops.add(DropReason::CongestionMet, 1);
         }
         if !self.vnet_header
@@ -299,14 +299,14 @@ impl LaneCore {
 
         let peer = self.peers.get_mut(id)?;
         let done = match opened.message {
-            Some(Control::Probe { id: probe }) => {
+            Some(ControlMessage::Probe { id: probe }) => {
                 let may = peer.control.may_answer(now);
                 if may {
                     peer.answer_probe(session, lane, source, probe, out);
                 }
                 may.then_some(()).ok_or(DropReason::ControlRate)
             }
-            Some(Control::Receipt { suite, counter }) => {
+            Some(ControlMessage::Receipt { suite, counter }) => {
                 let known = peer.acknowledge(session, lane, suite, counter, now);
                 known.then_some(()).ok_or(DropReason::BadControl)
             }
@@ -372,14 +372,14 @@ struct InnerPacket {
     ends: (IpAddr, IpAddr),
     bytes: usize,
     /// The position of its checksum, if that is partial.
-    partial: Option<Vouched>,
+    partial: Option<PartialChecksum>,
     source_routed: bool,
 }
 
 /// Reads the packet that a peer sealed. Returns `None` if it is no IP packet, or if its checksum is said to be partial and cannot be.
 fn parse_inner(bytes: &[u8], partial: bool) -> Option<InnerPacket> {
     let inner = ip::Packet::parse(bytes).ok()?;
-    let partial = if partial { Some(Vouched::of(&inner)?) } else { None };
+    let partial = if partial { Some(PartialChecksum::of(&inner)?) } else { None };
     let ends = (inner.source(), inner.destination());
     Some(InnerPacket { ends, bytes: inner.bytes().len(), partial, source_routed: inner.is_source_routed() })
 }

@@ -4,7 +4,7 @@ use taut_base::{LaneId, PeerId, Time};
 use taut_node::FromLane;
 use taut_tun::flow;
 use taut_tunnel::{Limits, Session};
-use taut_wire::control::Control;
+use taut_wire::control::ControlMessage;
 use taut_wire::ecn::Ecn;
 use taut_wire::ip;
 use taut_wire::relay;
@@ -189,7 +189,7 @@ impl LaneCore {
         let Some(lane) = peer.lane(on) else { return SendOutcome::FirstLane };
 
         // Is there a session to seal with, and will it last?
-        let wishes_handshake = lane.keyring.wishes_handshake_to_send(&self.limits, now);
+        let needs_handshake = lane.keyring.needs_handshake_to_send(&self.limits, now);
         let way = lane.way;
         let mut active = false;
         match (lane.keyring.sending(&self.limits, now), way) {
@@ -219,7 +219,7 @@ impl LaneCore {
             }
         }
 
-        if wishes_handshake {
+        if needs_handshake {
             self.outbox.push(FromLane::WantsHandshake(id));
         }
         if active {
@@ -269,7 +269,7 @@ impl LaneCore {
             peer.first.keyring.sent(false, &self.limits, now);
         }
         // Anything that is sent renews an old session (WireGuard paper, section 6.2).
-        if peer.first.keyring.wishes_handshake_to_send(&self.limits, now) {
+        if peer.first.keyring.needs_handshake_to_send(&self.limits, now) {
             self.outbox.push(FromLane::WantsHandshake(id));
         }
     }
@@ -297,7 +297,7 @@ impl LaneCore {
     fn send_mark(&mut self, mark: Mark, out: &mut SendBatch) {
         let Some(peer) = self.peers.get_mut(mark.peer).filter(|_| !self.staging.has(mark.peer)) else { return };
         let Some(session) = peer.first.keyring.current().map(|session| session.id) else { return };
-        peer.send_control(session, LaneId::FIRST, None, Control::Probe { id: mark.barrier }, out);
+        peer.send_control(session, LaneId::FIRST, None, ControlMessage::Probe { id: mark.barrier }, out);
     }
 
     fn take_header<'a>(&self, read: &'a [u8]) -> Option<(VnetHeader, &'a [u8])> {
@@ -353,8 +353,8 @@ fn seal_segments(
         return sealed;
     }
     // Checksums stay partial where the session allows that: it authenticates the packet.
-    if session.may_mark() {
-        split.vouch();
+    if session.sends_partial_checksums() {
+        split.allow_partial_checksums();
     }
     while let Some(length) = split.next_len() {
         let size = Session::sealed_len(length, mtu);

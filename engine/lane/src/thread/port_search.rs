@@ -21,7 +21,7 @@ use taut_base::{LaneId, PeerId, SessionId, Time};
 use taut_event::{Interest, Poller};
 use taut_path::PortSearch;
 use taut_udp::{Transmit, UdpSocket};
-use taut_wire::control::Control;
+use taut_wire::control::ControlMessage;
 
 use crate::batch::{Flush, SendBatch};
 use crate::drops::{DropCounts, DropReason};
@@ -205,7 +205,7 @@ impl PortSearches {
                 search.left = 0;
                 break;
             };
-            let (way, probe) = (Some(search.to.into()), Control::Probe { id: UNANSWERED });
+            let (way, probe) = (Some(search.to.into()), ControlMessage::Probe { id: UNANSWERED });
             core.send_control(search.peer, search.session, LaneId::FIRST, way, probe, &mut probes);
             let empty = Transmit { destination: search.to, contents: &[], segment_size: 0, ecn: 0 };
             let mut transmits = [empty];
