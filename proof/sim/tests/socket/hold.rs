@@ -3,10 +3,11 @@
 use std::net::UdpSocket;
 use std::time::Duration;
 
+use taut_namespace::in_namespace;
 use taut_node::ToLane;
 use taut_path::Choice;
 
-use crate::rig::{Peer, Rig, in_namespace};
+use crate::rig::{Peer, Rig};
 
 /// Attempts, each with a packet that has to wait and one that does not, 200.
 const TRIES: usize = 200;
@@ -41,7 +42,7 @@ fn next_is_bystanders(wire: &UdpSocket, bystander: &Peer) -> Option<bool> {
 
 #[test]
 fn fault_b11_packets_held_for_closing_lanes_do_not_delay_another_peer() {
-    in_namespace("hold::fault_b11_packets_held_for_closing_lanes_do_not_delay_another_peer", || {
+    in_namespace(|| {
         let (rig, member, bystander) = rig();
         // If this thread does not run for 50 ms, the wait is over before it begins. The attempt is then repeated.
         let overtaken = (0..TRIES).any(|_| {
@@ -58,7 +59,7 @@ fn fault_b11_packets_held_for_closing_lanes_do_not_delay_another_peer() {
 
 #[test]
 fn fault_b11_packets_held_for_a_change_of_path_do_not_delay_another_peer() {
-    in_namespace("hold::fault_b11_packets_held_for_a_change_of_path_do_not_delay_another_peer", || {
+    in_namespace(|| {
         let (rig, member, bystander) = rig();
         let other = Rig::endpoint(2);
         other.set_nonblocking(true).unwrap();

@@ -13,10 +13,11 @@ mod rig;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use rig::{IN_FLIGHT, Peer, Rig, in_namespace};
+use rig::{IN_FLIGHT, Peer, Rig};
 use taut_lane::DropReason;
+use taut_namespace::in_namespace;
 use taut_node::{FromLane, ToLane};
-use taut_sim::Seeded;
+use taut_testkit::Seeded;
 use taut_tunnel::REJECT_AFTER_MESSAGES;
 
 /// Length of the replay window, 8,128 counters, with the highest one included.
@@ -38,7 +39,7 @@ fn once(delivered: &[u64]) -> BTreeSet<u64> {
 
 #[test]
 fn fault_c1_every_edge_of_the_window_through_the_real_socket() {
-    in_namespace("fault_c1_every_edge_of_the_window_through_the_real_socket", || {
+    in_namespace(|| {
         let (rig, peer) = rig();
         let (new, seen, limit) = (None, Some(DropReason::Replayed), Some(DropReason::NotAuthentic));
         let (far, farther, top) = (1_u64 << 32, 1_u64 << 60, REJECT_AFTER_MESSAGES - 1);
@@ -116,7 +117,7 @@ fn fault_c1_every_edge_of_the_window_through_the_real_socket() {
 
 #[test]
 fn fault_c2_a_packet_that_comes_twice_is_delivered_once() {
-    in_namespace("fault_c2_a_packet_that_comes_twice_is_delivered_once", || {
+    in_namespace(|| {
         let (rig, peer) = rig();
         let frames: Vec<Vec<u8>> = (0..10_000).map(|number| peer.frame(number, number)).collect();
         let twice: Vec<Vec<u8>> = frames.iter().flat_map(|frame| [frame.clone(), frame.clone()]).collect();
@@ -140,7 +141,7 @@ fn delayed(count: u64, every: u64, late: u64, chance: &mut Seeded) -> Vec<u64> {
 
 #[test]
 fn fault_c3_packets_up_to_8_000_places_late_are_delivered_and_later_ones_dropped() {
-    in_namespace("fault_c3_packets_up_to_8_000_places_late_are_delivered_and_later_ones_dropped", || {
+    in_namespace(|| {
         let (rig, peer) = rig();
         let mut chance = Seeded::new(3);
         let count = 24_000;
@@ -174,7 +175,7 @@ fn fault_c3_packets_up_to_8_000_places_late_are_delivered_and_later_ones_dropped
 /// The receiving half of fault C6: frames that a relay carried come again, from the relay or from elsewhere.
 #[test]
 fn fault_c6_frames_that_come_again_on_another_path_are_dropped_and_do_not_change_the_path() {
-    in_namespace("fault_c6_frames_that_come_again_on_another_path_are_dropped_and_do_not_change_the_path", || {
+    in_namespace(|| {
         let (rig, peer) = rig();
         let frames: Vec<Vec<u8>> = (0..5_000).map(|number| peer.frame(number, number)).collect();
         assert_eq!(rig.play(&rig.wire, &frames).len(), 5_000);
@@ -202,7 +203,7 @@ fn fault_c6_frames_that_come_again_on_another_path_are_dropped_and_do_not_change
 /// has surely received a packet on it: however the threads are scheduled, some packets are delivered and some have an unknown index.
 #[test]
 fn fault_c8_verdicts_stay_exact_while_threads_send_and_commands_race() {
-    in_namespace("fault_c8_verdicts_stay_exact_while_threads_send_and_commands_race", || {
+    in_namespace(|| {
         const EACH: u64 = 10_000;
         const THREADS: u64 = 3;
         const AHEAD: u64 = 500;

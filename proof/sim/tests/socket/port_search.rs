@@ -7,6 +7,7 @@ use std::time::Duration;
 use taut_base::{PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
 use taut_event::boot_time;
 use taut_lane::{Flush, InboundIo, LaneCore, SendBatch};
+use taut_namespace::in_namespace;
 use taut_node::{FromLane, Routes, ToLane};
 use taut_path::{Choice, PortSearch, Way};
 use taut_tunnel::handshake::Identity;
@@ -15,7 +16,7 @@ use taut_udp::Transmit;
 use taut_wire::control::{ControlMessage, Suites};
 use taut_wire::merge::{Offloads, Run};
 
-use crate::rig::{Peer, Rig, in_namespace, wait_until};
+use crate::rig::{Peer, Rig, wait_until};
 
 const SESSION: SessionId = SessionId(7);
 
@@ -118,11 +119,11 @@ impl FarPeer {
     }
 }
 
-/// Returns the number of UDP sockets in this namespace.
+/// Returns the number of UDP sockets in the namespace of the calling thread.
 fn sockets() -> usize {
     ["udp", "udp6"]
         .iter()
-        .map(|kind| std::fs::read_to_string(format!("/proc/self/net/{kind}")).unwrap().lines().count() - 1)
+        .map(|kind| std::fs::read_to_string(format!("/proc/thread-self/net/{kind}")).unwrap().lines().count() - 1)
         .sum()
 }
 
@@ -153,7 +154,7 @@ fn open_search(rig: &Rig, far: &FarPeer, sockets: u16, lasts: Duration) {
 
 #[test]
 fn the_socket_that_the_peer_reaches_is_kept_and_used_and_the_others_are_closed() {
-    in_namespace("port_search::the_socket_that_the_peer_reaches_is_kept_and_used_and_the_others_are_closed", || {
+    in_namespace(|| {
         let (rig, peer, mut far) = rig();
         let other = Rig::endpoint(5);
         let before = sockets();
@@ -203,25 +204,22 @@ fn the_socket_that_the_peer_reaches_is_kept_and_used_and_the_others_are_closed()
 
 #[test]
 fn sockets_that_the_peer_does_not_reach_are_closed_in_time_and_another_search_replaces_the_first() {
-    in_namespace(
-        "port_search::sockets_that_the_peer_does_not_reach_are_closed_in_time_and_another_search_replaces_the_first",
-        || {
-            let (rig, peer, mut far) = rig();
-            let before = sockets();
-            open_search(&rig, &far, 20, Duration::from_secs(2));
-            (0..20).for_each(|_| drop(far.read()));
-            wait_until(|| sockets() == before);
-            open_search(&rig, &far, 20, Duration::from_secs(600));
-            let first: Vec<u16> = (0..20).map(|_| far.read().0).collect();
-            far.probe(first[0], 2);
-            far.read();
-            wait_until(|| sockets() == before + 1);
-            open_search(&rig, &far, 10, Duration::from_secs(600));
-            let second: Vec<u16> = (0..10).map(|_| far.read().0).collect();
-            wait_until(|| sockets() == before + 10);
-            assert!(second.iter().all(|port| *port != first[0]));
-            rig.tell(ToLane::CloseSearch(peer.id));
-            wait_until(|| sockets() == before);
-        },
-    );
+    in_namespace(|| {
+        let (rig, peer, mut far) = rig();
+        let before = sockets();
+        open_search(&rig, &far, 20, Duration::from_secs(2));
+        (0..20).for_each(|_| drop(far.read()));
+        wait_until(|| sockets() == before);
+        open_search(&rig, &far, 20, Duration::from_secs(600));
+        let first: Vec<u16> = (0..20).map(|_| far.read().0).collect();
+        far.probe(first[0], 2);
+        far.read();
+        wait_until(|| sockets() == before + 1);
+        open_search(&rig, &far, 10, Duration::from_secs(600));
+        let second: Vec<u16> = (0..10).map(|_| far.read().0).collect();
+        wait_until(|| sockets() == before + 10);
+        assert!(second.iter().all(|port| *port != first[0]));
+        rig.tell(ToLane::CloseSearch(peer.id));
+        wait_until(|| sockets() == before);
+    });
 }

@@ -2,13 +2,12 @@
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use taut_base::{LaneId, PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
-use taut_event::{Waker, boot_time, is_root};
+use taut_event::{Waker, boot_time};
 use taut_lane::{AgentEnd, DropReason, Lane, LaneShared, Rings, queues};
 use taut_netlink::{Netlink, Route};
 use taut_node::{FromLane, Routes, ToLane};
@@ -27,28 +26,6 @@ const PORT: u16 = 9000;
 const PACKET: usize = 20 + 8 + 8;
 /// Bytes of a packet that is padded to a multiple of 16.
 const PADDED: usize = 48;
-
-/// Set in the process that runs inside the namespace.
-const INSIDE: &str = "TAUT_TEST_INSIDE";
-
-/// Runs `test`, the body of the test called `name`, in a network namespace: this program is started again inside of one, for that test alone.
-pub(crate) fn in_namespace(name: &str, test: impl FnOnce()) {
-    if std::env::var_os(INSIDE).is_some() {
-        return test();
-    }
-    if !is_root() {
-        return println!("skipped: needs root, to make a network namespace");
-    }
-    let program = std::env::current_exe().unwrap();
-    let run = Command::new("unshare").arg("--net").arg(program).args(["--exact", name]).env(INSIDE, "1").output();
-    let output = match run {
-        Ok(output) => output,
-        Err(error) if error.kind() == ErrorKind::NotFound => return println!("skipped: needs unshare of util-linux"),
-        Err(error) => panic!("{error}"),
-    };
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&output.stderr));
-}
 
 /// Waits until a condition is true.
 pub(crate) fn wait_until(condition: impl Fn() -> bool) {
