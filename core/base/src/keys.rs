@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use crate::encoding::{decode_base64, encode_base64};
+use crate::base64::{decode_base64_array, encode_base64};
 
 /// A Curve25519 public key. Written as WireGuard writes it: 44 characters of base64.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,7 +37,7 @@ impl FromStr for PublicKey {
     type Err = BadKey;
 
     fn from_str(text: &str) -> Result<Self, BadKey> {
-        key_from_base64(text).map(Self)
+        key_from_base64(text).map(|key| Self(*key))
     }
 }
 
@@ -88,7 +88,7 @@ impl PrivateKey {
     /// # Errors
     /// When the text is not 44 characters of base64 for 32 bytes.
     pub fn from_base64(text: &str) -> Result<Self, BadKey> {
-        key_from_base64(text).map(Self::from_bytes)
+        key_from_base64(text).map(|key| Self::from_bytes(*key))
     }
 }
 
@@ -132,9 +132,8 @@ impl PartialEq for PresharedKey {
 
 impl Eq for PresharedKey {}
 
-fn key_from_base64(text: &str) -> Result<[u8; 32], BadKey> {
-    let bytes = decode_base64(text).map_err(|_| BadKey)?;
-    bytes.try_into().map_err(|_| BadKey)
+fn key_from_base64(text: &str) -> Result<Zeroizing<[u8; 32]>, BadKey> {
+    decode_base64_array(text).map_err(|_| BadKey)
 }
 
 /// A text that is no key.
