@@ -1,7 +1,7 @@
-//! Words that every other crate shares.
+//! Types that every other crate shares.
 //!
-//! Plain values only: [`Time`], keys, ids, [`Prefix`], [`Entropy`] and the sizes that bound everything else. Nothing here reads a
-//! clock, opens a file or draws a random number; whoever needs one of these is given it (law 10).
+//! Plain values: [`Time`], keys, ids, [`Prefix`], [`Entropy`] and the limits of all other crates. Nothing here reads a clock, opens a file or draws a random
+//! number; these are arguments (law 10).
 
 mod admission;
 mod base64;
