@@ -179,6 +179,6 @@ fn window(counter: fn(u64) -> u64) -> Round {
     let mut window = ReplayWindow::new();
     Box::new(move |number| {
         let counter = counter(black_box(number as u64));
-        assert!(window.fresh(counter) && window.mark(counter));
+        assert!(window.is_fresh(counter) && window.record(counter));
     })
 }
