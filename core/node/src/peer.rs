@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use taut_base::{MAX_CANDIDATES, NodeId, PeerId, PublicKey, ReceiverIndex, RelayId, SessionId, Time};
-use taut_path::{Candidates, Paths, View, Way};
+use taut_path::{Candidates, PathView, Paths, Way};
 use taut_tunnel::cookie::{Cookies, mac1};
 use taut_tunnel::handshake::{Remote, SentInitiation, Timestamp};
 use taut_tunnel::{Attempt, Bucket, Exporter, Limits, Retry, Role};
@@ -358,7 +358,7 @@ pub struct PeerView<'a> {
     /// Where packets go to it, if no relay is between.
     pub proven: Option<SocketAddr>,
     /// How it is reached; a native peer is where it was heard from last.
-    pub path: Option<View>,
+    pub path: Option<PathView>,
     /// Where the map says it may be reached.
     pub candidates: &'a [SocketAddr],
     /// When the session in use was made.

@@ -170,16 +170,16 @@ pub(crate) fn nat(view: &NatReportView, connected: bool) -> NatStatus {
         _ => {}
     }
     let mapping = match view.mapping {
-        taut_path::Mapping::Unknown => Mapping::Unknown,
-        taut_path::Mapping::None => Mapping::NotTranslated,
-        taut_path::Mapping::EndpointIndependent => Mapping::EndpointIndependent,
-        taut_path::Mapping::AddressDependent => Mapping::AddressDependent,
-        taut_path::Mapping::AddressAndPortDependent => Mapping::AddressAndPortDependent,
+        taut_path::NatMapping::Unknown => Mapping::Unknown,
+        taut_path::NatMapping::None => Mapping::NotTranslated,
+        taut_path::NatMapping::EndpointIndependent => Mapping::EndpointIndependent,
+        taut_path::NatMapping::AddressDependent => Mapping::AddressDependent,
+        taut_path::NatMapping::AddressAndPortDependent => Mapping::AddressAndPortDependent,
     };
     let filtering = match view.filtering {
-        taut_path::Filtering::Unknown => Filtering::Unknown,
-        taut_path::Filtering::AtMostAddressDependent => Filtering::NotByPort,
-        taut_path::Filtering::AddressAndPortDependent => Filtering::AddressAndPortDependent,
+        taut_path::NatFiltering::Unknown => Filtering::Unknown,
+        taut_path::NatFiltering::AtMostAddressDependent => Filtering::NotByPort,
+        taut_path::NatFiltering::AddressAndPortDependent => Filtering::AddressAndPortDependent,
     };
     NatStatus::new(mapping, filtering, None, view.seen.clone())
 }

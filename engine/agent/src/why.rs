@@ -1,11 +1,11 @@
-//! Why a path is as it is: what the node counted and judged ([`Report`]), with what only the daemon knows beside it, in sentences (law 14).
+//! Why a path is as it is: what the node counted and judged ([`PathReport`]), with what only the daemon knows beside it, in sentences (law 14).
 //!
 //! The node knows ways and probes; the daemon knows who is online and which relays serve it. Where nothing comes back from the peer by any way, the
 //! reason is one of these, and not a NAT.
 
 use std::time::Duration;
 
-use taut_path::{Nat, Origins, Report, Verdict, Way, WayReport};
+use taut_path::{Nat, Origins, PathReport, Verdict, Way, WayReport};
 
 use crate::api::{NatKind, NatStatus, PathKind, PeerStatus, RelayState, RelayStatus, RelayVia, SCHEMA, WayStatus, Why};
 use crate::status::{seconds, share};
@@ -21,7 +21,7 @@ const WORKED: Duration = Duration::from_secs(30);
 pub(crate) struct Evidence<'a> {
     pub(crate) peer: &'a PeerStatus,
     /// What the node has counted; `None` of stock WireGuard, and while the network is down.
-    pub(crate) report: Option<Report>,
+    pub(crate) report: Option<PathReport>,
     /// Whether a handshake is being tried, unanswered so far, or packets for it flowed or waited within the last [`LATELY`].
     pub(crate) wanted: bool,
     /// Whether the coordinator is connected.
@@ -33,7 +33,7 @@ pub(crate) struct Evidence<'a> {
 }
 
 /// Returns true if packets of the peer came here directly a moment ago, which shows that this host's network works.
-pub(crate) fn answers(report: &Report) -> bool {
+pub(crate) fn answers(report: &PathReport) -> bool {
     let is_heard = |way: &WayReport| way.heard_ago.is_some_and(|ago| ago < WORKED);
     report.ways.iter().any(|way| matches!(way.way, Way::Direct(_)) && is_heard(way))
 }
@@ -53,7 +53,7 @@ pub(crate) fn explain(evidence: Evidence<'_>) -> Why {
         said,
         mend: mend.iter().map(|text| sentence(text)).collect(),
         ours,
-        theirs: report.as_ref().map_or(NatKind::Unknown, |report| nat_kind(report.their_nat)),
+        theirs: report.as_ref().map_or(NatKind::Unknown, |report| nat_kind(report.peer_nat)),
         ways: report.iter().flat_map(|report| &report.ways).map(|way| way_status(way, relays)).collect(),
     }
 }
@@ -95,7 +95,7 @@ impl Explanation {
 
     /// As the node judged.
     fn judged(verdict: Verdict) -> Self {
-        Self { cause: Some(verdict.name()), reason: Some(verdict.to_string()), mend: verdict.mend() }
+        Self { cause: Some(verdict.name()), reason: Some(verdict.to_string()), mend: verdict.fix() }
     }
 
     /// Nothing comes from the peer: because nothing goes there, or because something is not there.
@@ -198,7 +198,7 @@ fn way_status(way: &WayReport, relays: &[RelayStatus]) -> WayStatus {
         sent: way.sent,
         answered: way.answered,
         answered_elsewhere: way.answered_elsewhere,
-        heard: way.asked,
+        heard: way.peer_probes,
         last_heard_s: way.heard_ago.map(|ago| ago.as_secs_f64()),
         held_back: way.refused,
         proven_s: way.proven_for.map(|time| time.as_secs_f64()),
@@ -211,7 +211,7 @@ fn way_status(way: &WayReport, relays: &[RelayStatus]) -> WayStatus {
 }
 
 fn known_from(origins: &Origins) -> Vec<String> {
-    let all = [(origins.listed, "map"), (origins.said, "peer"), (origins.heard, "heard"), (origins.relay, "relay")];
+    let all = [(origins.listed, "map"), (origins.reported, "peer"), (origins.heard, "heard"), (origins.relay, "relay")];
     all.iter().filter(|(is, _)| *is).map(|(_, name)| String::from(*name)).collect()
 }
 

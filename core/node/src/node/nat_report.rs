@@ -10,7 +10,7 @@
 use std::net::SocketAddr;
 
 use taut_base::{Entropy, LaneId, RelayId};
-use taut_path::{Ask, HomeRelayOutput, NatReportOutput, NatReportView, Server};
+use taut_path::{HomeRelayOutput, NatReportOutput, NatReportView, StunQuery, StunServer};
 use taut_wire::stun::{BindingResponse, REQUEST_LEN};
 
 use super::Node;
@@ -25,12 +25,12 @@ impl<E: Entropy> Node<E> {
 
     /// The relays of the map, to be asked and chosen from.
     pub(super) fn set_servers(&mut self, relays: &[taut_netmap::Relay]) {
-        let server = |relay: &taut_netmap::Relay| Server {
+        let server = |relay: &taut_netmap::Relay| StunServer {
             relay: relay.id,
             places: relay.endpoints.clone(),
             other_port: relay.stun_port,
         };
-        let servers: Vec<Server> = relays.iter().map(server).collect();
+        let servers: Vec<StunServer> = relays.iter().map(server).collect();
         let ids: Vec<RelayId> = relays.iter().map(|relay| relay.id).collect();
         self.nat_report.set_servers(&servers, self.now);
         self.home.set_listed(&ids, self.now);
@@ -55,14 +55,14 @@ impl<E: Entropy> Node<E> {
             self.nat_report.handle_heard(self.now);
         }
         self.nat_report.handle_timeout(&mut self.entropy, self.now);
-        self.local_endpoints.set_foretold(self.nat_report.foretold());
+        self.local_endpoints.set_prediction(self.nat_report.prediction());
         while let Some(output) = self.nat_report.poll_output() {
             match output {
                 NatReportOutput::Measured(measured) => {
                     self.home.measured(measured.distance.relay, measured.distance.round_trip, self.now);
                     self.relays.answered_by_udp(measured.source, &mut self.entropy, self.now);
                 }
-                NatReportOutput::Ask(ask) => self.ask_relay(&ask),
+                NatReportOutput::Query(query) => self.ask_relay(&query),
                 NatReportOutput::Changed { reflexive, nat } => {
                     let changed = self.local_endpoints.set_reflexive(&reflexive, nat, &self.overlay);
                     self.outside.set_reflexive(reflexive);
@@ -85,14 +85,14 @@ impl<E: Entropy> Node<E> {
         }
     }
 
-    fn ask_relay(&mut self, ask: &Ask) {
+    fn ask_relay(&mut self, query: &StunQuery) {
         let mut request = [0; REQUEST_LEN];
-        ask.request.write(&mut request);
+        query.request.write(&mut request);
         let Some(bytes) = Datagram::new(&request) else { return };
-        if ask.apart {
-            self.outputs.push(Output::NatTest { destination: ask.to, request: bytes });
+        if query.from_test_socket {
+            self.outputs.push(Output::NatTest { destination: query.to, request: bytes });
         } else {
-            self.tell(LaneId::FIRST, ToLane::Datagram { destination: ask.to, bytes });
+            self.tell(LaneId::FIRST, ToLane::Datagram { destination: query.to, bytes });
         }
     }
 }

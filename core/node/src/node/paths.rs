@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use taut_base::{Entropy, LaneId, PeerId, Prefix, Time};
-use taut_path::{Choice, Families, Here, PathContext, PathOutput, Paths, Probe, Report, Way};
+use taut_path::{Choice, Families, LocalNetwork, PathContext, PathOutput, PathReport, Paths, Probe, Way};
 use taut_wire::control::{ControlMessage, Endpoints, Search};
 
 use super::Node;
@@ -53,19 +53,19 @@ impl<E: Entropy> Node<E> {
         self.set_clocks(clocks);
         self.families = families;
         self.relays.handle_look_around(families, &mut self.entropy, clocks.now);
-        self.nat_report.handle_look_around(families, clocks.now);
+        self.nat_report.handle_network_change(families, clocks.now);
         self.relays_turn();
         for id in self.peers.keys().copied().collect::<Vec<_>>() {
             let Some(paths) = self.peers.get_mut(&id).and_then(|peer| peer.paths.as_mut()) else { continue };
-            paths.handle_look_around(families, clocks.now);
+            paths.handle_network_change(families, clocks.now);
             self.steer(id);
         }
     }
 
     /// A peer's ways, each with what was sent and what came back, and what that means; `None` for a native peer, and for one that is not listed.
-    pub fn report(&self, peer: PeerId, now: Time) -> Option<Report> {
+    pub fn report(&self, peer: PeerId, now: Time) -> Option<PathReport> {
         let paths = self.peers.get(&peer)?.paths.as_ref()?;
-        let here = Here {
+        let here = LocalNetwork {
             nat: self.local_endpoints.nat(),
             networks: &self.networks,
             own: self.nat_report.hosts(),
@@ -179,7 +179,7 @@ impl<E: Entropy> Node<E> {
     pub(super) fn said(&mut self, id: PeerId, endpoints: &Endpoints) {
         let now = self.now;
         let Some(paths) = self.peers.get_mut(&id).and_then(|peer| peer.paths.as_mut()) else { return };
-        paths.handle_said(endpoints, now);
+        paths.handle_endpoints(endpoints, now);
         self.steer(id);
     }
 

@@ -1,64 +1,64 @@
-//! What the counts of one way mean.
+//! The meaning of one candidate's counts.
 
 use core::fmt;
 
-use super::{Place, WayReport};
-use crate::candidate_state::DownCause;
+use super::{EndpointLocation, WayReport};
+use crate::reasons::DownCause;
 
-/// So many probes without an answer are enough to say that nothing comes back.
+/// Unanswered probes that are enough to say that nothing comes back.
 const ENOUGH: u64 = 5;
 
-/// What the counts of one way mean.
+/// The meaning of one candidate's counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
     /// Data takes it.
     InUse,
-    /// It leads to the peer, and another one is better.
+    /// It leads to the peer, and another path is better.
     Ready,
-    /// The relay has the peer, as it says; too little was sent yet to know more.
+    /// The relay says that it has the peer; too few probes were sent to know more.
     Promised,
-    /// It is being judged.
+    /// It is suspected.
     Judged,
-    /// It led there, and nothing comes back any more.
+    /// It led to the peer, and nothing comes back any more.
     Died,
     /// It loses much more than the relay.
     Lossy,
-    /// Probes pass, data does not.
+    /// Probes pass, and data does not.
     NoData,
-    /// Packets up to this many bytes pass, longer ones do not.
+    /// Packets up to this many bytes pass, and longer ones do not.
     TooLong(u16),
-    /// We have no address of its family.
+    /// This host has no address of its family.
     NoFamily,
-    /// There is no session to probe in.
+    /// There is no session to probe in, or no data flows.
     Asleep,
-    /// Too little was sent yet to say anything.
+    /// Too few probes were sent to say anything.
     Trying,
     /// The limits hold probes back.
     Limited,
-    /// The peer's packets come, ours do not arrive there, or its answers do not come back.
+    /// Packets of the peer come; probes do not arrive there, or their answers do not come back.
     OneWay,
-    /// The answers come from elsewhere: the peer's NAT sends them from another port or address.
+    /// The answers come from another port or address of the peer's NAT.
     Elsewhere,
     /// This host has the address itself.
     OwnAddress,
-    /// An address of a network that this host is in.
+    /// The address is in a network of this host.
     Neighbour,
-    /// The address of the NAT in front of this host.
+    /// The NAT in front of this host has the address.
     Hairpin,
-    /// An address of some private network that is not ours.
+    /// The address is private and in no network of this host.
     OtherNetwork,
     /// Nothing comes back.
     Silent,
-    /// Nothing comes back by this relay.
+    /// Nothing comes back through this relay.
     RelaySilent,
 }
 
 impl WayReport {
-    /// What it means.
+    /// Returns the first meaning that fits the counts.
     pub fn meaning(&self) -> Meaning {
         let relayed = self.way.is_relayed();
         let few = self.sent < ENOUGH;
-        // Packets that came after it was given up.
+        // True if packets came after it went down.
         let heard_since = |down| self.heard_ago.is_some_and(|heard| heard < down);
         match (self.asleep, self.suspected, self.fits) {
             (true, ..) => return Meaning::Asleep,
@@ -81,21 +81,21 @@ impl WayReport {
             None if self.heard_ago.is_some() => Meaning::OneWay,
             None if relayed => Meaning::RelaySilent,
             None => match self.place {
-                Place::Here => Meaning::OwnAddress,
-                Place::Near => Meaning::Neighbour,
-                Place::OurNat => Meaning::Hairpin,
-                Place::Private => Meaning::OtherNetwork,
-                Place::Far => Meaning::Silent,
+                EndpointLocation::OwnHost => Meaning::OwnAddress,
+                EndpointLocation::SameNetwork => Meaning::Neighbour,
+                EndpointLocation::OwnNat => Meaning::Hairpin,
+                EndpointLocation::Private => Meaning::OtherNetwork,
+                EndpointLocation::Public => Meaning::Silent,
             },
         }
     }
 
-    /// Returns true if it leads to an address of a network that this host is in, and none of our packets is answered.
+    /// Returns true if its address is in a network of this host and no packet to it is answered.
     pub(crate) fn is_silent_neighbour(&self) -> bool {
-        self.place == Place::Near && matches!(self.meaning(), Meaning::Neighbour | Meaning::OneWay)
+        self.place == EndpointLocation::SameNetwork && matches!(self.meaning(), Meaning::Neighbour | Meaning::OneWay)
     }
 
-    /// Returns true if packets that take this way may reach the peer, as far as is known.
+    /// Returns true if packets on it may reach the peer, as far as is known.
     pub(crate) fn may_carry(&self) -> bool {
         match self.down {
             Some((_, DownCause::Silent)) => false,
@@ -106,7 +106,7 @@ impl WayReport {
 }
 
 impl Meaning {
-    /// A word for machines.
+    /// Returns the name for JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::InUse => "in-use",

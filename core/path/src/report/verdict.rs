@@ -1,69 +1,69 @@
-//! Why a peer is reached as it is, concluded from all its ways.
+//! The explanation of a peer's path, concluded from all candidates.
 
 use core::fmt;
 use std::string::String;
 
-use super::{Here, Meaning, WayReport};
+use super::{LocalNetwork, Meaning, WayReport};
+use crate::families::Families;
 use crate::nat::Nat;
-use crate::paths::Families;
-use crate::search::Guessed;
+use crate::search::SearchProgress;
 use crate::way::Way;
 
-/// The smallest MTU that a TUN device of ours may have, and what a datagram around such a packet has in addition: outer header, UDP, WireGuard.
+/// The smallest MTU of the TUN, and the bytes around an inner packet: outer header, UDP and WireGuard.
 const LEAST: u16 = taut_base::MIN_MTU;
 const OVERHEAD_V4: u16 = 20 + 8 + 32;
 const OVERHEAD_V6: u16 = 40 + 8 + 32;
 
-/// Why a peer is reached as it is.
+/// The explanation of a peer's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Directly.
+    /// The path is direct.
     Direct,
-    /// Nothing flows; the next packet starts the search.
+    /// No data flows; the next packet starts probing.
     Asleep,
-    /// By a relay while direct ways are being tried.
+    /// Relayed while direct paths are being tried.
     Looking,
-    /// By a relay: neither has told the other where it is.
+    /// Relayed: no endpoint of the peer is known.
     NoCandidates,
-    /// By a relay: UDP is blocked on our side, or on the peer's.
+    /// Relayed: UDP is blocked on one side.
     Blocked {
-        /// On ours.
+        /// True if UDP is blocked on this side.
         ours: bool,
     },
-    /// By a relay: both NATs show each destination another port.
+    /// Relayed: both NATs give each destination another port.
     BothHard,
-    /// By a relay: one NAT shows each destination another port, and the other's filter lets in only what it knows.
+    /// Relayed: one NAT gives each destination another port, and the other's filter lets in only known ports.
     OneHard {
-        /// The hard one is ours.
+        /// True if the NAT on this side is the symmetric one.
         ours: bool,
-        /// How far its port was looked for.
-        guessed: Guessed,
+        /// The progress of the port search.
+        guessed: SearchProgress,
     },
-    /// By a relay: we have no address of a family that the peer has.
+    /// Relayed: the two ends have no address family in common.
     NoCommonFamily {
-        /// What we have is IPv4.
+        /// True if this host has IPv4, and the peer IPv6.
         ours_v4: bool,
     },
-    /// By a relay: both are behind one NAT, which turns nothing round.
+    /// Relayed: both are behind one NAT, which does not support hairpinning.
     NoHairpin,
-    /// By a relay: both are behind one NAT and in one network, where something drops packets.
+    /// Relayed: both are behind one NAT and in one network, where something drops packets.
     Neighbour,
-    /// By a relay: one direction works.
+    /// Relayed: one direction works.
     OneWay,
-    /// By a relay: the direct way was good and died.
+    /// Relayed: the direct path worked and went down.
     Died,
-    /// By a relay: the direct way loses too much.
+    /// Relayed: the direct path loses too much.
     Poor,
-    /// By a relay: the direct way answers probes, and carries no data.
+    /// Relayed: the direct path answers probes and carries no data.
     NoData,
-    /// By whatever way: long packets are lost.
+    /// Long packets are lost, whatever the path is.
     TooLong {
-        /// Bytes of the longest that pass.
+        /// Bytes of the longest packet that passes.
         fits: u16,
     },
-    /// By a relay: nothing comes back on any direct way.
+    /// Relayed: nothing comes back on any direct path.
     Filtered,
-    /// Not at all: nothing comes back by any way.
+    /// No path: nothing comes back on any.
     Unreachable,
 }
 
@@ -72,16 +72,16 @@ impl Verdict {
         way: Option<Way>,
         ways: &[WayReport],
         asleep: bool,
-        their_nat: Nat,
+        peer_nat: Nat,
         families: Families,
-        guessed: Guessed,
-        here: &Here<'_>,
+        guessed: SearchProgress,
+        here: &LocalNetwork<'_>,
     ) -> Self {
         let direct = || ways.iter().filter(|way| !way.way.is_relayed());
         let any = |meaning: Meaning| direct().any(|way| way.meaning() == meaning);
-        // A NAT for IPv4 is no reason where one of the two has no IPv4 address.
+        // A NAT for IPv4 explains nothing if one of the two ends has no IPv4 address.
         let by_v4 = direct().any(|way| way.family && way.way.first_hop().is_ipv4());
-        let (ours, theirs) = (here.nat, their_nat);
+        let (ours, theirs) = (here.nat, peer_nat);
         let fits = ways.iter().filter_map(|way| way.fits).min();
         let is_direct = way.is_some_and(|way| !way.is_relayed());
         match way {
@@ -89,7 +89,7 @@ impl Verdict {
             _ if fits.is_some() => Self::TooLong { fits: fits.unwrap_or_default() },
             _ if !ways.iter().any(WayReport::may_carry) => Self::Unreachable,
             _ if is_direct && direct().any(|way| way.in_use && way.proven_for.is_some()) => Self::Direct,
-            // The choice is being made.
+            // The choice is about to change.
             None | Some(Way::Direct(_)) => Self::Looking,
             _ if direct().next().is_none() => Self::NoCandidates,
             _ if any(Meaning::Lossy) => Self::Poor,
@@ -98,7 +98,8 @@ impl Verdict {
             _ if !direct().any(|way| way.family) => Self::NoCommonFamily { ours_v4: families.v4 },
             _ if ours == Nat::Blocked || theirs == Nat::Blocked => Self::Blocked { ours: ours == Nat::Blocked },
             _ if any(Meaning::Died) => Self::Died,
-            // Only behind one NAT is an address of our own network the peer's; elsewhere it is that of another network with equal addresses.
+            // Only behind one NAT does an address in a network of this host belong to the peer. Otherwise it belongs to another network with equal
+            // addresses.
             _ if any(Meaning::Hairpin) && direct().any(WayReport::is_silent_neighbour) => Self::Neighbour,
             _ if any(Meaning::Hairpin) => Self::NoHairpin,
             _ if by_v4 && ours.is_hard() && theirs.is_hard() => Self::BothHard,
@@ -108,7 +109,7 @@ impl Verdict {
         }
     }
 
-    /// A word for machines.
+    /// Returns the name for JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",
@@ -131,8 +132,8 @@ impl Verdict {
         }
     }
 
-    /// What would fix it; nothing where nothing is wrong.
-    pub fn mend(self) -> Option<String> {
+    /// Returns how to fix it; `None` if nothing is wrong.
+    pub fn fix(self) -> Option<String> {
         let one = |ours: bool| if ours { "here" } else { "at the peer" };
         let port = "switch on port mapping (UPnP, NAT-PMP or PCP) on the router, forward a UDP port, or use IPv6";
         Some(match self {

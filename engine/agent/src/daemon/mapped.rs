@@ -7,7 +7,9 @@ use std::net::SocketAddr;
 
 use taut_base::Prefix;
 use taut_event::Waker;
-use taut_gateway::{Command, Options, Portmap, PortmapEvent, Protocol, ProtocolReport, ProtocolStatus, Report};
+use taut_gateway::{
+    Portmap, PortmapCommand, PortmapEvent, PortmapOptions, PortmapReport, Protocol, ProtocolReport, ProtocolStatus,
+};
 
 use crate::api::PortMapStatus;
 
@@ -30,12 +32,12 @@ impl Mapped {
     pub(super) fn start(&mut self, ports: Vec<u16>, overlay: &[Prefix], waker: &Waker) {
         self.up = true;
         if let Some(running) = self.running.take_if(|_| self.overlay == overlay) {
-            running.send(Command::Ports(ports));
+            running.send(PortmapCommand::Ports(ports));
             self.running = Some(running);
             return;
         }
         self.overlay = overlay.to_vec();
-        let options = Options { ports, mark: 0, overlay: overlay.to_vec() };
+        let options = PortmapOptions { ports, mark: 0, overlay: overlay.to_vec() };
         match Portmap::start(options, waker.clone()) {
             Ok(running) => (self.running, self.problem) = (Some(running), None),
             // Nodes without it still meet by other ways.
@@ -46,7 +48,7 @@ impl Mapped {
     /// Gives all ports back, without waiting for it: the network is down.
     pub(super) fn pause(&mut self) {
         if let Some(running) = &self.running {
-            running.send(Command::Ports(Vec::new()));
+            running.send(PortmapCommand::Ports(Vec::new()));
         }
         self.outside.clear();
         (self.up, self.problem) = (false, None);
@@ -62,7 +64,7 @@ impl Mapped {
     /// The host's routes, addresses or links changed: perhaps there is another router.
     pub(super) fn look(&self) {
         if let Some(running) = &self.running {
-            running.send(Command::Look);
+            running.send(PortmapCommand::Look);
         }
     }
 
@@ -97,7 +99,7 @@ impl Mapped {
     }
 }
 
-fn describe(report: &Report) -> PortMapStatus {
+fn describe(report: &PortmapReport) -> PortMapStatus {
     let serving = report.protocols.iter().find(|part| part.status == ProtocolStatus::Serves);
     let waiting = report.protocols.iter().any(|part| part.status == ProtocolStatus::Asked);
     let said = |part: &ProtocolReport| format!("{}: {}", title(part.protocol), part.status);
@@ -136,8 +138,8 @@ mod tests {
 
     use super::*;
 
-    fn with(protocol: Protocol, status: ProtocolStatus) -> Report {
-        let mut report = Report { gateway: Some([192, 168, 1, 1].into()), ..Report::default() };
+    fn with(protocol: Protocol, status: ProtocolStatus) -> PortmapReport {
+        let mut report = PortmapReport { gateway: Some([192, 168, 1, 1].into()), ..PortmapReport::default() };
         for part in report.protocols.iter_mut().filter(|part| part.protocol == protocol) {
             part.status = status;
         }
@@ -146,7 +148,7 @@ mod tests {
 
     #[test]
     fn what_the_router_said_is_told_in_a_line() {
-        assert!(describe(&Report::default()).problem.unwrap().starts_with("no router"));
+        assert!(describe(&PortmapReport::default()).problem.unwrap().starts_with("no router"));
         let told = describe(&with(Protocol::Upnp, ProtocolStatus::Unusable(Defect::NoService)));
         assert_eq!(
             (told.protocol, told.problem.as_deref()),

@@ -1,7 +1,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use taut_path::{Guessed, Place};
+use taut_path::{EndpointLocation, SearchProgress};
 
 use super::*;
 use crate::api::{PathStatus, RelayVia, WebSocketStatus};
@@ -12,7 +12,7 @@ const RELAY: &str = "203.0.113.9:3478";
 fn way(way: Way) -> WayReport {
     WayReport {
         way,
-        origins: Origins { listed: true, said: true, ..Origins::default() },
+        origins: Origins { listed: true, reported: true, ..Origins::default() },
         in_use: false,
         known_for: Duration::from_secs(60),
         proven_for: None,
@@ -21,7 +21,7 @@ fn way(way: Way) -> WayReport {
         sent: 20,
         answered: 0,
         answered_elsewhere: 0,
-        asked: 0,
+        peer_probes: 0,
         heard_ago: None,
         refused: 0,
         round_trip: None,
@@ -29,7 +29,7 @@ fn way(way: Way) -> WayReport {
         fits: None,
         seen_as: None,
         family: true,
-        place: Place::Far,
+        place: EndpointLocation::Public,
         asleep: false,
     }
 }
@@ -38,14 +38,14 @@ fn endpoint(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 
-fn report(verdict: Verdict) -> Report {
+fn report(verdict: Verdict) -> PathReport {
     let relayed = Way::Relayed { relay: endpoint(RELAY), id: 1 };
-    Report {
+    PathReport {
         way: Some(relayed),
         for_long: None,
         verdict,
-        our_nat: Nat::Cone,
-        their_nat: Nat::Sequential,
+        local_nat: Nat::Cone,
+        peer_nat: Nat::Sequential,
         ways: vec![
             WayReport { in_use: true, proven_for: Some(Duration::ZERO), loss: Some(25), ..way(relayed) },
             way(Way::Direct(endpoint("198.51.100.1:1"))),
@@ -63,7 +63,7 @@ struct Scene {
 }
 
 /// A relayed peer and a bound relay, and what `change` makes of that.
-fn why(report: Option<Report>, change: impl FnOnce(&mut Scene)) -> Why {
+fn why(report: Option<PathReport>, change: impl FnOnce(&mut Scene)) -> Why {
     let status = metrics::tests::sample();
     let (peer, relays) = (status.peers[0].clone(), status.relays);
     let mut scene = Scene { peer, relays, wanted: false, connected: true, others: false };
@@ -179,7 +179,7 @@ fn every_verdict_becomes_sentences() {
         Verdict::Looking,
         Verdict::NoCandidates,
         Verdict::Blocked { ours: true },
-        Verdict::OneHard { ours: false, guessed: Guessed::default() },
+        Verdict::OneHard { ours: false, guessed: SearchProgress::default() },
         Verdict::NoCommonFamily { ours_v4: true },
         Verdict::NoHairpin,
         Verdict::Neighbour,
@@ -215,7 +215,7 @@ fn fault_i10_a_direct_path_that_loses_long_packets_is_told_of() {
 fn another_peer_answers_if_its_direct_packets_came_a_moment_ago() {
     let heard = |way_heard: Way, seconds| {
         let ago = Some(Duration::from_secs(seconds));
-        answers(&Report { ways: vec![WayReport { heard_ago: ago, ..way(way_heard) }], ..report(Verdict::Direct) })
+        answers(&PathReport { ways: vec![WayReport { heard_ago: ago, ..way(way_heard) }], ..report(Verdict::Direct) })
     };
     let direct = Way::Direct(endpoint("198.51.100.1:1"));
     assert!(heard(direct, 0) && heard(direct, 29));
