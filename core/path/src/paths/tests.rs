@@ -232,7 +232,7 @@ fn fault_d4_the_ports_that_were_leave_room_for_the_one_that_is() {
 #[test]
 fn a_way_that_lost_much_and_does_no_more_is_back_soon() {
     let mut figures = Vec::new();
-    for seed in few() {
+    for seed in seeds(50, 500) {
         let mut world = talking([Kind::PortRestricted, Kind::Open], seed);
         world.flow = Some(Duration::from_millis(100));
         (0..2).for_each(|side| world.direct[side].loss = 600);
@@ -249,7 +249,7 @@ fn a_way_that_lost_much_and_does_no_more_is_back_soon() {
         figures.push(millis(world.now.since(from)));
     }
     figures.sort_unstable();
-    assert!(figures[44] <= 5_000, "{figures:?}");
+    assert!(figures[figures.len() * 44 / 50] <= 5_000, "{figures:?}");
 }
 
 #[test]
