@@ -1,4 +1,4 @@
-"""The method of `make bench`: its order, its file, its arithmetic, and whole runs with made-up systems that fail in every way. No figure is judged."""
+"""The method of `make bench`: its order, file and arithmetic, and whole runs with fake systems that fail in every way. Figures are not judged."""
 
 import argparse
 import collections
@@ -14,7 +14,7 @@ import pytest
 
 from lab.compare import command, cost, plan, ranking, results, run, scenarios, session, summary
 from lab.compare.rows import limit
-from lab.compare.testbed import Rig
+from lab.compare.testbed import VisitHosts
 from lab.hosts.programs import ROOT
 from lab.hosts.wait import LabError
 
@@ -23,7 +23,7 @@ from .fake_results import LINKS, MACHINE, Fake, Job, Link, Nowhere, comparison, 
 
 @pytest.fixture(autouse=True)
 def any_machine(monkeypatch):
-    """The same on every machine, busy or not."""
+    """Makes the tests independent of the machine and its load."""
     monkeypatch.setattr("lab.measure.machine.facts", lambda: MACHINE)
     monkeypatch.setattr("lab.compare.cost.disturbed", lambda cpu: False)
 
@@ -39,7 +39,7 @@ def known(systems, works, profiles=("baseline", "low"), variants=()):
     fakes = {name: Fake(name) for name in systems}
     for name in variants:
         fakes[name].variant = True
-    return plan.Field(fakes, {work.name: work for work in works}, {name: LINKS.get(name, Link(name)) for name in profiles})
+    return plan.Available(fakes, {work.name: work for work in works}, {name: LINKS.get(name, Link(name)) for name in profiles})
 
 
 def test_each_round_has_every_system_on_every_link_once_in_an_order_of_its_own():
@@ -57,7 +57,7 @@ def test_works_share_a_visit_unless_they_break_it_or_need_more_hosts():
     assert sorted(visit.works for visit in plan.visits(stage, field, 1)) == [("flap",), ("ping", "tcp-1"), ("reboot",), ("tcp-ring",)]
 
 
-def test_what_needs_an_unloaded_system_comes_first_and_the_rest_is_shuffled():
+def test_works_for_an_unloaded_system_come_first_and_the_rest_is_shuffled():
     works = ["tcp-1", "udp-10", "ping", "quic", "memory", "video"]
     orders = [plan.in_order(works, random.Random(seed)) for seed in range(20)]
     assert all(order[:2] == ("memory", "ping") and sorted(order) == sorted(works) for order in orders)
@@ -88,7 +88,7 @@ def test_a_quick_run_does_the_base_for_all_and_the_rest_for_the_chosen():
 
 def test_the_quick_plan_of_all_that_there_is_fits_into_its_time_with_room_for_disturbances():
     systems, works, profiles = command.field()
-    there = plan.Field(systems, works, profiles)
+    there = plan.Available(systems, works, profiles)
     stages = plan.quick(there, command.QUICK_ROUNDS, lambda: ["wireguard-go", "nebula"])
     wanted = [visit for stage in stages if not stage.optional for visit in plan.visits(stage, there, 1)]
     assert {work for visit in wanted for work in visit.works} == set(works)
@@ -119,7 +119,7 @@ def test_everything_is_run_and_kept_in_a_file_that_is_whole(tmp_path):
     assert one.place.open == 0
 
 
-def test_a_system_that_does_not_start_stops_no_other_and_is_not_tried_for_ever():
+def test_a_system_that_does_not_start_stops_no_other_and_is_given_up():
     broken = Fake("broken", fails=["it has no legs\nand more"] * 9)
     one = comparison([Fake("bare"), broken], [Job("ping"), Job("tcp-1")], rounds=3)
     assert one.run(silent)
@@ -145,7 +145,7 @@ def test_an_adapter_that_is_broken_in_any_way_is_a_row():
     assert one.result()["systems"]["mute"]["lacking"] == "its adapter is broken: RuntimeError: no idea"
 
 
-def test_after_a_work_that_fails_the_rest_goes_on_in_hosts_made_anew():
+def test_after_a_failed_work_the_rest_continues_in_new_hosts():
     def breaks(site, running, quick):
         raise LabError("the stream broke")
 
@@ -159,10 +159,10 @@ def test_after_a_work_that_fails_the_rest_goes_on_in_hosts_made_anew():
 def test_a_work_that_does_not_tell_its_figure_has_failed():
     one = comparison([Fake("bare")], [Job("tcp-1", does=lambda *_: {"other": 1})])
     one.run(silent)
-    assert (one.runs[0]["ok"], one.runs[0]["error"]) == (False, "the work did not tell mbps")
+    assert (one.runs[0]["ok"], one.runs[0]["error"]) == (False, "the work returned no mbps")
 
 
-def test_what_hangs_is_ended():
+def test_hanging_work_is_ended():
     with pytest.raises(LabError, match="no end after 1 s: a test"):
         with limit(1, "a test"):
             signal.pause()
@@ -175,7 +175,7 @@ def test_a_work_that_hangs_is_a_row_and_the_next_one_is_done():
     assert [(each["ok"], each["error"]) for each in one.runs] == [(False, "no end after 1 s: ping"), (True, None)]
 
 
-def test_the_alarm_of_others_goes_on_afterwards():
+def test_the_alarm_of_the_caller_continues_afterwards():
     rung = []
     outer, left = signal.signal(signal.SIGALRM, lambda *_: rung.append(1)), signal.alarm(500)
     try:
@@ -194,21 +194,21 @@ def test_a_system_that_comes_up_and_carries_nothing_has_not_started(lab, monkeyp
     site = SimpleNamespace(hosts=[lab.host(name, switch) for name in ("left", "right")])
     place = Nowhere()
     running = Fake("one").start(site.hosts, None, None)
-    Rig.meet(place, site, running)
+    VisitHosts.meet(place, site, running)
     switch.ip("link set right.0 down")
     monkeypatch.setattr("lab.compare.testbed.MEETING_S", 1)
     with pytest.raises(LabError, match="it came up, but nothing from left to 10.77.1.2 was answered"):
-        Rig.meet(place, site, running)
+        VisitHosts.meet(place, site, running)
 
 
-def test_a_link_tells_what_went_over_it_and_its_doubts():
+def test_a_row_contains_the_report_and_the_doubts_of_the_link():
     one = comparison([Fake("bare")], [Job("tcp-1")], place=Nowhere(reports=[{"doubts": ["it was busy for 95 %"]}, {"doubts": ["it was busy for 96.5 %"]}]))
     one.run(silent)
     assert one.runs[0]["link"] == [{"doubts": ["it was busy for 95 %"]}, {"doubts": ["it was busy for 96.5 %"]}]
     assert summary.Results(one.result()).doubts() == [("it was busy for … %", ["baseline"], 1)]
 
 
-def test_all_systems_of_a_round_meet_the_same_dice():
+def test_all_systems_of_a_round_get_the_same_link_seed():
     rig = Nowhere()
     comparison([Fake("bare"), Fake("one")], [Job("tcp-1")], rounds=2, place=rig).run(silent)
     seeds = collections.defaultdict(set)
@@ -217,7 +217,7 @@ def test_all_systems_of_a_round_meet_the_same_dice():
     assert all(len(found) == 1 for found in seeds.values()) and seeds[1] != seeds[2]
 
 
-def test_what_others_disturbed_is_done_again(monkeypatch):
+def test_a_work_disturbed_by_other_programs_is_repeated(monkeypatch):
     answers = iter([True, False])
     monkeypatch.setattr("lab.compare.cost.disturbed", lambda cpu: next(answers))
     monkeypatch.setattr("lab.compare.cost.calm", lambda *_: True)
@@ -296,7 +296,7 @@ def test_an_optional_round_that_does_not_fit_is_left_out(monkeypatch):
     assert one.run(silent) and [each["round"] for each in one.runs] == [1, 2]
 
 
-def test_the_best_others_are_those_that_carried_most_on_all_links_together():
+def test_the_best_others_have_the_highest_throughput_over_all_links():
     speeds = {"bare": 900, "taut-aes": 800, "fast-once": 100, "even": 60, "slow": 10}
     share = {"baseline": speeds, "low": speeds | {"fast-once": 1, "even": 50, "slow": 40}}
 
@@ -360,7 +360,7 @@ def test_a_whole_file_has_no_problems_and_each_missing_key_is_one():
         ({"left_out": [{"round": 1}]}, "left_out 0 has no profile"),
     ],
 )
-def test_a_file_that_is_not_as_told_is_refused(tmp_path, change, why):
+def test_a_file_that_violates_the_schema_is_refused(tmp_path, change, why):
     file = tmp_path / "results.json"
     results.save(file, told([row("bare", "tcp-1", 5.0)]) | change)
     with pytest.raises(LabError, match=why):
@@ -368,7 +368,7 @@ def test_a_file_that_is_not_as_told_is_refused(tmp_path, change, why):
 
 
 @pytest.mark.parametrize(("text", "why"), [(None, "cannot be read"), ("{", "holds no JSON")])
-def test_a_file_that_is_none_is_told(tmp_path, text, why):
+def test_a_file_that_is_not_a_result_file_is_refused(tmp_path, text, why):
     file = tmp_path / "results.json"
     if text is not None:
         file.write_text(text)
@@ -394,7 +394,7 @@ def test_a_unit_follows_from_a_name():
     assert [results.unit(name) for name in names] == ["Mbit/s", "ms", "%", "s", "s/GB", "MB", "bytes", ""]
 
 
-def test_the_document_tells_every_key():
+def test_the_document_describes_every_key():
     text = (ROOT / "docs" / "bench.md").read_text()
     for keys in (results.TOP, results.ROW, results.SYSTEM, results.WORK, results.PROFILE, results.LEFT_OUT):
         assert [key for key in keys if f"`{key}`" not in text] == []
@@ -462,8 +462,8 @@ def test_processes_that_come_and_go_are_counted_as_far_as_they_are_there():
         def __init__(self, pid):
             self.pid = pid
 
-    before = cost.Look([[One(os.getpid())]], [One(2**22 + 1)])
-    spent = cost.Look([[One(os.getpid())]], []).since(before)
+    before = cost.CounterReading([[One(os.getpid())]], [One(2**22 + 1)])
+    spent = cost.CounterReading([[One(os.getpid())]], []).since(before)
     assert spent["tunnel_s"][0] >= 0 and spent["lab_s"] == 0
 
 
@@ -471,7 +471,7 @@ def test_processes_that_come_and_go_are_counted_as_far_as_they_are_there():
 
 
 def two(first, second, links=1, turned=0, better="tcp-1"):
-    """Two systems on so many links with three rounds each; on `turned` of them the order is the other way round."""
+    """Returns results of two systems on `links` links with three rounds each; on `turned` of them the order is reversed."""
     rows = []
     for link in range(links):
         left, right = (second, first) if link < turned else (first, second)
@@ -489,13 +489,13 @@ def test_pairs_that_overlap_are_not_judged():
     verdict = ranking.compare(two(10.0, 20.0), two(10.0, 10.05))
     assert (verdict.code(), verdict.judged, verdict.only_one, verdict.overlapping) == (2, 0, 1, 0)
     assert ranking.compare(two(10.0, 10.05), two(10.0, 10.05)).overlapping == 1
-    assert "none is apart" in ranking.story(verdict)
+    assert "none is apart" in ranking.details(verdict)
 
 
-def test_a_turned_pair_is_told_with_who_was_ahead():
+def test_a_reversed_pair_is_reported_with_the_former_leader():
     verdict = ranking.compare(two(10.0, 20.0), two(20.0, 10.0))
     assert verdict.turned == [("link0", "packets", False, None, "tcp-1", "b", "a")]
-    assert "turned: tcp-1, link0, packets: b was ahead of a" in ranking.story(verdict)
+    assert "turned: tcp-1, link0, packets: b was ahead of a" in ranking.details(verdict)
     verdict = ranking.compare(two(10.0, 20.0, better="ping"), two(20.0, 10.0, better="ping"))
     assert verdict.turned[0][-2:] == ("a", "b"), "where less is better"
 
@@ -517,13 +517,13 @@ def told_lab(*words):
 
 @pytest.fixture
 def made_up(monkeypatch, tmp_path):
-    """A lab whose systems, works and links are made up; returns its systems, to change them."""
+    """A lab with fake systems, works and links; returns the systems, so that a test can change them."""
     systems = {one.name: one for one in (Fake("bare"), Fake("one"), Fake("two"), Fake("gone", lacks="it is not here: make peers"))}
     works = {one.name: one for one in (Job("ping", "p50_ms", 1.0, "less"), Job("tcp-1"))}
     monkeypatch.setattr(command, "field", lambda: (dict(systems), dict(works), {name: LINKS[name] for name in ("baseline", "low")}))
     monkeypatch.setattr(session, "lacks", lambda *_: [])
     monkeypatch.setattr(session.pages, "make", lambda *_: False)
-    monkeypatch.setattr(session.rig, "Rig", Nowhere)
+    monkeypatch.setattr(session.testbed, "VisitHosts", Nowhere)
     monkeypatch.setattr(session.congestion, "allowed", lambda name: contextlib.nullcontext(name == "cubic"))
     return systems
 
@@ -560,7 +560,7 @@ def test_a_quick_bench_and_its_outcome_as_json(made_up, tmp_path, capsys):
         (("scenario", "nonsense"), "there is no scenario 'nonsense'; there are: p2p-three-containers"),
     ],
 )
-def test_words_that_mean_nothing_are_told_with_those_that_do(made_up, capsys, words, why):
+def test_unknown_names_are_refused_with_the_known_ones(made_up, capsys, words, why):
     assert told_lab(*words) == 2
     assert why in capsys.readouterr().err
 
@@ -605,7 +605,7 @@ def test_an_interrupted_bench_says_how_to_go_on(made_up, monkeypatch, tmp_path, 
 
 
 @pytest.mark.parametrize(("turned", "code"), [(0, 0), (1, 1)])
-def test_compare_tells_by_its_exit_code(tmp_path, capsys, turned, code):
+def test_compare_reports_by_its_exit_status(tmp_path, capsys, turned, code):
     for name, count in (("a", 0), ("b", turned)):
         results.save(tmp_path / f"{name}.json", two(10.0, 20.0, 1, count))
     assert told_lab("compare", tmp_path / "a.json", tmp_path / "b.json", "--json") == code
@@ -629,7 +629,7 @@ def test_every_scenario_has_a_plan():
     field = known(["bare", "taut-aes", "taut-lanes-2", "one"], [Job("ping"), Job("tcp-1")], ("baseline", "low", "medium", "high", "jumbo"), variants=["taut-lanes-2"])
     for one in scenarios.ALL:
         works = {work.name: work for work in one.works} if one.works is not None else field.works
-        there = plan.Field(field.systems, works, field.profiles)
+        there = plan.Available(field.systems, works, field.profiles)
         seen = plan.visits(plan.Stage(1, lambda: one.parts(there)), there, 1)
         assert {"bare", "taut-aes"} <= {visit.system for visit in seen}, one.name
         assert one.seconds(there, True) < one.seconds(there, False) or one.works is None

@@ -1,4 +1,4 @@
-"""Addresses, routers, interfaces and families change under traffic: it goes on, and the path follows (group D of docs/spec/faults.md)."""
+"""Addresses, routers, interfaces and families change under traffic: it continues, and the path follows (group D of docs/spec/faults.md)."""
 
 import os
 import signal
@@ -9,14 +9,14 @@ import pytest
 
 from lab.hosts import needs
 from lab.hosts.wait import PATIENCE_S, wait_until
-from lab.nodes.local_api import Sight
+from lab.nodes.local_api import LocalApi
 from lab.nodes.mesh import Mesh
 from lab.nodes.taut import Coordinator, Node
-from lab.traffic.flow import Beat, Transfer, answers
+from lab.traffic.flow import PingStream, Transfer, answers
 
 from .steady_transfer import SOME, flows
 
-BEHIND = pytest.mark.skipif(bool(needs.without("nft")), reason=needs.without("nft"))
+BEHIND = pytest.mark.skipif(bool(needs.missing_reason("nft")), reason=needs.missing_reason("nft"))
 CONES = ["port-restricted", "port-restricted"]
 
 
@@ -25,31 +25,31 @@ def path(node, peer):
 
 
 def ways(node, peer):
-    """What `node` knows of the ways to `peer`, relays left out."""
-    with Sight(node) as sight:
+    """Returns the paths to `peer` that `node` knows, without relays."""
+    with LocalApi(node) as sight:
         return [way for way in sight.ask("why", peer=peer.name)["ways"] if not way["relay"]]
 
 
 @BEHIND
 def test_fault_d1_an_address_that_changes_within_a_transfer_harms_nothing(behind):
     one, two = behind(CONES).nodes
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     transfer = flows(one, two)
     own, gateway = one.host.ipv4, one.host.home.gateway[0]
     for address in ("192.168.1.101", "192.168.1.102", "192.168.1.103"):
-        # The old one first: nothing of it is left, as when a lease ends.
+        # The old address is removed first, as when a lease ends.
         one.host.ip(f"address del {own}/24 dev eth0", f"address add {address}/24 dev eth0", f"route replace default via {gateway}")
         own = address
         transfer.flows_on(SOME)
     assert transfer.finish()["equal"]
-    one.reach(two.name)
-    two.reach(one.name)
+    one.ping_until_direct(two.name)
+    two.ping_until_direct(one.name)
 
 
 @BEHIND
 def test_fault_d4_a_nat_that_changes_its_port_again_and_again_is_followed(behind):
     one, two = behind(["full-cone", "port-restricted"]).nodes
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     transfer = flows(one, two)
     endpoints = set()
     for _ in range(5):
@@ -68,9 +68,9 @@ def test_fault_d6_a_family_that_swallows_everything_leaves_the_other_one(mesh):
     net.connect()
     transfer = flows(one, two)
     router = net.lab.nodes["router"]
-    with Sight(one) as sight:
+    with LocalApi(one) as sight:
         for family, forwards in (("4", "ipv6.conf.all.forwarding"), ("6", "ipv4.ip_forward"), ("4", "ipv6.conf.all.forwarding")):
-            # The router drops one family without a word. IPv4 is the only one by which nodes reach the coordinator and its relay.
+            # The router silently drops one family. Nodes reach the coordinator and its relay over IPv4 only.
             setting = Path("/proc/sys/net") / forwards.replace(".", "/")
             router.run("sh", "-c", f"echo 0 > {setting}")
             host = two.host.ipv4 if family == "4" else f"[{two.host.ipv6}]"
@@ -80,7 +80,7 @@ def test_fault_d6_a_family_that_swallows_everything_leaves_the_other_one(mesh):
     assert transfer.finish()["equal"]
 
 
-def test_fault_d6_d8_an_address_that_is_removed_is_missed_by_nobody(mesh):
+def test_fault_d6_d8_a_removed_address_costs_no_packet(mesh):
     net = mesh(nodes=2)
     one, two = net.nodes
     net.connect()
@@ -96,7 +96,7 @@ def test_fault_d6_d8_an_address_that_is_removed_is_missed_by_nobody(mesh):
 
 
 def test_fault_d7_a_better_interface_is_taken_with_its_address(lab):
-    """As a laptop in the wireless network that is plugged in: both work, and the routes prefer the cable."""
+    """Like a laptop on a wireless network that is plugged in: both networks work, and the routes prefer the cable."""
     air, wire, far = (lab.switch(name, ipv6=False) for name in ("air", "wire", "far"))
     router = lab.router("router", air, wire, far)
     slow, fast = (str(address) for address in router.addresses[:2])
@@ -105,7 +105,7 @@ def test_fault_d7_a_better_interface_is_taken_with_its_address(lab):
     laptop.host.ip(f"route del default via {slow}", f"route add default via {slow} metric 600")
     Mesh(lab, [air, wire, far], coordinator, [laptop, server]).join(laptop, server)
     laptop.wait_for_peers("server")
-    server.reach("laptop")
+    server.ping_until_direct("laptop")
     transfer = flows(laptop, server)
     assert path(server, laptop)["endpoint"] == f"{laptop.host.ipv4}:8288"
     laptop.host.connect(wire)
@@ -113,7 +113,7 @@ def test_fault_d7_a_better_interface_is_taken_with_its_address(lab):
     cable = str(laptop.host.addresses[-1])
     server.wait_for(lambda _: path(server, laptop)["endpoint"] == f"{cable}:8288", "the path to follow the routes")
     transfer.flows_on(SOME)
-    # From there on the wireless network is not needed: what the laptop sends leaves from its other address.
+    # From here on the wireless network is unused: the laptop sends from its other address.
     seen, sent = laptop.host.counters("eth0")[1], laptop.host.counters("eth1")[1]
     transfer.flows_on(SOME)
     assert laptop.host.counters("eth1")[1] - sent > SOME > 10 * (laptop.host.counters("eth0")[1] - seen)
@@ -126,22 +126,22 @@ def test_fault_d7_a_better_interface_is_taken_with_its_address(lab):
 @pytest.mark.parametrize("direction", ["in", "out"])
 def test_fault_d9_a_path_that_dies_in_one_direction_is_left(behind, direction):
     one, two = behind(CONES).nodes
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     transfer = flows(one, two)
-    with Sight(one) as here, Sight(two) as there:
-        there.when(one.name, "direct")
+    with LocalApi(one) as here, LocalApi(two) as there:
+        there.wait_for_path(one.name, "direct")
         two.host.nat.black_hole(direction)
-        # Whoever is not heard any more takes the relay; the other direction is free to stay.
-        (here if direction == "in" else there).when((two if direction == "in" else one).name, "relayed")
+        # The node that is not heard any more uses the relay; the other direction may stay direct.
+        (here if direction == "in" else there).wait_for_path((two if direction == "in" else one).name, "relayed")
         transfer.flows_on(SOME)
-        two.host.nat.mend()
-        here.when(two.name, "direct")
-        there.when(one.name, "direct")
+        two.host.nat.restore()
+        here.wait_for_path(two.name, "direct")
+        there.wait_for_path(one.name, "direct")
     transfer.flows_on(SOME)
     assert transfer.finish()["equal"]
 
 
-# In each of them private addresses are of no use, or two hosts have the same one.
+# In each of these, private addresses are useless, or two hosts have the same one.
 @BEHIND
 @pytest.mark.parametrize(
     ("kind", "place"),
@@ -153,38 +153,38 @@ def test_fault_d12_equal_private_ranges_carriers_and_hairpins_connect(behind, ki
         assert one.host.ipv4 == two.host.ipv4, "the same address at both homes"
     outside = str((two.host.carrier or two.host.nat).external)
     for here, there in ((one, two), (two, one)):
-        here.reach(there.name)
+        here.ping_until_direct(there.name)
     within = {"same-lan": two.host.ipv4, "same-carrier": None}.get(place, outside)
     assert within is None or path(one, two)["endpoint"].startswith(f"{within}:")
     assert Transfer(one.host, two.host, two.ipv4, size=SOME).finish()["equal"]
 
 
 @BEHIND
-def test_fault_d13_who_slept_is_back_soon_and_idle_afterwards(behind):
-    """Stopped for longer than its sessions live and its NAT remembers; minutes asleep are for the unit test of the daemon's clocks."""
+def test_fault_d13_a_node_that_slept_is_back_soon_and_idle_afterwards(behind):
+    """Stopped for longer than the lifetime of its sessions and of its NAT mapping. A unit test of the clocks of the daemon covers minutes of sleep."""
     one, two = behind(CONES, env={"TAUT_TEST_REKEY_AFTER_S": "1"}).nodes
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     asleep = one.process.pid
-    with Beat(two.host, one.ipv4, interval=0.05) as beat:
+    with PingStream(two.host, one.ipv4, interval=0.05) as beat:
         os.kill(asleep, signal.SIGSTOP)
         try:
             one.host.nat.rebind()
             time.sleep(6)
         finally:
             os.kill(asleep, signal.SIGCONT)
-        with Sight(one) as here, Sight(two) as there:
-            here.when(two.name, "direct")
-            there.when(one.name, "direct")
+        with LocalApi(one) as here, LocalApi(two) as there:
+            here.wait_for_path(two.name, "direct")
+            there.wait_for_path(one.name, "direct")
         assert answers(two.host, one.ipv4, PATIENCE_S)
         told = beat.finish()
     assert told["sent"] > len(told["answered"]) > 0
     before = ticks(asleep)
     time.sleep(2)
-    # Two seconds have 200 ticks: one that spins takes them all.
+    # Two seconds have 200 ticks: a busy loop uses them all.
     assert ticks(asleep) - before < 50
 
 
 def ticks(pid):
-    """Processor time of a process so far, in hundredths of a second (proc(5), fields 14 and 15)."""
+    """Returns the CPU time of a process so far in hundredths of a second (proc(5), fields 14 and 15)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])

@@ -1,16 +1,16 @@
-"""From the relay to the direct path under traffic that is answered: nothing is lost, and nothing stands still."""
+"""From the relay to the direct path under bidirectional traffic: nothing is lost or delayed."""
 
 import time
 
 from lab.nodes.world import World
-from lab.traffic.flow import Beat
+from lab.traffic.flow import PingStream
 
 
 def test_packets_and_their_answers_go_on_while_both_paths_change(lab):
     one, two = World(lab, ["port-restricted", "address-restricted"]).nodes
-    with Beat(one.host, two.ipv4) as beat:
+    with PingStream(one.host, two.ipv4) as beat:
         time.sleep(3)
         told = beat.finish()
-    # The first ones wait for the handshake, the last ones may be under way.
+    # The first packets wait for the handshake, the last ones may be in transit.
     missing = [moment for moment in told["unanswered"] if moment < told["ended"] - 0.5]
     assert told["sent"] > 200 and not missing, f"{len(missing)} of {told['sent']} were lost"

@@ -1,15 +1,15 @@
-"""`taut why` and what `taut ping` and `taut status` say of a path, with real daemons: direct, relayed, and not there at all."""
+"""Explanations of paths in `taut why`, `taut ping` and `taut status`, with real daemons: direct, relayed, and missing."""
 
 import json
 
 import pytest
 
 from lab.hosts import needs
-from lab.nodes.local_api import Sight
+from lab.nodes.local_api import LocalApi
 from lab.nodes.mesh import lay_out
 from lab.nodes.taut import Coordinator, Node
 
-BEHIND = pytest.mark.skipif(bool(needs.without("nft")), reason=needs.without("nft"))
+BEHIND = pytest.mark.skipif(bool(needs.missing_reason("nft")), reason=needs.missing_reason("nft"))
 
 
 def why(node, peer):
@@ -18,7 +18,7 @@ def why(node, peer):
 
 def test_a_direct_path_has_no_cause(mesh):
     one, two = mesh(nodes=2).nodes
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     told = why(one, two.name)
     assert (told["schema"], told["peer"], told["cause"], told["mend"]) == (1, two.name, None, [])
     assert told["path"]["kind"] == "direct" and told["path"]["since_s"] >= 0
@@ -28,7 +28,7 @@ def test_a_direct_path_has_no_cause(mesh):
     assert text.startswith(f"{two.name}: direct via ") and "WAY" in text and "MEANING" in text
 
 
-def test_a_peer_that_is_off_is_told_as_that(mesh):
+def test_a_peer_that_is_off_is_reported_as_offline(mesh):
     one, two = mesh(nodes=2).nodes
     two.stop()
     one.wait_for(lambda status: one.peer(two.name, status)["online"] is False, "to hear that its peer is off")
@@ -36,7 +36,7 @@ def test_a_peer_that_is_off_is_told_as_that(mesh):
     assert told["cause"] == "offline" and two.name in told["mend"][0]
 
 
-def test_who_asks_for_a_stranger_is_told_so(mesh):
+def test_why_reports_an_unknown_peer(mesh):
     (one,) = mesh(nodes=1).nodes
     answer = one.taut("why", "node9", check=False)
     assert answer.returncode == 1 and "node9" in answer.stderr and "taut status" in answer.stderr
@@ -63,7 +63,7 @@ def test_fault_d5_two_symmetric_nats_stay_on_the_relay_and_say_why(behind):
 @BEHIND
 def test_two_cones_are_relayed_first_and_direct_soon(behind):
     one, two = behind(["port-restricted", "address-restricted"]).nodes
-    with Sight(one) as sight:
+    with LocalApi(one) as sight:
         said = one.ping(two.name, "--until-direct", "-c", "60")
         assert said["replies"][-1]["path"] == "direct"
         told = sight.ask("why", peer=two.name)
@@ -73,21 +73,21 @@ def test_two_cones_are_relayed_first_and_direct_soon(behind):
 
 
 @BEHIND
-def test_a_direct_path_that_dies_is_told_of(behind):
+def test_a_failed_direct_path_is_reported(behind):
     world = behind(["port-restricted", "port-restricted"])
     (one, two), (relay,) = world.nodes, world.relays
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     two.host.nat.black_hole()
-    with Sight(one) as sight:
+    with LocalApi(one) as sight:
         one.ping(two.name, "--count", "3", "--timeout", "2s", check=False)
-        sight.when(two.name, "relayed")
+        sight.wait_for_path(two.name, "relayed")
     told = why(one, two.name)
     assert told["path"]["relay"] == relay.host.name and told["cause"] and told["mend"]
     assert any(way["state"] in ("died", "trying", "judged", "silent") for way in told["ways"])
 
 
 def state(told, endpoint):
-    """What `taut why` says in a word of the way to this endpoint."""
+    """Returns the state in `taut why` of the path to this endpoint."""
     return next(way["state"] for way in told["ways"] if way["relay"] is None and way["endpoint"].startswith(f"{endpoint}:"))
 
 
@@ -109,7 +109,7 @@ def test_a_peer_that_never_answered_has_no_way_that_data_takes(mesh):
 
 def test_a_peer_that_is_gone_without_a_word_is_not_explained_by_a_nat(behind):
     one, two = behind(["port-restricted", "port-restricted"]).nodes
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     two.host.nat.cut()
     one.ping(two.name, "--count", "2", "--timeout", "1s", check=False)
     # The coordinator may have noticed.
@@ -129,7 +129,7 @@ def test_udp_that_only_relays_do_not_answer_is_not_called_blocked(behind):
     one.start()
     one.up()
     one.wait_for(lambda status: status["nat"]["kind"] == "blocked", "to have asked in vain")
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     one.wait_for(lambda status: status["nat"]["kind"] == "unknown", "to notice that UDP works")
     told = why(one, two.name)
     assert told["path"]["kind"] == "direct" and told["cause"] is None, told
@@ -138,7 +138,7 @@ def test_udp_that_only_relays_do_not_answer_is_not_called_blocked(behind):
 def test_hosts_without_a_common_family_hear_that_and_nothing_of_nats(lab):
     middle, left, right = lab.switch("middle"), lab.switch("left", ipv6=False), lab.switch("right", ipv4=False)
     router = lab.router("router", middle, left, right)
-    # IPv4 is behind a symmetric NAT, which is no reason.
+    # IPv4 is behind a symmetric NAT, which is not the cause.
     translate = f'ip saddr {left.subnets[0]} oifname "eth0" masquerade fully-random'
     router.run("nft", "-f", "-", text=f"table ip nat {{\n chain t {{\n type nat hook postrouting priority srcnat;\n {translate}\n }}\n }}\n")
     host = lab.host("coord", middle)
@@ -157,16 +157,16 @@ def test_hosts_without_a_common_family_hear_that_and_nothing_of_nats(lab):
 
 
 def narrow(lab, mtu):
-    """Two nodes, of which one is behind a link of this MTU: (nodes, a function that sends packets as long as the TUN's MTU)."""
+    """Makes two nodes, one behind a link of this MTU: (nodes, a function that sends packets as long as the TUN's MTU)."""
     net = lay_out(lab, nodes=2, routed=True, ipv6=False)
     one, two = net.nodes
-    # Long packets vanish without an ICMP message to their sender.
+    # Long packets are dropped without an ICMP message to the sender.
     lab.nodes["router"].ip(f"link set eth2 mtu {mtu}")
     lab.nodes["router"].run("sysctl", "-qw", "net.ipv4.icmp_ratelimit=1000000", "net.ipv4.icmp_ratemask=8", check=False)
     two.host.ip(f"link set eth0 mtu {mtu}")
     net.coordinator.start()
     net.join(one, two)
-    net.meet()
+    net.wait_for_maps()
     net.connect()
 
     def long_packets(size):
@@ -184,19 +184,19 @@ def test_fault_i10_a_link_of_1400_bytes_names_the_mtu_and_the_flag(lab):
 
     one.wait_for(named, "`taut why` to name the MTU")
     told = why(one, two.name)
-    # 1,400 less IPv4, UDP and WireGuard; by the relay 8 less.
+    # 1,400 less IPv4, UDP and WireGuard; through the relay 8 less.
     assert [way["fits"] for way in told["ways"] if way["relay"] is None] == [1340], told
     assert "1340 bytes" in told["said"][1] and "--mtu 1340" in told["mend"][0], told
     for node in (one, two):
         node.stop()
         node.start("--mtu", 1340)
         node.up()
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     one.wait_for(lambda _: long_packets(1340), "long packets to pass")
     assert one.peer(two.name)["path"]["kind"] == "direct"
 
 
-def test_fault_i10_a_link_of_1300_bytes_is_too_small_and_is_told_so(lab):
+def test_fault_i10_a_link_of_1300_bytes_is_reported_as_too_small(lab):
     one, two, long_packets = narrow(lab, 1300)
 
     def named(_):
@@ -221,7 +221,7 @@ def test_a_neighbour_behind_a_firewall_is_in_a_network_of_this_host(behind):
 
 
 @BEHIND
-def test_two_behind_one_nat_that_turns_nothing_round_hear_that(behind):
+def test_two_hosts_behind_one_nat_without_hairpin_are_told(behind):
     one, two = behind(["carrier-no-hairpin", "carrier-no-hairpin"], place="same-carrier").nodes
     one.ping(two.name, "--count", "3")
     told = until(one, two.name, "no-hairpin")
@@ -230,7 +230,7 @@ def test_two_behind_one_nat_that_turns_nothing_round_hear_that(behind):
     assert state(told, one.host.carrier.external) == "hairpin" and "IPv6" in told["mend"][0]
 
 
-def test_a_host_whose_other_peers_answer_is_told_of_the_coordinator_and_not_of_its_network(mesh):
+def test_a_host_whose_other_peers_answer_hears_about_the_coordinator_and_not_about_its_network(mesh):
     net = mesh(nodes=3)
     one, two, three = net.nodes
     full = {line.split()[1] for line in one.taut("hosts").stdout.splitlines()}
@@ -250,7 +250,7 @@ def test_a_host_whose_other_peers_answer_is_told_of_the_coordinator_and_not_of_i
 
 def test_a_host_without_a_route_hears_of_its_network(mesh):
     one, two = mesh(nodes=2, routed=True).nodes
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     for family in ("-4", "-6"):
         one.host.run("ip", family, "route", "del", "default")
     one.ping(two.name, "--count", "2", "--timeout", "1s", check=False)

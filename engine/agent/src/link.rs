@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use taut_base::{LaneId, PeerId, Time};
 use taut_event::Waker;
-use taut_lane::{KeeperEnd, Lane, Rings, Shared, StartError, queues, rings};
+use taut_lane::{AgentEnd, Lane, LaneShared, LaneStartError, Rings, queues, rings};
 use taut_netlink::Netlink;
 use taut_node::{Clocks, FromLane, Node, ToLane};
 use taut_tun::Tun;
 use taut_tunnel::Limits;
-use taut_tunnel::cookie::Checker;
+use taut_tunnel::cookie::CookieChecker;
 use taut_udp::UdpSocket;
 
 use crate::entropy::OsEntropy;
@@ -26,14 +26,13 @@ pub(crate) struct Link {
     /// At least one.
     lanes: Vec<Running>,
     steering: Steering,
-    /// Commands of our own, and one that a lane's queue had no room for.
+    /// Commands that the lanes' queues had no room for, or that were not sent yet. Commands of all lanes keep their order.
     commands: VecDeque<(LaneId, ToLane)>,
-    held: Option<(LaneId, ToLane)>,
 }
 
 struct Running {
     lane: Lane,
-    queue: KeeperEnd,
+    queue: AgentEnd,
     ways: Ways,
 }
 
@@ -51,7 +50,7 @@ pub(crate) struct LaneOptions {
 pub(crate) struct Handles {
     pub(crate) tun: Tun,
     pub(crate) udp: UdpSocket,
-    pub(crate) checker: Checker,
+    pub(crate) checker: CookieChecker,
 }
 
 impl Link {
@@ -59,10 +58,10 @@ impl Link {
     pub(crate) fn start(
         tun: Tun,
         udp: UdpSocket,
-        checker: Checker,
+        checker: CookieChecker,
         manner: LaneOptions,
         agent: &Waker,
-    ) -> Result<Self, StartError> {
+    ) -> Result<Self, LaneStartError> {
         Self::start_all(vec![Handles { tun, udp, checker }], Steering::new(None, 1), manner, agent)
     }
 
@@ -72,7 +71,7 @@ impl Link {
         steering: Steering,
         manner: LaneOptions,
         agent: &Waker,
-    ) -> Result<Self, StartError> {
+    ) -> Result<Self, LaneStartError> {
         let LaneOptions { mtu, limits, low_latency } = manner;
         let wakers = handles.iter().map(|_| Waker::new()).collect::<Result<Vec<_>, _>>()?;
         let count = handles.len() as u8;
@@ -81,7 +80,7 @@ impl Link {
             let Handles { tun, udp, checker } = handles;
             let (queue, lane_end) = queues(agent.clone(), waker.clone());
             let (own, queues, waker) = (LaneId(own), lane_end, waker.clone());
-            let config = taut_lane::Config {
+            let config = taut_lane::LaneConfig {
                 own,
                 lanes: count,
                 rings,
@@ -96,10 +95,10 @@ impl Link {
             };
             lanes.push(Running { lane: Lane::start(config)?, queue, ways: Ways::default() });
         }
-        Ok(Self { lanes, steering, commands: VecDeque::new(), held: None })
+        Ok(Self { lanes, steering, commands: VecDeque::new() })
     }
 
-    /// Takes what the lanes said, does what is due, hands the resulting commands over.
+    /// Takes what the lanes said, and does what is due. The caller drains the node.
     pub(crate) fn turn(&mut self, node: &mut Node<OsEntropy>, clocks: Clocks) {
         let Self { lanes, steering, commands, .. } = self;
         let mut tell = |lane, command| commands.push_back((lane, command));
@@ -113,18 +112,20 @@ impl Link {
         }
         node.handle_timeout(clocks);
         steering.turn(node.is_spread(), clocks.now, tell);
-        self.carry_out(node);
     }
 
-    /// Hands the node's commands over, as far as there is room: in their order, whichever lanes they are for.
-    pub(crate) fn carry_out(&mut self, node: &mut Node<OsEntropy>) {
+    /// Adds a command of the node, to be sent by [`Self::flush`].
+    pub(crate) fn push(&mut self, lane: LaneId, command: ToLane) {
+        self.commands.push_back((lane, command));
+    }
+
+    /// Sends commands as far as the lanes' queues have room: in their order, whichever lanes they are for.
+    pub(crate) fn flush(&mut self) {
         let mut told = 0_u32;
-        while let Some((lane, command)) =
-            self.held.take().or_else(|| self.commands.pop_front()).or_else(|| node.poll_lane_command())
-        {
+        while let Some((lane, command)) = self.commands.pop_front() {
             let Some(running) = self.lanes.get(usize::from(lane.0)) else { continue };
             if let Err(command) = running.queue.send(command) {
-                self.held = Some((lane, command));
+                self.commands.push_front((lane, command));
                 break;
             }
             told |= 1 << lane.0;
@@ -177,11 +178,11 @@ impl Link {
 
     /// When a command that found no room is tried again, or the lanes change what they read.
     pub(crate) fn poll_timeout(&self, now: Time) -> Option<Time> {
-        self.held.as_ref().map(|_| now + QUEUE_RETRY).into_iter().chain(self.steering.poll_timeout()).min()
+        self.commands.front().map(|_| now + QUEUE_RETRY).into_iter().chain(self.steering.poll_timeout()).min()
     }
 
     /// What everybody may read of each lane.
-    pub(crate) fn all_shared(&self) -> impl Iterator<Item = &Shared> {
+    pub(crate) fn all_shared(&self) -> impl Iterator<Item = &LaneShared> {
         self.lanes.iter().map(|running| &**running.lane.shared())
     }
 

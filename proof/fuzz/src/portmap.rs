@@ -8,8 +8,10 @@ use taut_portmap::description::services;
 use taut_portmap::http::{Answer, MAX_ANSWER, read};
 use taut_portmap::soap::{Call, Done, Wanted};
 use taut_portmap::xml::{Token, tokens};
-use taut_portmap::{Action, Door, Event, Failure, Gateway, LEASE, MAX_PORTS, Machine, Url, nat_pmp, pcp, ssdp};
-use taut_sim::Seeded;
+use taut_portmap::{
+    Door, Failure, Gateway, LEASE, MAX_PORTS, Machine, PortmapEvent, PortmapOutput, Url, nat_pmp, pcp, ssdp,
+};
+use taut_testkit::Seeded;
 
 use crate::input::{Input, piece};
 
@@ -18,8 +20,8 @@ const OWN: Ipv4Addr = Ipv4Addr::new(192, 168, 1, 5);
 const START: Time = Time(1_000_000_000_000);
 /// Most steps of a script that are executed.
 const MAX_STEPS: usize = 64;
-/// Most actions after one step: a few for each port, and as many ends of mappings.
-const MAX_ACTIONS: usize = 6 * MAX_PORTS;
+/// Most outputs after one step: a few for each port, and as many ends of mappings.
+const MAX_OUTPUTS: usize = 6 * MAX_PORTS;
 
 const DESCRIPTION: &str = "<?xml version=\"1.0\"?><root xmlns=\"urn:schemas-upnp-org:device-1-0\"><URLBase>http://192.168.1.1:5000/\
     </URLBase><device><serviceList><service><serviceType>urn:schemas-upnp-org:service:WANIPConnection:2</serviceType><controlURL>\
@@ -177,28 +179,27 @@ fn echo(asked: &[u8], input: &mut Input<'_>) -> Vec<u8> {
 }
 
 fn check(machine: &mut Machine<Seeded>, now: Time, asked: &mut Vec<u8>, fetch: &mut Option<u32>) {
-    let mut actions = 0;
-    while let Some(action) = machine.poll_action() {
-        actions += 1;
-        match action {
-            Action::Send { door: Door::Pcp, to, bytes } => {
+    let mut outputs = 0;
+    while let Some(output) = machine.poll_output() {
+        outputs += 1;
+        match output {
+            PortmapOutput::Send { door: Door::Pcp, to, bytes } => {
                 assert_eq!(to, SocketAddrV4::new(GATEWAY, pcp::PORT));
                 *asked = bytes;
             }
-            Action::Send { to, .. } => assert!(to == ssdp::GROUP || *to.ip() == GATEWAY),
-            Action::Fetch { id, place, .. } => {
+            PortmapOutput::Send { to, .. } => assert!(to == ssdp::GROUP || *to.ip() == GATEWAY),
+            PortmapOutput::Fetch { id, place, .. } => {
                 assert_eq!(*place.ip(), GATEWAY);
                 *fetch = Some(id);
             }
+            PortmapOutput::Event(PortmapEvent::Mapped(mapping)) => {
+                let overlay = ["100.64.0.0/10".parse().expect("a prefix")];
+                assert!(taut_path::acceptable(mapping.outside, &overlay) && mapping.until <= now + LEASE);
+            }
+            PortmapOutput::Event(_) => {}
         }
     }
-    assert!(actions <= MAX_ACTIONS, "{actions} actions at once");
-    while let Some(event) = machine.poll_event() {
-        if let Event::Mapped(mapping) = event {
-            let overlay = ["100.64.0.0/10".parse().expect("a prefix")];
-            assert!(taut_path::acceptable(mapping.outside, &overlay) && mapping.until <= now + LEASE);
-        }
-    }
+    assert!(outputs <= MAX_OUTPUTS, "{outputs} outputs at once");
     let report = machine.report();
     assert!(report.mappings.len() <= MAX_PORTS && report.to_string().len() < 8_192);
     machine.handle_timeout(now);

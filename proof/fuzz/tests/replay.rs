@@ -25,8 +25,8 @@ fn replay(name: &str) {
     for (file, input) in files.iter().zip(&contents) {
         run(target, input, file);
     }
-    let run_of = taut_seeds::first();
-    let many = taut_seeds::count(target.mutations.div_ceil(20), 10 * target.mutations);
+    let run_of = taut_testkit::seed();
+    let many = taut_testkit::count(target.mutations.div_ceil(20), 10 * target.mutations);
     for (file, input) in files.iter().zip(&contents) {
         for (number, input) in mutations(input, &contents, run_of, many).enumerate() {
             run(target, &input, &format!("mutation {number} of {file} (TAUT_SEED={run_of})"));

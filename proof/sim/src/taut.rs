@@ -6,19 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{DEFAULT_MTU, PeerId, PublicKey, ReceiverIndex, RelayId, SessionId, Time};
-use taut_lane::{DropCounts, Flush, InboundPorts, LaneCore, SendBatch};
+use taut_lane::{DropCounts, Flush, InboundIo, LaneCore, SendBatch};
 use taut_netmap::NetworkMap;
-use taut_node::{Clocks, FromLane, Node, ToLane};
+use taut_node::{Clocks, FromLane, Node, Output, ToLane};
 use taut_path::Families;
 use taut_tunnel::Limits;
 use taut_udp::Transmit;
 use taut_wire::control::Suites;
 use taut_wire::merge::{Offloads, Run};
 
-use crate::chance::Seeded;
 use crate::host::Host;
 use crate::party::Party;
 use crate::relay::credentials;
+use taut_testkit::Seeded;
 
 /// What the wall clock showed when virtual time began: some day of 2026, in seconds since the Unix epoch.
 pub(crate) const WALL_AT_START: Duration = Duration::from_secs(1_780_000_000);
@@ -82,6 +82,8 @@ pub struct TautHost {
     /// Where gateways and relays see the node, and what the coordinator was told of its endpoints.
     seen: Vec<SocketAddr>,
     told: Vec<SocketAddr>,
+    /// The relays that the node is bound to, as long as the coordinator has not been told.
+    bound: Option<Vec<RelayId>>,
 }
 
 impl TautHost {
@@ -110,6 +112,7 @@ impl TautHost {
             ceiling: None,
             seen: Vec::new(),
             told: vec![me.endpoint],
+            bound: None,
         };
         host.begin(Time::ZERO);
         host
@@ -181,7 +184,6 @@ impl TautHost {
 
     /// Where the node may be reached, if the coordinator is to be told: its interface first, then where it is seen from outside.
     pub fn poll_endpoints(&mut self) -> Option<Vec<SocketAddr>> {
-        self.seen = self.node.poll_endpoints().unwrap_or(std::mem::take(&mut self.seen));
         let mut all = vec![self.me.endpoint];
         all.extend(self.seen.iter().filter(|endpoint| **endpoint != self.me.endpoint));
         let news = all != self.told;
@@ -189,9 +191,9 @@ impl TautHost {
         news.then_some(all)
     }
 
-    /// The relays that the node is bound to, if the coordinator is to be told.
+    /// Returns the relays that the node is bound to, if the coordinator was told of others.
     pub fn poll_home(&mut self) -> Option<Vec<RelayId>> {
-        self.node.poll_home()
+        self.bound.take()
     }
 
     /// The agent's brain, to look at.
@@ -211,7 +213,7 @@ impl TautHost {
 
     /// Whether the lane marks what it sends to its peer, where the kernel vouches for it.
     pub fn marks(&self) -> bool {
-        self.node.peers().any(|peer| self.core.marks(peer.id))
+        self.node.peers().any(|peer| self.core.sends_partial_checksums(peer.id))
     }
 
     /// What both ends call the session that is sealed with.
@@ -234,9 +236,7 @@ impl TautHost {
         let clocks = self.clocks(now);
         loop {
             self.hear_lane(now);
-            while let Some(command) = self.node.poll_command() {
-                self.commands.push_back((now + self.settings.lane_delay, command));
-            }
+            self.drain_node(now);
             if let Some((_, command)) = self.commands.pop_front_if(|(due, _)| *due <= now) {
                 note_session(&mut self.sessions, &command);
                 self.core.command(command, &mut self.out, now);
@@ -251,8 +251,21 @@ impl TautHost {
             }
             self.transmit();
         }
-        self.ceiling = self.node.poll_ceiling().or(self.ceiling);
         self.transmit();
+    }
+
+    /// Carries out what the node wants, as the daemon does.
+    fn drain_node(&mut self, now: Time) {
+        while let Some(output) = self.node.poll_output() {
+            match output {
+                Output::Lane(_, command) => self.commands.push_back((now + self.settings.lane_delay, command)),
+                Output::StampCeiling(ceiling) => self.ceiling = Some(ceiling),
+                Output::Endpoints(endpoints) => self.seen = endpoints,
+                Output::HomeRelays(relays) => self.bound = Some(relays),
+                // The simulated wire carries UDP alone, and the host has one socket: there are no bridges and no test of the NAT's filter.
+                Output::NatTest { .. } | Output::Bridges(_) | Output::ResetBridge(_) => {}
+            }
+        }
     }
 
     fn clocks(&self, now: Time) -> Clocks {
@@ -260,7 +273,7 @@ impl TautHost {
     }
 
     fn hear_lane(&mut self, now: Time) {
-        while let Some(message) = self.core.poll_message() {
+        while let Some(message) = self.core.poll_output() {
             if let FromLane::Retired { peer, id, .. } = message {
                 let known = self.sessions.get_mut(&peer).is_some_and(|sessions| sessions.remove(&id));
                 assert!(known, "session {id:?} was retired, but never added");
@@ -353,7 +366,7 @@ struct Ports<'a> {
     delivered: &'a mut VecDeque<Vec<u8>>,
 }
 
-impl InboundPorts for Ports<'_> {
+impl InboundIo for Ports<'_> {
     fn write(&mut self, run: Run<'_>) -> bool {
         self.delivered.push_back(run.slices().collect::<Vec<_>>().concat());
         true

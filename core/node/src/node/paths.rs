@@ -7,11 +7,11 @@
 //! FromLane::Control(Answer) ──▶ Paths::handle_answer            the proof
 //! FromLane::Suspect, Active ──▶ handle_suspicion, handle_active
 //! the host changed, slept   ──▶ handle_look_around              everything is proven anew
-//!                               Paths::poll_choice     ──▶ ToLane::SetPath
-//!                               Paths::poll_endpoints  ──▶ ToLane::Control where data goes
-//!                               Paths::poll_probe      ──▶ ToLane::Control on the newest session, by the probe's way
-//!                               Paths::poll_search     ──▶ ToLane::Control where data goes, and ToLane::OpenSearch: sockets for it
-//!                               Paths::poll_search_end       ──▶ ToLane::CloseSearch
+//!                               PathOutput::Choice      ──▶ ToLane::SetPath
+//!                               PathOutput::Endpoints   ──▶ ToLane::Control where data goes
+//!                               PathOutput::Probe       ──▶ ToLane::Control on the newest session, by the probe's way
+//!                               PathOutput::OpenSearch  ──▶ ToLane::Control where data goes, and ToLane::OpenSearch: sockets for it
+//!                               PathOutput::CloseSearch ──▶ ToLane::CloseSearch
 //! FromLane::Control(Search) ──▶ Paths::handle_search            the peer asks to be looked for
 //! ```
 //! Further lanes go without a relay: they are closed when the path is relayed or leads to another host, and proven anew when it is direct.
@@ -21,16 +21,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use taut_base::{Entropy, LaneId, PeerId, Prefix, Time};
-use taut_path::{Families, Here, Paths, Report, Way};
-use taut_wire::control::{Control, Endpoints, Search};
+use taut_path::{Choice, Families, Here, PathContext, PathOutput, Paths, Probe, Report, Way};
+use taut_wire::control::{ControlMessage, Endpoints, Search};
 
 use super::Node;
 use crate::contract::{Clocks, ToLane};
+use crate::output::Output;
 
 impl<E: Entropy> Node<E> {
     /// The addresses of our interfaces with the first lane's port, best first: what peers are told inside a session.
     pub fn set_interfaces(&mut self, endpoints: &[SocketAddr], clocks: Clocks) {
-        self.now = clocks.now;
+        self.set_clocks(clocks);
         self.nat_report.set_hosts(endpoints);
         if self.local_endpoints.set_host(endpoints, &self.overlay) {
             self.tell_endpoints();
@@ -39,8 +40,9 @@ impl<E: Entropy> Node<E> {
 
     /// What gateways forward to the first lane's port, as far as they say the truth: peers prove it by their probes.
     pub fn set_mapped(&mut self, endpoints: &[SocketAddr], clocks: Clocks) {
-        self.now = clocks.now;
-        self.mapped = endpoints.to_vec();
+        self.set_clocks(clocks);
+        self.outside.set_mapped(endpoints);
+        self.tell_coordinator();
         if self.local_endpoints.set_mapped(endpoints, &self.overlay) {
             self.tell_endpoints();
         }
@@ -48,7 +50,7 @@ impl<E: Entropy> Node<E> {
 
     /// The host's addresses, routes or links changed, or it slept: every way is proven anew, and relays are asked whether they still know us.
     pub fn handle_look_around(&mut self, families: Families, clocks: Clocks) {
-        self.now = clocks.now;
+        self.set_clocks(clocks);
         self.families = families;
         self.relays.handle_look_around(families, &mut self.entropy, clocks.now);
         self.nat_report.handle_look_around(families, clocks.now);
@@ -67,7 +69,7 @@ impl<E: Entropy> Node<E> {
             nat: self.local_endpoints.nat(),
             networks: &self.networks,
             own: self.nat_report.hosts(),
-            seen: &self.reflexive,
+            seen: self.outside.reflexive(),
             longest: self.budget.longest(),
         };
         Some(paths.report(&here, now))
@@ -81,6 +83,13 @@ impl<E: Entropy> Node<E> {
     /// Sets the MTU of the TUN: the longest packet whose passage is tested.
     pub fn set_mtu(&mut self, mtu: u16) {
         self.budget.set_longest(mtu);
+    }
+
+    /// The coordinator hears of our endpoints outside the NAT, if they changed.
+    pub(super) fn tell_coordinator(&mut self) {
+        if let Some(endpoints) = self.outside.poll_output() {
+            self.outputs.push(Output::Endpoints(endpoints));
+        }
     }
 
     /// All peers hear of a list of ours that is new.
@@ -109,7 +118,7 @@ impl<E: Entropy> Node<E> {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let Some(former) = peer.paths.as_mut() else { return };
         if former.has_open_search() {
-            self.commands.push_back((LaneId::FIRST, ToLane::CloseSearch(id)));
+            self.outputs.tell(LaneId::FIRST, ToLane::CloseSearch(id));
         }
         let mut paths = Paths::new(Arc::clone(&self.overlay), self.families);
         paths.set_listed(peer.candidates.listed(), now);
@@ -195,40 +204,53 @@ impl<E: Entropy> Node<E> {
         self.steer(id);
     }
 
-    /// Does what the paths of a peer want by now: first where data goes, because what is told goes there, too.
+    /// Does what the paths of a peer ask for.
     pub(super) fn steer(&mut self, id: PeerId) {
-        self.take_choice(id);
-        let Some(peer) = self.peers.get_mut(&id) else { return };
-        let Some(paths) = peer.paths.as_mut() else { return };
-        let first = LaneId::FIRST;
-        if let Some((session, _)) = peer.sessions.last().copied() {
-            let say = |way, message| (first, ToLane::Control { peer: id, session, lane: first, way, message });
-            if let Some(endpoints) = paths.poll_endpoints(&self.local_endpoints, self.now) {
-                self.commands.push_back(say(None, Control::Endpoints(endpoints)));
-            }
-            if let Some(round) = paths.poll_search(&self.local_endpoints, &mut self.budget, self.now) {
-                self.commands.push_back(say(None, Control::Search(round.ask)));
-                if let Some(search) = round.search {
-                    self.commands.push_back((first, ToLane::OpenSearch { peer: id, session, search }));
+        while let Some(output) = self.poll_paths(id) {
+            match output {
+                PathOutput::Choice(choice) => self.take_choice(id, choice),
+                PathOutput::Endpoints(endpoints) => self.say(id, None, ControlMessage::Endpoints(endpoints)),
+                PathOutput::OpenSearch(round) => {
+                    self.say(id, None, ControlMessage::Search(round.ask));
+                    let session = self.peers.get(&id).and_then(|peer| peer.sessions.last());
+                    if let Some(((session, _), search)) = session.copied().zip(round.search) {
+                        self.outputs.tell(LaneId::FIRST, ToLane::OpenSearch { peer: id, session, search });
+                    }
                 }
-            }
-            while let Some(probe) = paths.poll_probe(&mut self.budget, &mut self.entropy, self.now) {
-                self.commands.push_back(match probe.size {
-                    0 => say(Some(probe.way), Control::Probe { id: probe.id }),
-                    size => (first, ToLane::SizedProbe { peer: id, session, way: probe.way, id: probe.id, size }),
-                });
+                PathOutput::Probe(Probe { way, id: probe, size: 0 }) => {
+                    self.say(id, Some(way), ControlMessage::Probe { id: probe });
+                }
+                PathOutput::Probe(Probe { way, id: probe, size }) => {
+                    let session = self.peers.get(&id).and_then(|peer| peer.sessions.last());
+                    if let Some((session, _)) = session.copied() {
+                        let probe = ToLane::SizedProbe { peer: id, session, way, id: probe, size };
+                        self.outputs.tell(LaneId::FIRST, probe);
+                    }
+                }
+                PathOutput::CloseSearch => self.outputs.tell(LaneId::FIRST, ToLane::CloseSearch(id)),
+                PathOutput::Event(_) => {}
             }
         }
-        if paths.poll_search_end(self.now) {
-            self.commands.push_back((first, ToLane::CloseSearch(id)));
+    }
+
+    fn poll_paths(&mut self, id: PeerId) -> Option<PathOutput> {
+        let paths = self.peers.get_mut(&id)?.paths.as_mut()?;
+        let (local_endpoints, budget, entropy) = (&self.local_endpoints, &mut self.budget, &mut self.entropy);
+        paths.poll_output(&mut PathContext { local_endpoints, budget, entropy, now: self.now })
+    }
+
+    /// Sends a control message on the newest session; `None` is the way that data goes.
+    fn say(&mut self, id: PeerId, way: Option<Way>, message: ControlMessage) {
+        let session = self.peers.get(&id).and_then(|peer| peer.sessions.last());
+        if let Some((session, _)) = session.copied() {
+            let lane = LaneId::FIRST;
+            self.outputs.tell(lane, ToLane::Control { peer: id, session, lane, way, message });
         }
     }
 
     /// Where data goes from now on, if that is news.
-    fn take_choice(&mut self, id: PeerId) {
+    fn take_choice(&mut self, id: PeerId, choice: Choice) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        let Some(paths) = peer.paths.as_mut() else { return };
-        let Some(choice) = paths.poll_choice(self.now) else { return };
         let former = peer.way.replace(choice.way);
         if let Some(endpoint) = choice.way.direct() {
             peer.candidates.set_proven(endpoint);

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use taut_base::{LaneId, PresharedKey, PrivateKey, ReceiverIndex};
-use taut_lane::Drop;
+use taut_lane::DropReason;
 use taut_netmap::NetworkMap;
-use taut_node::{Clocks, FromLane, HandshakeCounts, HandshakeMessage, Node, ToLane};
+use taut_node::{Clocks, FromLane, HandshakeCounts, HandshakeMessage, Node, Output, ToLane};
 use taut_sim::{Link, Party, Side, map_for};
 use taut_tunnel::Limits;
-use taut_tunnel::handshake::{Identity, Initiation, Remote, Timestamp};
+use taut_tunnel::handshake::{Identity, Remote, SentInitiation, Timestamp};
 
 use crate::{TautWorld, assert_complete, for_seeds, ms, parties, secs, taut_world, took};
 
@@ -36,7 +36,7 @@ fn initiation(from: &PrivateKey, to: &Party, seconds: u64) -> [u8; 148] {
     let remote = Remote::new(&identity, to.public(), PresharedKey::NONE).expect("a good key");
     let stamp = Timestamp::from_wall_clock(Duration::from_secs(seconds));
     let index = ReceiverIndex(16 * u32::try_from(seconds % 1_000_000).expect("six digits"));
-    Initiation::start(&identity, &remote, index, stamp, PrivateKey::from_bytes([9; 32])).expect("a good key").1
+    SentInitiation::start(&identity, &remote, index, stamp, PrivateKey::from_bytes([9; 32])).expect("a good key").1
 }
 
 /// Sends ten thousand datagrams a second to host B.
@@ -68,7 +68,7 @@ fn fault_b1_a_flood_without_a_good_mac1_gets_no_answer_and_costs_no_packet() {
     world.run(secs(1));
     assert_complete(&world, start, world.ago(secs(1)));
     assert_eq!(world.counts(Side::B).astray, 0);
-    assert_eq!(world.b().drops().count(Drop::BadMac1), 30_000);
+    assert_eq!(world.b().drops().count(DropReason::BadMac1), 30_000);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn fault_b10_two_nodes_talk_and_rekey_through_a_flood_from_everywhere() {
         world.run(secs(1));
         assert_complete(&world, start, world.ago(secs(1)));
         assert_eq!(world.b().established(), sessions + 1, "the rekey came through, and nothing else");
-        let asked = world.b().drops().count(Drop::CookieAsked);
+        let asked = world.b().drops().count(DropReason::CookieAsked);
         assert!(asked > 45_000, "{asked} of 50,000 were asked for a cookie");
         assert_eq!(world.counts(Side::B).astray, asked, "nobody got anything else");
     });
@@ -147,7 +147,8 @@ fn agent(me: &Party, map: &NetworkMap) -> Node<impl taut_base::Entropy + use<>> 
 }
 
 fn answered(node: &mut Node<impl taut_base::Entropy>) -> usize {
-    std::iter::from_fn(|| node.poll_command()).filter(|command| matches!(command, ToLane::Send { .. })).count()
+    let outputs = std::iter::from_fn(|| node.poll_output());
+    outputs.filter(|output| matches!(output, Output::Lane(_, ToLane::Send { .. }))).count()
 }
 
 #[test]

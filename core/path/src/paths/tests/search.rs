@@ -157,7 +157,7 @@ fn fault_d11_nobody_makes_us_guess_where_nothing_may_be_sent() {
         paths.handle_search(&asked(place), &ours, at(0));
         let (mut budget, mut dice) = (Budget::new(), Dice(2));
         for now in 0..3_000 {
-            while let Some(probe) = paths.poll_probe(&mut budget, &mut dice, at(now)) {
+            while let Some(probe) = paths.next_probe(&mut budget, &mut dice, at(now)) {
                 assert!(probe.way.is_relayed(), "{place}: {}", probe.way);
             }
         }
@@ -170,7 +170,7 @@ fn fault_d10_a_peer_that_asks_without_end_gets_no_more_than_the_budget() {
     let (mut budget, mut dice, mut sent) = (Budget::new(), Dice(3), 0);
     for now in (0..600_000).step_by(10) {
         paths.handle_search(&asked("198.51.100.7:5000"), &ours, at(now));
-        while let Some(probe) = paths.poll_probe(&mut budget, &mut dice, at(now)) {
+        while let Some(probe) = paths.next_probe(&mut budget, &mut dice, at(now)) {
             sent += usize::from(!probe.way.is_relayed());
         }
     }
