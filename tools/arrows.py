@@ -28,7 +28,7 @@ MAY_USE = {
 SYS_MAY_USE = {"core/base"}
 # Dependencies inside engine: the agent owns the other crates, and those do not know each other.
 ENGINE_EDGES = {("engine/agent", other) for other in ("engine/lane", "engine/control", "engine/gateway")}
-# The crate that the tests of every layer share, those of core included: it may use this one crate and nothing from outside.
+# The test kit: helpers for the tests of every layer, core included. It may use one crate of ours and no external one.
 TEST_KIT = "proof/testkit"
 TEST_KIT_MAY_USE = {"core/base"}
 # Dependencies inside proof: the fuzz targets run the simulator, and both draw their numbers from the test kit.
@@ -65,7 +65,6 @@ CIRCLES_LEFT = {
     "core/tunnel",
     "core/path",
     "core/relay",
-    "core/portmap",
     "engine/gateway",
     "apps/taut",
     "apps/relay",
@@ -98,7 +97,7 @@ WHY = {
     "coordinator-only": "the node has no async runtime, HTTP server or database: plain threads on epoll, 5 MB of memory",
     "load-alone": "it is the only crate of proof with a runtime: no crate of a node may share a program with one, nor measure itself",
     "load-only": "nodes speak one protocol, WireGuard; QUIC is only traffic that is carried through tunnels and measured",
-    "testkit-alone": "the tests of core use the test kit, so that its dependencies are dependencies of those tests",
+    "testkit-alone": "tests of core use the test kit: a dependency of the kit would enter core's tests",
     "witness-hands": "raw frames, namespaces and a counting allocator are for tests and for the lab; a program needs none of them",
     "apps-only": "flags and environment are read in apps and passed down as values, so that every effect has one cause",
     "sqlx-in-store": "only apps/coordinator/src/store knows the database, so that another database can replace it",

@@ -4,6 +4,8 @@ import contextlib
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
+import pytest
+
 from lab.compare import plan, results, run
 from lab.compare.testbed import VisitHosts
 from lab.hosts.wait import LabError
@@ -131,3 +133,30 @@ def told(rows, **more):
         "systems": {name: {"title": f"system {name}", "version": "1.0", "lacking": None, "variant": False} for name in names["system"]},
     }  # fmt: skip
     return facts | more
+
+
+@pytest.fixture(autouse=True)
+def any_machine(monkeypatch):
+    """Makes the tests independent of the machine and its load."""
+    monkeypatch.setattr("lab.measure.machine.facts", lambda: MACHINE)
+    monkeypatch.setattr("lab.compare.cost.disturbed", lambda cpu: False)
+
+
+def silent(_):
+    pass
+
+
+def known(systems, works, profiles=("baseline", "low"), variants=()):
+    fakes = {name: Fake(name) for name in systems}
+    for name in variants:
+        fakes[name].variant = True
+    return plan.Available(fakes, {work.name: work for work in works}, {name: LINKS.get(name, Link(name)) for name in profiles})
+
+
+def two(first, second, links=1, turned=0, better="tcp-1"):
+    """Returns results of two systems on `links` links with three rounds each; on `turned` of them the order is reversed."""
+    rows = []
+    for link in range(links):
+        left, right = (second, first) if link < turned else (first, second)
+        rows += [row(name, better, value + 0.1 * number, number, f"link{link}") for name, value in (("a", left), ("b", right)) for number in (1, 2, 3)]
+    return told(rows)

@@ -235,8 +235,8 @@ with leftovers.word_in(Path(sys.argv[1]), "two"):
 """
 
 
-@pytest.mark.alone
 @pytest.mark.root
+@pytest.mark.alone
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_word_that_a_run_added_to_a_list_of_the_kernel_s_goes_with_it(tmp_path, killed):
     list_ = tmp_path / "list"

@@ -25,7 +25,7 @@ fn replay(name: &str) {
     for (file, input) in files.iter().zip(&contents) {
         run(target, input, file);
     }
-    let run_of = taut_testkit::seed();
+    let run_of = taut_testkit::first();
     let many = taut_testkit::count(target.mutations.div_ceil(20), 10 * target.mutations);
     for (file, input) in files.iter().zip(&contents) {
         for (number, input) in mutations(input, &contents, run_of, many).enumerate() {
