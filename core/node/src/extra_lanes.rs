@@ -313,11 +313,9 @@ mod tests {
         source: SocketAddr,
         entropy: &mut impl Entropy,
         now: Time,
-    ) -> Option<(LaneId, Vec<(LaneId, SocketAddr)>, u64)> {
+    ) -> Option<LaneOutput> {
         further.handle_answer(lane, probe, source, entropy, now);
-        let output = further.poll_output()?;
-        let LaneOutput::Open { own, lanes, barrier } = output else { panic!("{output:?}") };
-        Some((own, lanes, barrier))
+        further.poll_output()
     }
 
     #[test]
@@ -333,11 +331,13 @@ mod tests {
         assert_eq!([one.0, two.0, three.0], [LaneId(1), LaneId(2), LaneId(3)]);
         assert_eq!(answer(&mut further, one, place(11), &mut entropy, at(0)), None, "lane 3 is missing");
         assert_eq!(answer(&mut further, (one.0, two.1), place(11), &mut entropy, at(0)), None, "another lane's");
-        let (own, lanes, _) = answer(&mut further, two, place(12), &mut entropy, at(0)).unwrap();
-        assert_eq!((own, &lanes[..]), (LaneId(0), &[(LaneId(2), place(12))][..]));
+        let opened = answer(&mut further, two, place(12), &mut entropy, at(0));
+        let Some(LaneOutput::Open { own: LaneId(0), lanes, .. }) = opened else { panic!("{opened:?}") };
+        assert_eq!(lanes, [(LaneId(2), place(12))]);
         assert_eq!(further.in_use(), 2);
-        let (own, lanes, barrier) = answer(&mut further, three, place(40), &mut entropy, at(0)).unwrap();
-        assert_eq!((own, &lanes[..]), (LaneId(1), &[(LaneId(1), place(11)), (LaneId(3), place(40))][..]));
+        let opened = answer(&mut further, three, place(40), &mut entropy, at(0));
+        let Some(LaneOutput::Open { own: LaneId(1), lanes, barrier }) = opened else { panic!("{opened:?}") };
+        assert_eq!(lanes, [(LaneId(1), place(11)), (LaneId(3), place(40))]);
         assert_eq!((further.in_use(), further.poll_timeout()), (4, None));
         assert_eq!(further.waits_for(barrier), Some(LaneId(1)));
         assert_eq!(further.waits_for(barrier + 3), Some(LaneId(1)), "its third try");
@@ -362,7 +362,9 @@ mod tests {
     /// Has the lane that is asked about answered.
     fn open(further: &mut ExtraLanes, entropy: &mut impl Entropy, now: Time) -> u64 {
         let probes = probes(further, entropy, now, |_| true);
-        answer(further, probes[0], place(11), entropy, now).unwrap().2
+        let opened = answer(further, probes[0], place(11), entropy, now);
+        let Some(LaneOutput::Open { barrier, .. }) = opened else { panic!("{opened:?}") };
+        barrier
     }
 
     #[test]

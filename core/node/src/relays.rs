@@ -26,6 +26,7 @@ use taut_base::{Entropy, PublicKey, RelayId, Time};
 use taut_path::{Families, Way};
 use taut_relay::{Client, Credentials, Event};
 
+use crate::contract::Datagram;
 pub use bridges::BridgeRequest;
 pub use served::RelayView;
 use served::Served;
@@ -77,7 +78,7 @@ pub(crate) enum RelaysOutput {
     /// The addresses of all relays, for the lanes: they take frames and STUN answers from there only.
     Places(Vec<SocketAddr>),
     /// A frame to be sent from the first lane's socket. It leaves before what the relay is to forward, because the relay needs it for that.
-    Transmit(SocketAddr, taut_relay::Datagram),
+    Transmit(SocketAddr, Datagram),
     /// A peer whose ways ([`Relays::ways`]) may have changed.
     WaysChanged(PublicKey),
     /// The home relays that the node is bound to, best first.
@@ -421,8 +422,10 @@ impl Relays {
         if std::mem::take(&mut self.moved) {
             return Some(RelaysOutput::Places(self.served.values().flat_map(Served::places).collect()));
         }
-        if let Some((destination, frame)) = self.out.pop_front() {
-            return Some(RelaysOutput::Transmit(destination, frame));
+        while let Some((destination, frame)) = self.out.pop_front() {
+            if let Some(frame) = Datagram::new(frame.as_bytes()) {
+                return Some(RelaysOutput::Transmit(destination, frame));
+            }
         }
         if let Some(peer) = self.changed.pop_first() {
             return Some(RelaysOutput::WaysChanged(peer));

@@ -12,7 +12,7 @@ use taut_base::{LaneId, PresharedKey, ReceiverIndex, Time};
 use taut_node::{Clocks, FromLane, HandshakeMessage, Node, Output, ToLane};
 use taut_noise::public_key;
 use taut_tunnel::Limits;
-use taut_tunnel::handshake::{Identity, Initiation, Remote, Timestamp};
+use taut_tunnel::handshake::{Identity, Remote, SentInitiation, Timestamp};
 use taut_wire::control::Lanes;
 
 const CLOCKS: Clocks = Clocks { now: Time::ZERO, wall: Duration::from_secs(1_800_000_000) };
@@ -26,7 +26,7 @@ fn a_session_is_in_every_lane_before_the_response_leaves() {
     let from = Identity::new(key(1));
     let to = Remote::new(&from, public_key(&key(0)), PresharedKey::NONE).unwrap();
     let stamp = Timestamp::from_wall_clock(CLOCKS.wall);
-    let (_, initiation) = Initiation::start(&from, &to, ReceiverIndex(16), stamp, key(9)).unwrap();
+    let (_, initiation) = SentInitiation::start(&from, &to, ReceiverIndex(16), stamp, key(9)).unwrap();
     let message = HandshakeMessage::new(&initiation).unwrap();
     // The initiation came to the last lane, and the response leaves from there.
     node.handle(LaneId(2), FromLane::Handshake { source: endpoint(1).into(), message }, CLOCKS);

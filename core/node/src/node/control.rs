@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use taut_base::{Entropy, LaneId, PeerId, SessionId, Time};
 use taut_path::Way;
 use taut_tunnel::Role;
-use taut_wire::control::{Abilities, Control, Lanes, Suite, Suites};
+use taut_wire::control::{Abilities, ControlMessage, Lanes, Suite, Suites};
 
 use super::Node;
 use crate::contract::{Clocks, ToLane};
@@ -46,9 +46,9 @@ impl<E: Entropy> Node<E> {
         talk.handle_timeout(&mut self.entropy, clocks.now);
         while let Some(question) = talk.poll_output() {
             let message = match question {
-                Question::Probe(id) => Control::Probe { id },
+                Question::Probe(id) => ControlMessage::Probe { id },
                 Question::Offer => {
-                    Control::Offer { lanes: self.lanes, suites: self.suites, abilities: Abilities::OURS }
+                    ControlMessage::Offer { lanes: self.lanes, suites: self.suites, abilities: Abilities::OURS }
                 }
             };
             let lane = LaneId::FIRST;
@@ -77,7 +77,7 @@ impl<E: Entropy> Node<E> {
             match output {
                 LaneOutput::Probe { lane, probe } => {
                     if let Some(endpoint) = lane_endpoint(lane, ports, first) {
-                        let (way, message) = (Some(endpoint.into()), Control::Probe { id: probe });
+                        let (way, message) = (Some(endpoint.into()), ControlMessage::Probe { id: probe });
                         let ask = ToLane::Control { peer: id, session, lane, way, message };
                         self.outputs.tell(lane.served_by(self.lanes.count()), ask);
                     }
@@ -89,7 +89,7 @@ impl<E: Entropy> Node<E> {
         }
     }
 
-    fn tell_first(&mut self, peer: PeerId, session: SessionId, way: Option<Way>, message: Control) {
+    fn tell_first(&mut self, peer: PeerId, session: SessionId, way: Option<Way>, message: ControlMessage) {
         self.tell(LaneId::FIRST, ToLane::Control { peer, session, lane: LaneId::FIRST, way, message });
     }
 
@@ -100,18 +100,18 @@ impl<E: Entropy> Node<E> {
         session: SessionId,
         lane: LaneId,
         source: Way,
-        message: Control,
+        message: ControlMessage,
         clocks: Clocks,
     ) {
         let Some(peer) = self.peers.get_mut(&id).filter(|peer| !peer.native) else { return };
         match message {
-            Control::Answer { id: probe, .. } if lane != LaneId::FIRST => {
+            ControlMessage::Answer { id: probe, .. } if lane != LaneId::FIRST => {
                 // Further lanes go without a relay.
                 let Some(endpoint) = source.direct() else { return };
                 peer.further.handle_answer(lane, probe, endpoint, &mut self.entropy, clocks.now);
                 self.drain_lanes(id, session);
             }
-            Control::Answer { id: probe, seen } => {
+            ControlMessage::Answer { id: probe, seen } => {
                 if let Some(own) = peer.further.waits_for(probe) {
                     return self.tell(own, ToLane::Passed { peer: id, barrier: probe });
                 }
@@ -124,10 +124,10 @@ impl<E: Entropy> Node<E> {
                     None => self.answered(id, source, probe, seen),
                 }
             }
-            Control::Offer { lanes, suites, abilities } => {
+            ControlMessage::Offer { lanes, suites, abilities } => {
                 let better = self.suites.better_than_stock(suites);
                 let suite = better.unwrap_or(Suite::ChaCha20Poly1305);
-                let message = Control::Accept { lanes: self.lanes, suite, abilities: Abilities::OURS };
+                let message = ControlMessage::Accept { lanes: self.lanes, suite, abilities: Abilities::OURS };
                 // Where nobody has proven to be, no more is sent than came (law 16): an answer that is longer than its question goes where data goes.
                 let longer = self.lanes.count() > lanes.count();
                 self.learn_lanes(id, session, lanes, clocks);
@@ -135,7 +135,7 @@ impl<E: Entropy> Node<E> {
                 self.tell_first(id, session, Some(source).filter(|_| !longer), message);
                 self.probe_lanes(id, session, clocks.now);
             }
-            Control::Accept { lanes, suite, abilities } => {
+            ControlMessage::Accept { lanes, suite, abilities } => {
                 let offered = self.suites.has(suite);
                 let talk = peer.talk.as_mut().filter(|talk| offered && talk.session() == session);
                 if talk.is_some_and(Talk::accepted) {
@@ -144,10 +144,10 @@ impl<E: Entropy> Node<E> {
                     self.probe_lanes(id, session, clocks.now);
                 }
             }
-            Control::Endpoints(endpoints) => self.said(id, &endpoints),
-            Control::Search(search) => self.asked_to_search(id, &search),
+            ControlMessage::Endpoints(endpoints) => self.said(id, &endpoints),
+            ControlMessage::Search(search) => self.asked_to_search(id, &search),
             // These end in the lane.
-            Control::Probe { .. } | Control::Receipt { .. } => {}
+            ControlMessage::Probe { .. } | ControlMessage::Receipt { .. } => {}
         }
     }
 

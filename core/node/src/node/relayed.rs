@@ -101,10 +101,8 @@ impl<E: Entropy> Node<E> {
                     let places: Arc<[SocketAddr]> = places.into();
                     self.tell_all(|| ToLane::Relays(Arc::clone(&places)));
                 }
-                RelaysOutput::Transmit(destination, frame) => {
-                    if let Some(bytes) = Datagram::new(frame.as_bytes()) {
-                        self.tell(LaneId::FIRST, ToLane::Datagram { destination, bytes });
-                    }
+                RelaysOutput::Transmit(destination, bytes) => {
+                    self.tell(LaneId::FIRST, ToLane::Datagram { destination, bytes });
                 }
                 RelaysOutput::WaysChanged(key) => {
                     if let Some(id) = self.by_key.get(&key).copied() {

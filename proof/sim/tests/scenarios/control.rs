@@ -8,7 +8,7 @@ use taut_base::{LaneId, SessionId, Time};
 use taut_node::{Clocks, FromLane, Node, Output, ToLane};
 use taut_sim::{Host, Link, Probability, Recorded, Seeded, Settings, Side, TautHost, World, map_for};
 use taut_tunnel::Limits;
-use taut_wire::control::{Abilities, Control, Lanes, Suite, Suites};
+use taut_wire::control::{Abilities, ControlMessage, Lanes, Suite, Suites};
 use taut_wire::relay;
 use taut_wire::wireguard::{Message, classify};
 
@@ -89,7 +89,7 @@ fn an_older_peer_is_sent_no_marks() {
         while node.poll_output().is_some() {}
         let peer = node.peers().next().unwrap().id;
         let session = SessionId(1);
-        let message = Control::Offer { lanes: Lanes::ONE, suites: AES, abilities };
+        let message = ControlMessage::Offer { lanes: Lanes::ONE, suites: AES, abilities };
         let said = FromLane::Control { peer, session, lane: LaneId::FIRST, source: b.endpoint.into(), message };
         node.handle_lane(said, Clocks { now: Time::ZERO, wall: secs(1) });
         let Some(Output::Lane(_, ToLane::UseSuite { abilities: told, suite: Suite::Aes256Gcm, .. })) =
@@ -99,7 +99,8 @@ fn an_older_peer_is_sent_no_marks() {
         };
         assert_eq!(told, abilities, "what the peer said, not what we can");
         let accept = node.poll_output();
-        let Some(Output::Lane(_, ToLane::Control { message: Control::Accept { abilities: said, .. }, .. })) = accept
+        let Some(Output::Lane(_, ToLane::Control { message: ControlMessage::Accept { abilities: said, .. }, .. })) =
+            accept
         else {
             panic!("an offer is accepted");
         };
