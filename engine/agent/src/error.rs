@@ -1,11 +1,9 @@
-//! Why the daemon could not start, or the network could not come up: what, why, what to do.
+//! Why the daemon could not start: what, why, what to do.
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-
-use crate::api::Failure;
 
 /// Why the daemon ended at once.
 #[derive(Debug)]
@@ -52,8 +50,3 @@ impl fmt::Display for RunError {
 }
 
 impl std::error::Error for RunError {}
-
-/// Why the network could not come up.
-pub(crate) fn failure(message: impl fmt::Display, hint: &str) -> Failure {
-    Failure { message: message.to_string(), hint: String::from(hint) }
-}

@@ -5,8 +5,7 @@ use std::time::Duration;
 use taut_control::{Command, Left};
 
 use super::Daemon;
-use crate::api::{LeaveState, LeaveStatus, Response};
-use crate::error::failure;
+use crate::api::{Failure, LeaveState, LeaveStatus, Response};
 
 impl Daemon {
     /// Returns true while the membership is being given up.
@@ -18,7 +17,7 @@ impl Daemon {
     pub(super) fn leave(&mut self) -> Response {
         if !self.is_member {
             let hint = "there is nothing to leave; join a network with `taut up --join TOKEN`";
-            return Response::Failed(failure("this node is not a member of any network", hint));
+            return Response::Failed(Failure::new("this node is not a member of any network", hint));
         }
         if !self.is_leaving() {
             let map = self.map.as_deref();
@@ -63,9 +62,9 @@ impl Daemon {
                     "look for it there with `taut-coordinator nodes list`, and remove it: `taut-coordinator nodes remove NAME{network}`"
                 ),
             };
-            failure(message, &hint)
+            Failure::new(message, &hint)
         });
-        let leftover = left.leftover.map(|what| failure(what, "until then a start of the daemon tries it again"));
+        let leftover = left.leftover.map(|what| Failure::new(what, "until then a start of the daemon tries it again"));
         leave.problem = leftover.or(listed);
     }
 
@@ -73,7 +72,7 @@ impl Daemon {
     pub(super) fn handle_not_left(&mut self, why: &str) {
         if let Some(leave) = &mut self.leave {
             leave.state = LeaveState::Failed;
-            leave.problem = Some(failure(why, "the node is a member as before"));
+            leave.problem = Some(Failure::new(why, "the node is a member as before"));
         }
     }
 }

@@ -4,9 +4,9 @@ use taut_control::{Event, Identity};
 use taut_netmap::{Problem, ProblemCode};
 use taut_relay::Ticket;
 
-use super::{Daemon, clocks};
+use super::Daemon;
 use crate::api::Failure;
-use crate::error::failure;
+use crate::basics::clocks;
 
 impl Daemon {
     pub(super) fn handle_control(&mut self, event: Event) {
@@ -45,7 +45,7 @@ impl Daemon {
             }
             Event::Refused(problem) => self.handle_refusal(problem),
             Event::DiskProblem(message) => {
-                let problem = failure(message, "the node runs on, but would not remember this after a restart");
+                let problem = Failure::new(message, "the node runs on, but would not remember this after a restart");
                 self.disk = Some((problem, clocks().now));
             }
         }

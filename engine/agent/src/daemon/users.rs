@@ -9,14 +9,15 @@ use taut_control::{Command, OtherPrefixes};
 use taut_event::Poller;
 use taut_netmap::{JoinToken, name_from_host};
 
-use super::{DISK_SILENCE, Daemon, clocks};
+use super::{DISK_SILENCE, Daemon};
 use crate::api::{CoordinatorStatus, Failure, PeerStatus, Request, Response, SCHEMA, State, Status};
-use crate::error::failure;
+use crate::basics::clocks;
+use crate::metrics;
 use crate::metrics::http::Responder;
 use crate::overlay::Overlay;
 use crate::server::Server;
-use crate::why::{self, Evidence};
-use crate::{metrics, status};
+use crate::status;
+use crate::status::why::{self, Evidence};
 
 impl Daemon {
     pub(super) fn accept(&mut self) {
@@ -98,14 +99,14 @@ impl Daemon {
     fn up(&mut self, join: Option<&str>, name: Option<String>) -> Response {
         if self.is_leaving() {
             let message = "this node is giving up its membership at this moment";
-            return Response::Failed(failure(
+            return Response::Failed(Failure::new(
                 message,
                 "try again in some seconds; `taut status` tells when it is done",
             ));
         }
         let token = match join.map(str::parse::<JoinToken>).transpose() {
             Ok(token) => token,
-            Err(error) => return Response::Failed(failure(error, "check that the whole line was copied")),
+            Err(error) => return Response::Failed(Failure::new(error, "check that the whole line was copied")),
         };
         if let Some(refusal) = self.refusal(token.as_ref(), name.as_deref()) {
             return Response::Failed(refusal);
@@ -113,7 +114,7 @@ impl Daemon {
         let Some(token) = token else {
             let Some(identity) = &mut self.identity else {
                 let hint = "join one with `taut up --join TOKEN`; the coordinator's operator has the token";
-                return Response::Failed(failure("this node is not a member of any network", hint));
+                return Response::Failed(Failure::new("this node is not a member of any network", hint));
             };
             identity.wanted = true;
             (self.problem, self.disk) = (None, None);
@@ -140,7 +141,7 @@ impl Daemon {
                 format!("this node is a member of network {network} already, and the join token is for another one");
             let hint =
                 "leave it with `taut leave` first, or run a second daemon with its own --state, --socket and --tun";
-            return Some(failure(message, hint));
+            return Some(Failure::new(message, hint));
         }
         let name = name_from_host(name?);
         if name == *own || name == name_from_host(&identity.name) {
@@ -148,20 +149,20 @@ impl Daemon {
         }
         let message =
             format!("this node is a member of network {network} already, as {own}; --hostname does not rename it");
-        Some(failure(message, &format!("the operator renames it: `taut-coordinator nodes rename {own} {name}`")))
+        Some(Failure::new(message, format!("the operator renames it: `taut-coordinator nodes rename {own} {name}`")))
     }
 
     /// The user consents to the prefixes that the coordinator wants: all that change have to be named, so that nobody consents to what was not read.
     fn accept_prefixes(&self, prefixes: &[Prefix]) -> Response {
         let Some(OtherPrefixes { pinned, wanted }) = self.other_prefixes else {
             let message = "the coordinator does not ask for other overlay prefixes than those in force";
-            return Response::Failed(failure(message, "`taut status` names them when it does"));
+            return Response::Failed(Failure::new(message, "`taut status` names them when it does"));
         };
         let changed = pinned.changed(&wanted);
         let (given, asked): (BTreeSet<_>, BTreeSet<_>) = (prefixes.iter().collect(), changed.iter().collect());
         if given != asked {
             let message = format!("these are not the prefixes that the coordinator asks for: {}", listed(&changed));
-            return Response::Failed(failure(message, "name all of them, and no others"));
+            return Response::Failed(Failure::new(message, "name all of them, and no others"));
         }
         self.tell(Command::AcceptPrefixes(wanted));
         Response::Done
@@ -170,12 +171,12 @@ impl Daemon {
     fn prefix_problem(&self) -> Option<Failure> {
         let OtherPrefixes { pinned, wanted } = self.other_prefixes?;
         let changed = listed(&pinned.changed(&wanted));
-        Some(failure(
+        Some(Failure::new(
             format!(
                 "the coordinator wants other addresses for the overlay ({wanted}) than those in force on this host ({pinned}); \
                  the last network map with these stays in force"
             ),
-            &format!(
+            format!(
                 "ask the operator whether that is meant: a coordinator that was broken into can draw addresses of your local network into the overlay this \
                  way. To consent, run `taut accept {changed}` as root"
             ),
@@ -228,7 +229,7 @@ impl Daemon {
         };
         let Some(peer) = status.peers.iter().find(is_meant) else {
             let message = format!("there is no peer `{who}` in the network");
-            return Response::Failed(failure(message, "`taut status` lists all"));
+            return Response::Failed(Failure::new(message, "`taut status` lists all"));
         };
         let node = self.overlay.as_ref().map(Overlay::node);
         let view = node.and_then(|node| node.peers().find(|view| view.node.0 == peer.id));

@@ -20,7 +20,7 @@ use taut_base::Time;
 use taut_event::{Interest, Poller};
 
 use super::CONTENT_TYPE;
-use crate::share::{PART_PAUSE, Share};
+use crate::basics::{CpuShare, PART_PAUSE};
 
 /// Connections at a time, and let in at a time: a Prometheus or two, and somebody who looks. More wait in the kernel's backlog.
 const MAX_CONNECTIONS: usize = 16;
@@ -31,7 +31,7 @@ const MAX_HEAD: usize = 4096;
 /// How long a connection may last: Prometheus itself gives up after 10 s.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Processor time of all clients, a fifth of a core, 200 ms at once: a page of ten thousand members takes some 50 ms.
-const SHARE: Share = Share::new(5, Duration::from_millis(200));
+const SHARE: CpuShare = CpuShare::new(5, Duration::from_millis(200));
 /// How soon somebody is let in who came while the daemon had no descriptor left.
 const RETRY: Duration = Duration::from_secs(1);
 /// Tokens of this socket and its connections start here, above all of the local API's, which count up from 16 by one for each user.

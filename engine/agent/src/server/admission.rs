@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use taut_base::Time;
 
-use crate::share::{PART_PAUSE, Share};
+use crate::basics::{CpuShare, PART_PAUSE};
 
 /// Connections at a time, of all users. Each holds a descriptor and 20 KiB for its request.
 pub(super) const MAX_CONNECTIONS: usize = 32;
@@ -27,9 +27,9 @@ const NEXT_REQUEST: Duration = Duration::from_secs(60);
 /// Until an answer was read, 10 s: a program that reads at all takes milliseconds.
 const TAKE_ANSWER: Duration = Duration::from_secs(10);
 /// Processor time of one user id, a twentieth: some hundred requests a second in a small network, two in one of ten thousand members. At once, 100 ms.
-const USER_SHARE: Share = Share::new(20, Duration::from_millis(100));
+const USER_SHARE: CpuShare = CpuShare::new(20, Duration::from_millis(100));
 /// Processor time of all of these users, a fifth: the rest is for handshakes and timers. At once, 200 ms.
-const SHARED: Share = Share::new(5, Duration::from_millis(200));
+const SHARED: CpuShare = CpuShare::new(5, Duration::from_millis(200));
 /// User ids without a connection whose use is remembered until it is paid off; more are forgotten, the least indebted first. Each had to connect, so
 /// only a user who owns many ids gets there.
 const MAX_REMEMBERED: usize = 256;

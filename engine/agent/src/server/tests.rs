@@ -264,7 +264,7 @@ fn fault_p7_single_bytes_and_many_requests_cost_their_share() {
     user.write_all(b"and\":\"status\"}\n").unwrap();
     rig.serve();
     assert_eq!(rig.answers, 0, "the rest of a request is read after a pause");
-    rig.pass(crate::share::PART_PAUSE);
+    rig.pass(crate::basics::PART_PAUSE);
     rig.serve();
     assert_eq!(rig.answers, 1);
     let begin = rig.now.get();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use taut_base::{DEFAULT_MTU, Entropy, PeerId, Prefix, PrivateKey, Time};
 use taut_event::Waker;
 use taut_netlink::Netlink;
-use taut_node::uapi::{self, Answer, Errno, Set};
+use taut_node::uapi::{self, Errno, Reply, Set};
 use taut_node::{Clocks, Node, Output};
 use taut_tun::Tun;
 use taut_tunnel::Limits;
@@ -14,10 +14,8 @@ use taut_udp::{BindError, UdpSocket};
 
 use super::links::Links;
 use super::{Config, Error, limits};
-use crate::daemon::clocks;
-use crate::entropy::OsEntropy;
-use crate::link::{LaneOptions, Link};
-use crate::overlay::{RECEIVE_BUFFER, SEND_BUFFER};
+use crate::basics::{OsEntropy, clocks};
+use crate::lanes::{LaneOptions, LaneThreads, RECEIVE_BUFFER, SEND_BUFFER};
 
 /// A WireGuard interface. While it is down it has no socket; without a socket or a private key it has no lane: packets wait in the device, and
 /// nothing is sent.
@@ -32,7 +30,7 @@ pub(super) struct Device {
     fwmark: u32,
     private_key: Option<PrivateKey>,
     node: Node<OsEntropy>,
-    link: Option<Link>,
+    lanes: Option<LaneThreads>,
     waker: Waker,
     figures: BTreeMap<PeerId, Figures>,
 }
@@ -64,7 +62,7 @@ impl Device {
             fwmark: 0,
             private_key: None,
             node,
-            link: None,
+            lanes: None,
             waker,
             figures: BTreeMap::new(),
         })
@@ -88,8 +86,8 @@ impl Device {
             _ => {}
         }
         // Even the same mark, as the kernel's WireGuard: the user may have changed the rules behind it.
-        if let (Some(_), Some(link)) = (set.fwmark, &self.link) {
-            link.forget_locals();
+        if let (Some(_), Some(lanes)) = (set.fwmark, &self.lanes) {
+            lanes.forget_locals();
         }
         self.fwmark = fwmark;
         let other_key = self.take_key(set.private_key);
@@ -103,8 +101,8 @@ impl Device {
 
     /// Sessions go on by another socket.
     fn take_socket(&mut self, udp: UdpSocket) -> Result<(), Errno> {
-        if let Some(link) = &self.link {
-            link.replace_socket(udp.try_clone().map_err(|_| Errno::Io)?);
+        if let Some(lanes) = &self.lanes {
+            lanes.replace_socket(udp.try_clone().map_err(|_| Errno::Io)?);
         }
         self.port = udp.port();
         self.udp = Some(udp);
@@ -139,8 +137,8 @@ impl Device {
     fn restart(&mut self) -> Result<(), Error> {
         self.take_figures(clocks());
         self.keep_bytes();
-        if let Some(link) = self.link.take() {
-            link.stop();
+        if let Some(lanes) = self.lanes.take() {
+            lanes.stop();
         }
         self.node.start_over();
         if let (Some(udp), true) = (&self.udp, self.private_key.is_some()) {
@@ -148,9 +146,9 @@ impl Device {
             // Device and socket stay when the lane is started again: it works on handles of its own.
             let system = |error| Error::System("have another handle", error);
             let (tun, udp) = (self.tun.try_clone().map_err(system)?, udp.try_clone().map_err(system)?);
-            let manner = LaneOptions { mtu: self.mtu, limits: self.limits, low_latency: self.config.low_latency };
-            let link = Link::start(tun, udp, checker, manner, &self.waker);
-            self.link = Some(link.map_err(Error::Lane)?);
+            let options = LaneOptions { mtu: self.mtu, limits: self.limits, low_latency: self.config.low_latency };
+            let lanes = LaneThreads::start(tun, udp, checker, options, &self.waker);
+            self.lanes = Some(lanes.map_err(Error::Lane)?);
         }
         Ok(())
     }
@@ -161,8 +159,8 @@ impl Device {
             match output {
                 // Without a lane the command is dropped: a lane that is started later is told everything from the beginning.
                 Output::Lane(lane, command) => {
-                    if let Some(link) = &mut self.link {
-                        link.push(lane, command);
+                    if let Some(lanes) = &mut self.lanes {
+                        lanes.push(lane, command);
                     }
                 }
                 // The interface keeps nothing on the disk, like the kernel's WireGuard.
@@ -175,13 +173,13 @@ impl Device {
                 | Output::ResetBridge(_) => {}
             }
         }
-        if let Some(link) = &mut self.link {
-            link.flush();
+        if let Some(lanes) = &mut self.lanes {
+            lanes.flush();
         }
     }
 
     /// Everything, with figures.
-    pub(super) fn describe(&mut self, clocks: Clocks, links: &mut Links<'_>) -> Answer {
+    pub(super) fn describe(&mut self, clocks: Clocks, links: &mut Links<'_>) -> Reply {
         self.take_figures(clocks);
         let mut allowed: BTreeMap<PeerId, Vec<Prefix>> = BTreeMap::new();
         for (prefix, peer) in self.node.allowed_ips() {
@@ -189,8 +187,8 @@ impl Device {
         }
         let peers = self.node.native_peers().map(|peer| {
             let figures = self.figures.get(&peer.id).copied().unwrap_or_default();
-            let now = self.link.as_ref().map_or((0, 0), |link| link.outer_of(peer.id));
-            uapi::Peer {
+            let now = self.lanes.as_ref().map_or((0, 0), |lanes| lanes.outer_of(peer.id));
+            uapi::InterfacePeer {
                 key: peer.key,
                 preshared: peer.preshared,
                 endpoint: peer.endpoint,
@@ -204,7 +202,8 @@ impl Device {
         });
         let peers = peers.collect();
         let port = self.port;
-        uapi::Device { private_key: self.private_key.as_ref(), listen_port: port, fwmark: self.fwmark, peers }.print()
+        uapi::Interface { private_key: self.private_key.as_ref(), listen_port: port, fwmark: self.fwmark, peers }
+            .print()
     }
 
     /// Brings `figures` up to the peers that there are.
@@ -221,25 +220,25 @@ impl Device {
 
     /// The lane is about to go: its bytes stay.
     fn keep_bytes(&mut self) {
-        let Some(link) = &self.link else { return };
+        let Some(lanes) = &self.lanes else { return };
         for (peer, figures) in &mut self.figures {
-            let (received, sent) = link.outer_of(*peer);
+            let (received, sent) = lanes.outer_of(*peer);
             figures.bytes = (figures.bytes.0 + received, figures.bytes.1 + sent);
         }
     }
 
     /// Takes what the lane said, does what is due.
     pub(super) fn turn(&mut self, clocks: Clocks) {
-        if let Some(link) = &mut self.link {
-            link.turn(&mut self.node, clocks);
+        if let Some(lanes) = &mut self.lanes {
+            lanes.turn(&mut self.node, clocks);
         }
         self.drain();
     }
 
     /// The host's routes, addresses or rules may have changed.
     pub(super) fn check_ways(&mut self, netlink: &mut Netlink) {
-        if let Some(link) = &mut self.link {
-            link.check_ways(netlink, self.fwmark);
+        if let Some(lanes) = &mut self.lanes {
+            lanes.check_ways(netlink, self.fwmark);
         }
     }
 
@@ -247,16 +246,16 @@ impl Device {
     pub(super) fn set_mtu(&mut self, mtu: u16) {
         if mtu != self.mtu {
             self.mtu = mtu;
-            if let Some(link) = &self.link {
-                link.set_mtu(mtu);
+            if let Some(lanes) = &self.lanes {
+                lanes.set_mtu(mtu);
             }
         }
     }
 
     /// When [`Self::turn`] has something to do.
     pub(super) fn poll_timeout(&self, now: Time) -> Option<Time> {
-        let link = self.link.as_ref()?;
-        self.node.poll_timeout().into_iter().chain(link.poll_timeout(now)).min()
+        let lanes = self.lanes.as_ref()?;
+        self.node.poll_timeout().into_iter().chain(lanes.poll_timeout(now)).min()
     }
 
     pub(super) fn tun(&self) -> &Tun {
@@ -270,7 +269,7 @@ impl Device {
 
     /// Whether the lane ended by itself: the device is gone.
     pub(super) fn has_failed(&self) -> bool {
-        self.link.as_ref().is_some_and(Link::has_failed)
+        self.lanes.as_ref().is_some_and(LaneThreads::has_failed)
     }
 }
 

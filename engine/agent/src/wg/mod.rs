@@ -28,7 +28,7 @@ use taut_tun::{Offload, Tun, TunError};
 use taut_tunnel::Limits;
 use taut_udp::BindError;
 
-use crate::daemon::clocks;
+use crate::basics::clocks;
 use device::Device;
 use host::Host;
 use links::Links;

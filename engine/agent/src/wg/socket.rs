@@ -8,7 +8,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use taut_event::{Interest, Poller, is_listening};
-use taut_node::uapi::{Answer, Errno, Inbox, Request};
+use taut_node::uapi::{Errno, Reply, Request, RequestBuffer};
 
 use super::Error;
 
@@ -30,9 +30,9 @@ pub(super) struct Socket {
 
 struct Connection {
     stream: UnixStream,
-    inbox: Inbox,
+    inbox: RequestBuffer,
     /// The answer under way, and how much of it was written.
-    answer: Answer,
+    answer: Reply,
     written: usize,
 }
 
@@ -101,7 +101,8 @@ impl Socket {
                 continue;
             }
             self.next += 1;
-            let connection = Connection { stream, inbox: Inbox::default(), answer: Answer::default(), written: 0 };
+            let connection =
+                Connection { stream, inbox: RequestBuffer::default(), answer: Reply::default(), written: 0 };
             self.connections.insert(token, connection);
         }
         // While all places are taken the listener stays readable: it is not looked at until one is free.
@@ -111,7 +112,7 @@ impl Socket {
     }
 
     /// Goes on with a connection; `answer` carries out a request.
-    pub(super) fn serve(&mut self, token: u64, poller: &Poller, answer: impl FnMut(Result<Request, Errno>) -> Answer) {
+    pub(super) fn serve(&mut self, token: u64, poller: &Poller, answer: impl FnMut(Result<Request, Errno>) -> Reply) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         if !connection.go_on(answer) {
             poller.remove(connection.stream.as_fd());
@@ -142,7 +143,7 @@ impl Drop for Socket {
 
 impl Connection {
     /// One request after the other, each answered before the next is read. False at the end.
-    fn go_on(&mut self, mut answer: impl FnMut(Result<Request, Errno>) -> Answer) -> bool {
+    fn go_on(&mut self, mut answer: impl FnMut(Result<Request, Errno>) -> Reply) -> bool {
         loop {
             match self.write() {
                 Ok(()) => {}
@@ -180,7 +181,7 @@ impl Connection {
                 Err(error) => return Err(error),
             }
         }
-        (self.answer, self.written) = (Answer::default(), 0);
+        (self.answer, self.written) = (Reply::default(), 0);
         Ok(())
     }
 }

@@ -18,13 +18,13 @@ const READ: usize = 16;
 
 /// One socket for each family, while it is needed.
 #[derive(Default)]
-pub(crate) struct Apart {
+pub(crate) struct NatTestSockets {
     v4: Option<UdpSocket>,
     v6: Option<UdpSocket>,
     until: Option<Time>,
 }
 
-impl Apart {
+impl NatTestSockets {
     /// Reads what came, and closes the sockets when their time is over.
     pub(crate) fn read(&mut self, node: &mut Node<impl Entropy>, clocks: Clocks) {
         for socket in self.v4.iter().chain(&self.v6) {

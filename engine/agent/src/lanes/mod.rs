@@ -1,5 +1,8 @@
 //! The running lanes, seen from the agent: its ends of the queues, and the node's commands on their way through them.
 
+mod return_routes;
+mod steering;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -14,26 +17,36 @@ use taut_tunnel::Limits;
 use taut_tunnel::cookie::CookieChecker;
 use taut_udp::UdpSocket;
 
-use crate::entropy::OsEntropy;
-use crate::steering::Steering;
-use crate::ways::Ways;
+use crate::basics::OsEntropy;
+use return_routes::ReturnRoutes;
+pub(crate) use steering::Steering;
+
+/// Receive buffer: what 10 Gbit/s bring while a lane is not scheduled for 10 ms (12.5 MB), as a power of two.
+pub(crate) const RECEIVE_BUFFER: usize = buffer(10);
+/// Send buffer: 2 ms at 10 Gbit/s; more only adds to the delay under load.
+pub(crate) const SEND_BUFFER: usize = buffer(2);
+
+const fn buffer(milliseconds: usize) -> usize {
+    const BYTES_PER_MILLISECOND: usize = 10_000_000_000 / 8 / 1000;
+    (BYTES_PER_MILLISECOND * milliseconds).next_power_of_two()
+}
 
 /// How soon a command that found a lane's queue full is tried again.
 const QUEUE_RETRY: Duration = Duration::from_millis(5);
 
 /// The running lanes of a node.
-pub(crate) struct Link {
+pub(crate) struct LaneThreads {
     /// At least one.
-    lanes: Vec<Running>,
+    lanes: Vec<RunningLane>,
     steering: Steering,
     /// Commands that the lanes' queues had no room for, or that were not sent yet. Commands of all lanes keep their order.
     commands: VecDeque<(LaneId, ToLane)>,
 }
 
-struct Running {
+struct RunningLane {
     lane: Lane,
     queue: KeeperEnd,
-    ways: Ways,
+    routes: ReturnRoutes,
 }
 
 /// How lanes work, all of a node's alike.
@@ -47,37 +60,37 @@ pub(crate) struct LaneOptions {
 }
 
 /// What a lane works on; it closes these when it ends.
-pub(crate) struct Handles {
+pub(crate) struct LaneHandles {
     pub(crate) tun: Tun,
     pub(crate) udp: UdpSocket,
     pub(crate) checker: CookieChecker,
 }
 
-impl Link {
+impl LaneThreads {
     /// Starts one lane on these handles, which it closes when it ends; `agent` is woken by it.
     pub(crate) fn start(
         tun: Tun,
         udp: UdpSocket,
         checker: CookieChecker,
-        manner: LaneOptions,
+        options: LaneOptions,
         agent: &Waker,
     ) -> Result<Self, StartError> {
-        Self::start_all(vec![Handles { tun, udp, checker }], Steering::new(None, 1), manner, agent)
+        Self::start_all(vec![LaneHandles { tun, udp, checker }], Steering::new(None, 1), options, agent)
     }
 
     /// Starts a lane on each of these; everything waits on the first one's queue.
     pub(crate) fn start_all(
-        handles: Vec<Handles>,
+        handles: Vec<LaneHandles>,
         steering: Steering,
-        manner: LaneOptions,
+        options: LaneOptions,
         agent: &Waker,
     ) -> Result<Self, StartError> {
-        let LaneOptions { mtu, limits, low_latency } = manner;
+        let LaneOptions { mtu, limits, low_latency } = options;
         let wakers = handles.iter().map(|_| Waker::new()).collect::<Result<Vec<_>, _>>()?;
         let count = handles.len() as u8;
         let mut lanes = Vec::with_capacity(handles.len());
         for (((own, handles), waker), rings) in (0..).zip(handles).zip(&wakers).zip(all_rings(&wakers)) {
-            let Handles { tun, udp, checker } = handles;
+            let LaneHandles { tun, udp, checker } = handles;
             let (queue, lane_end) = queues(agent.clone(), waker.clone());
             let (own, queues, waker) = (LaneId(own), lane_end, waker.clone());
             let config = taut_lane::Config {
@@ -93,7 +106,7 @@ impl Link {
                 waker,
                 low_latency,
             };
-            lanes.push(Running { lane: Lane::start(config)?, queue, ways: Ways::default() });
+            lanes.push(RunningLane { lane: Lane::start(config)?, queue, routes: ReturnRoutes::default() });
         }
         Ok(Self { lanes, steering, commands: VecDeque::new() })
     }
@@ -111,7 +124,7 @@ impl Link {
             }
         }
         node.handle_timeout(clocks);
-        steering.turn(node.is_spread(), clocks.now, tell);
+        steering.turn(node.has_extra_lanes(), clocks.now, tell);
     }
 
     /// Adds a command of the node, to be sent by [`Self::flush`].
@@ -152,7 +165,7 @@ impl Link {
         let own = netlink.addresses().ok();
         let own: Option<BTreeSet<IpAddr>> = own.map(|all| all.into_iter().map(|address| address.ip).collect());
         for running in &mut self.lanes {
-            for place in running.ways.look(netlink, mark, own.as_ref(), running.lane.shared().locals.all()) {
+            for place in running.routes.look(netlink, mark, own.as_ref(), running.lane.shared().locals.all()) {
                 // One that finds no room is left to the second try of the peer's next handshake.
                 let _ = running.queue.send(ToLane::ForgetLocal { place });
             }

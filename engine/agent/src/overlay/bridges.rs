@@ -10,19 +10,19 @@ use taut_control::{Bridge, BridgeOptions, BridgeReport};
 use taut_event::Waker;
 use taut_node::{BridgeRequest, Clocks, Node};
 
-use crate::entropy::OsEntropy;
+use crate::basics::OsEntropy;
 
 /// The bridges that there are.
 pub(crate) struct Bridges {
     /// The first lane's port.
     lane: u16,
     agent: Waker,
-    running: BTreeMap<RelayId, Running>,
+    running: BTreeMap<RelayId, RunningBridge>,
     /// Datagrams that bridges dropped which are gone: out, in.
     dropped: (u64, u64),
 }
 
-struct Running {
+struct RunningBridge {
     url: String,
     /// `None` when the system had no room for it, or its URL makes no sense.
     bridge: Option<Bridge>,
@@ -65,7 +65,7 @@ impl Bridges {
         clocks: Clocks,
     ) {
         let requested = |id: &RelayId, url: &str| requests.iter().any(|request| request.0 == *id && request.1 == url);
-        let ends = |id: &RelayId, running: &Running| !requested(id, &running.url);
+        let ends = |id: &RelayId, running: &RunningBridge| !requested(id, &running.url);
         let gone = self.running.iter().filter(|(id, running)| ends(id, running)).map(|(id, _)| *id).collect::<Vec<_>>();
         for id in gone {
             if let Some(bridge) = self.running.remove(&id).and_then(|running| running.bridge) {
@@ -83,7 +83,7 @@ impl Bridges {
                     Ok(bridge) => (Some(bridge), None),
                     Err(error) => (None, Some(error.to_string())),
                 };
-                Running { url: url.clone(), bridge, problem, told: (0, false) }
+                RunningBridge { url: url.clone(), bridge, problem, told: (0, false) }
             });
         }
     }

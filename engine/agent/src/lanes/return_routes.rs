@@ -11,11 +11,11 @@ use taut_udp::Local;
 
 /// What the routes said at the last look, of each place and the address of ours that it speaks to.
 #[derive(Default)]
-pub(crate) struct Ways {
+pub(crate) struct ReturnRoutes {
     seen: HashMap<(SocketAddr, Local), u32>,
 }
 
-impl Ways {
+impl ReturnRoutes {
     /// Looks again, for packets with this mark. Returns the places to which another way leads now than before, or than theirs to us at the first
     /// look, or none; and those whose address of ours is none of `own`, the addresses that the host has, where they are known.
     pub(crate) fn look(
@@ -78,7 +78,7 @@ mod tests {
         SocketAddr::from(([192, 0, 2, number], 1))
     }
 
-    fn look(ways: &mut Ways, locals: &[(SocketAddr, Local)], now: Option<u32>) -> Vec<SocketAddr> {
+    fn look(ways: &mut ReturnRoutes, locals: &[(SocketAddr, Local)], now: Option<u32>) -> Vec<SocketAddr> {
         ways.compare(None, locals.to_vec(), |from, to| {
             assert_eq!((from, to), (locals[0].1.address, place(1).ip()));
             Ok(now)
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn another_interface_or_none_is_another_way() {
-        let (mut ways, locals) = (Ways::default(), [(place(1), local(3))]);
+        let (mut ways, locals) = (ReturnRoutes::default(), [(place(1), local(3))]);
         assert_eq!(look(&mut ways, &locals, Some(3)), []);
         assert_eq!(look(&mut ways, &locals, Some(4)), [place(1)]);
         // The peer spoke to the same address again: it is known now that the way back is another one.
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn an_error_changes_nothing() {
-        let (mut ways, locals) = (Ways::default(), [(place(1), local(3))]);
+        let (mut ways, locals) = (ReturnRoutes::default(), [(place(1), local(3))]);
         assert_eq!(look(&mut ways, &locals, Some(4)), [place(1)]);
         let failed = ways.compare(None, locals.to_vec(), |_, _| Err(NetlinkError::Unsettled { operation: "ask" }));
         assert_eq!(failed, []);
@@ -112,14 +112,14 @@ mod tests {
 
     #[test]
     fn link_local_places_name_their_interface() {
-        let mut ways = Ways::default();
+        let mut ways = ReturnRoutes::default();
         let locals = vec![("[fe80::1%7]:1".parse().unwrap(), local(3))];
         assert_eq!(ways.compare(None, locals, |_, _| Ok(None)), []);
     }
 
     #[test]
     fn fault_d19_an_address_that_the_host_lost_is_left_though_a_route_leads_there() {
-        let (mut ways, here) = (Ways::default(), BTreeSet::from([local(3).address]));
+        let (mut ways, here) = (ReturnRoutes::default(), BTreeSet::from([local(3).address]));
         let link_local: SocketAddr = "[fe80::1%7]:1".parse().unwrap();
         let locals = [(place(1), local(3)), (link_local, local(3))];
         let mut look = |own: Option<&BTreeSet<IpAddr>>| ways.compare(own, locals.to_vec(), |_, _| Ok(Some(3)));

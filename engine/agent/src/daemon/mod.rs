@@ -22,15 +22,16 @@ use std::time::Duration;
 
 use taut_base::{NodeId, PublicKey, Time};
 use taut_control::{Command, Control, Identity, Options, OtherPrefixes};
-use taut_event::{Events, Interest, Poller, Signal, Signals, Waker, boot_time, wall_clock};
+use taut_event::{Events, Interest, Poller, Signal, Signals, Waker};
 use taut_netlink::{Changes, Monitor, Netlink};
 use taut_netmap::NetworkMap;
 use taut_node::Clocks;
 use taut_relay::{Credentials, Ticket};
 
 use crate::api::{Failure, LeaveStatus};
+use crate::basics::clocks;
 use crate::config::Config;
-use crate::error::{RunError, failure};
+use crate::error::RunError;
 use crate::host::{self, Surroundings};
 use crate::metrics::http::{self, Responder};
 use crate::overlay::{Overlay, OverlayOutput};
@@ -259,7 +260,7 @@ impl Daemon {
         }
         if failed {
             self.stop_overlay();
-            self.problem = Some(failure("the TUN device was taken away", "taut makes a new one by itself"));
+            self.problem = Some(Failure::new("the TUN device was taken away", "taut makes a new one by itself"));
             self.retry_overlay = Some(clocks.now + RETRY_OVERLAY);
         }
     }
@@ -399,12 +400,8 @@ impl Daemon {
 /// Whether the network may come up on this host for the first time (fault J13).
 fn check_first_join(map: &NetworkMap) -> Result<(), Failure> {
     let read = Netlink::open().and_then(|mut netlink| Surroundings::read(&mut netlink, None, None));
-    let surroundings =
-        read.map_err(|error| failure(error, "taut looks for addresses that are used twice; it tries again by itself"))?;
+    let surroundings = read.map_err(|error| {
+        Failure::new(error, "taut looks for addresses that are used twice; it tries again by itself")
+    })?;
     host::first_join(map, &surroundings)
-}
-
-/// The two clocks, read together.
-pub(crate) fn clocks() -> Clocks {
-    Clocks { now: Time::from_duration(boot_time()), wall: wall_clock() }
 }

@@ -15,12 +15,12 @@ const MOST_CHARGED: Duration = Duration::from_secs(1);
 /// A share of processor time: one part in so many, and a burst. What was used is kept as the moment at which it is paid off, so a user who has been
 /// quiet needs no care (the generic cell rate algorithm, as [`taut_base::Bucket`]).
 #[derive(Clone, Copy)]
-pub(crate) struct Share {
+pub(crate) struct CpuShare {
     parts: u32,
     tolerance: Duration,
 }
 
-impl Share {
+impl CpuShare {
     /// One part in `parts`, and `burst` at once.
     pub(crate) const fn new(parts: u32, burst: Duration) -> Self {
         Self { parts, tolerance: burst.saturating_mul(parts) }
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn a_burst_then_one_part() {
-        let share = Share::new(5, Duration::from_millis(100));
+        let share = CpuShare::new(5, Duration::from_millis(100));
         let (begin, cost) = (Time::from_duration(Duration::from_secs(9)), Duration::from_millis(10));
         let (mut now, mut paid, mut used) = (begin, Time::ZERO, Duration::ZERO);
         while now < begin + Duration::from_secs(10) {

@@ -1,10 +1,19 @@
 //! A network that is up: TUN device, sockets, lanes, and the node's rules between them.
+//!
+//! - this file: the overlay, and the one place where the node's outputs are carried out;
+//! - `open`: the TUN device and the sockets that it works on;
+//! - `bridges`: WebSockets to relays that UDP does not reach;
+//! - `nat_test`: sockets for the test of the NAT's filter.
+
+mod bridges;
+mod nat_test;
+mod open;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use taut_base::{DEFAULT_PORT, Prefix, PrivateKey, PublicKey, RelayId, Time};
+use taut_base::{Prefix, PrivateKey, PublicKey, RelayId, Time};
 use taut_event::{Waker, open_files};
 use taut_netlink::{Changes, Netlink, Watch};
 use taut_netmap::NetworkMap;
@@ -12,37 +21,26 @@ use taut_node::{Clocks, Node, Output};
 use taut_relay::Credentials;
 use taut_tun::{Offload, Tun};
 use taut_tunnel::Limits;
-use taut_udp::{BindError, Config as UdpConfig, UdpSocket};
-use taut_wire::control::{Lanes, Suite, Suites};
+use taut_udp::UdpSocket;
+use taut_wire::control::Lanes;
 
-use crate::apart::Apart;
 use crate::api::{Failure, TunStatus, UdpStatus};
-use crate::bridges::Bridges;
+use crate::basics::OsEntropy;
 use crate::config::Config;
-use crate::entropy::OsEntropy;
-use crate::error::failure;
 use crate::host::{self, Host, Surroundings};
-use crate::link::{Handles, LaneOptions, Link};
-use crate::steering::Steering;
-
-/// Receive buffer: what 10 Gbit/s bring while a lane is not scheduled for 10 ms (12.5 MB), as a power of two.
-pub(crate) const RECEIVE_BUFFER: usize = buffer(10);
-/// Send buffer: 2 ms at 10 Gbit/s; more only adds to the delay under load.
-pub(crate) const SEND_BUFFER: usize = buffer(2);
+use crate::lanes::{LaneHandles, LaneOptions, LaneThreads};
+use bridges::Bridges;
+use nat_test::NatTestSockets;
+use open::{bind, bind_further, describe_tun, describe_udp, open_queues, search_sockets, suites};
 
 /// Shortest time between two readings of the routes into other tunnels that follow from changes of routes alone, 10 s: on a router with a full Internet table
 /// routes change all the time, and the kernel walks through all of them for those of one device.
 const TUNNEL_ROUTES_APART: Duration = Duration::from_secs(10);
 
-const fn buffer(milliseconds: usize) -> usize {
-    const BYTES_PER_MILLISECOND: usize = 10_000_000_000 / 8 / 1000;
-    (BYTES_PER_MILLISECOND * milliseconds).next_power_of_two()
-}
-
 /// A network that is up.
 pub(crate) struct Overlay {
     node: Node<OsEntropy>,
-    link: Link,
+    lanes: LaneThreads,
     host: Host,
     surroundings: Surroundings,
     /// When the routes into other overlays were last read, and when that is due again because routes changed since.
@@ -65,7 +63,7 @@ pub(crate) struct Overlay {
     /// To relays that UDP does not reach.
     bridges: Bridges,
     /// For the test of the NAT's filter.
-    apart: Apart,
+    nat_test: NatTestSockets,
     outputs: VecDeque<OverlayOutput>,
 }
 
@@ -92,15 +90,15 @@ impl Overlay {
         let offload = if config.tun_offload { Offload::ALL } else { Offload::NONE };
         let multi_queue = config.lanes > 1;
         let tun = Tun::create(&taut_tun::Config { name: config.tun_name.clone(), offload, multi_queue })
-            .map_err(|error| failure(error, "taut needs a TUN device to carry packets"))?;
+            .map_err(|error| Failure::new(error, "taut needs a TUN device to carry packets"))?;
         let (steering, queues) = open_queues(&tun, config)?;
         let (udp, mut ports_taken) = bind(config, remembered_port)?;
         let further = bind_further(config, udp.port(), &mut ports_taken)?;
         let netlink =
-            Netlink::open().map_err(|error| failure(error, "taut configures addresses and routes by netlink"))?;
+            Netlink::open().map_err(|error| Failure::new(error, "taut configures addresses and routes by netlink"))?;
         let host =
             Host::configure(netlink, tun.name(), config.mtu, &map.me.addresses, clocks.now).map_err(|error| {
-                failure(
+                Failure::new(
                     error,
                     "taut gives its device an MTU, the overlay's addresses and routes; it tries again by itself",
                 )
@@ -115,15 +113,15 @@ impl Overlay {
         node.set_lanes(Lanes::with_ports(&ports));
         let (port, tun_status, udp_status) = (udp.port(), describe_tun(&tun, config.mtu), describe_udp(&udp));
         let sockets = std::iter::once(&udp).chain(&further).map(UdpSocket::try_clone).collect::<Result<Vec<_>, _>>();
-        let sockets = sockets.map_err(|error| failure(error, "raise the limit of open files: `ulimit -n`"))?;
+        let sockets = sockets.map_err(|error| Failure::new(error, "raise the limit of open files: `ulimit -n`"))?;
         let handles = std::iter::once((tun, udp)).chain(queues.into_iter().zip(further));
-        let handles = handles.map(|(tun, udp)| Handles { tun, udp, checker: node.checker() }).collect();
-        let manner = LaneOptions { mtu: config.mtu, limits, low_latency: config.low_latency };
-        let link = Link::start_all(handles, steering, manner, waker)
-            .map_err(|error| failure(error, "try again when the host has more room"))?;
+        let handles = handles.map(|(tun, udp)| LaneHandles { tun, udp, checker: node.checker() }).collect();
+        let options = LaneOptions { mtu: config.mtu, limits, low_latency: config.low_latency };
+        let lanes = LaneThreads::start_all(handles, steering, options, waker)
+            .map_err(|error| Failure::new(error, "try again when the host has more room"))?;
         let mut overlay = Self {
             node,
-            link,
+            lanes,
             host,
             surroundings: Surroundings::default(),
             routes_read: Time::ZERO,
@@ -139,7 +137,7 @@ impl Overlay {
             udp: udp_status,
             sockets,
             bridges: Bridges::new(port, waker.clone()),
-            apart: Apart::default(),
+            nat_test: NatTestSockets::default(),
             outputs: VecDeque::new(),
         };
         overlay.set_map(map, clocks);
@@ -219,7 +217,7 @@ impl Overlay {
 
     /// The host's routes, addresses or links changed, or it slept: lanes choose their addresses anew, and every path is proven anew.
     pub(crate) fn look_around(&mut self, clocks: Clocks) {
-        self.link.check_ways(self.host.netlink(), 0);
+        self.lanes.check_ways(self.host.netlink(), 0);
         self.bridges.look();
         self.node.handle_look_around(self.surroundings.families(), clocks);
         self.drain(clocks);
@@ -255,8 +253,8 @@ impl Overlay {
     /// Takes what the lanes said, and does what is due.
     pub(crate) fn turn(&mut self, clocks: Clocks) {
         self.host.handle_timeout(clocks.now);
-        self.apart.read(&mut self.node, clocks);
-        self.link.turn(&mut self.node, clocks);
+        self.nat_test.read(&mut self.node, clocks);
+        self.lanes.turn(&mut self.node, clocks);
         self.bridges.turn(&mut self.node, clocks);
         self.drain(clocks);
     }
@@ -276,8 +274,8 @@ impl Overlay {
     fn drain(&mut self, clocks: Clocks) {
         while let Some(output) = self.node.poll_output() {
             match output {
-                Output::Lane(lane, command) => self.link.push(lane, command),
-                Output::NatTest { destination, request } => self.apart.send(destination, &request, clocks.now),
+                Output::Lane(lane, command) => self.lanes.push(lane, command),
+                Output::NatTest { destination, request } => self.nat_test.send(destination, &request, clocks.now),
                 Output::Bridges(requests) => self.bridges.set(&requests, &mut self.node, &self.prefixes, clocks),
                 Output::ResetBridge(relay) => self.bridges.reset(relay),
                 Output::StampCeiling(ceiling) => self.outputs.push_back(OverlayOutput::StampCeiling(ceiling)),
@@ -285,18 +283,18 @@ impl Overlay {
                 Output::HomeRelays(relays) => self.outputs.push_back(OverlayOutput::HomeRelays(relays)),
             }
         }
-        self.link.flush();
+        self.lanes.flush();
     }
 
     /// When [`Self::turn`] has something to do.
     pub(crate) fn poll_timeout(&self, now: Time) -> Option<Time> {
-        let own = [self.node.poll_timeout(), self.link.poll_timeout(now), self.apart.poll_timeout()];
+        let own = [self.node.poll_timeout(), self.lanes.poll_timeout(now), self.nat_test.poll_timeout()];
         own.into_iter().flatten().chain([self.host.poll_timeout()]).min()
     }
 
     /// Whether the lane ended by itself, or the device is gone from here.
     pub(crate) fn has_failed(&self) -> bool {
-        self.link.has_failed() || self.host.is_gone()
+        self.lanes.has_failed() || self.host.is_gone()
     }
 
     /// What the kernel dropped before we could: in front of the TUN, where a superpacket is one, and at full sockets. By name, as
@@ -314,128 +312,12 @@ impl Overlay {
         &self.node
     }
 
-    pub(crate) fn link(&self) -> &Link {
-        &self.link
+    pub(crate) fn lanes(&self) -> &LaneThreads {
+        &self.lanes
     }
 
     /// Closes TUN and socket; the kernel takes addresses and routes away with the device.
     pub(crate) fn stop(self) {
-        self.link.stop();
+        self.lanes.stop();
     }
-}
-
-/// What this processor seals fast and in constant time (protocol.md 1.10): AES needs its own instructions, and carry-less multiplication for GCM.
-fn suites(aes: bool) -> Suites {
-    #[cfg(target_arch = "x86_64")]
-    let hardware = std::arch::is_x86_feature_detected!("aes") && std::arch::is_x86_feature_detected!("pclmulqdq");
-    #[cfg(target_arch = "aarch64")]
-    let hardware = std::arch::is_aarch64_feature_detected!("aes") && std::arch::is_aarch64_feature_detected!("pmull");
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let hardware = false;
-    if aes && hardware { Suites::STOCK.with(Suite::Aes256Gcm) } else { Suites::STOCK }
-}
-
-/// One queue for each lane behind the first, and who steers. Where the kernel does not, those are further handles of the first queue, to be written to
-/// only.
-fn open_queues(tun: &Tun, config: &Config) -> Result<(Steering, Vec<Tun>), Failure> {
-    let lanes = config.lanes;
-    if lanes < 2 {
-        return Ok((Steering::new(None, lanes), Vec::new()));
-    }
-    let by_kernel = config.tun_steering && tun.steer(1).is_ok();
-    let queues = (1..lanes).map(|_| {
-        if by_kernel {
-            tun.add_queue().map_err(|error| failure(error, "start the daemon with fewer --lanes"))
-        } else {
-            tun.try_clone().map_err(|error| failure(error, "raise the limit of file descriptors"))
-        }
-    });
-    let queues = queues.collect::<Result<Vec<_>, _>>()?;
-    let handle = by_kernel.then(|| tun.try_clone()).transpose();
-    let handle = handle.map_err(|error| failure(error, "raise the limit of file descriptors"))?;
-    Ok((Steering::new(handle, lanes), queues))
-}
-
-/// A quarter of the descriptors at most: the rest is for the control channel, the local API and whoever else opens files here.
-fn search_sockets(wanted: u16, open_files: Option<u64>) -> u16 {
-    let quarter = open_files.map_or(u64::MAX, |limit| limit / 4);
-    wanted.min(u16::try_from(quarter).unwrap_or(u16::MAX))
-}
-
-/// Opens a socket for each lane behind the first: on the ports that follow the first one's, or any. Adds ports that other programs have to `taken`.
-fn bind_further(config: &Config, first: u16, taken: &mut Vec<u16>) -> Result<Vec<UdpSocket>, Failure> {
-    let open = |lane: u8| {
-        let near = first.checked_add(lane.into()).unwrap_or(0);
-        open_free(config, near, taken).unwrap_or_else(|| open(config, 0))
-    };
-    let sockets = (1..config.lanes).map(open).collect::<Result<Vec<_>, _>>();
-    sockets
-        .map_err(|error| failure(error, "each lane needs a UDP port of its own; start the daemon with fewer --lanes"))
-}
-
-fn open(config: &Config, port: u16) -> Result<UdpSocket, BindError> {
-    UdpSocket::bind(&UdpConfig {
-        port,
-        ipv4_only: false,
-        send_buffer: SEND_BUFFER,
-        receive_buffer: RECEIVE_BUFFER,
-        gso: config.udp_gso,
-        gro: config.udp_gro,
-    })
-}
-
-/// Opens a socket on this port; `None` if that fails. Adds a port that another program has to `taken`.
-fn open_free(config: &Config, port: u16, taken: &mut Vec<u16>) -> Option<Result<UdpSocket, BindError>> {
-    match open(config, port) {
-        Err(BindError::PortTaken { port }) if !taken.contains(&port) => {
-            taken.push(port);
-            None
-        }
-        Err(_) => None,
-        Ok(socket) => Some(Ok(socket)),
-    }
-}
-
-/// Opens a socket on the port that the user chose; otherwise on that of the last run, the usual one, or any. Returns the ports that other programs have
-/// with it.
-fn bind(config: &Config, remembered: Option<u16>) -> Result<(UdpSocket, Vec<u16>), Failure> {
-    let mut taken = Vec::new();
-    if let Some(port) = config.port {
-        let hint = "choose another --port, or leave it out to let taut choose";
-        let socket = open(config, port).map_err(|error| match error {
-            BindError::PortTaken { port } => {
-                failure(format!("another program has UDP port {port} (`ss -ulpn` names it)"), hint)
-            }
-            error => failure(error, hint),
-        });
-        return socket.map(|socket| (socket, taken));
-    }
-    let usual = [remembered.unwrap_or(DEFAULT_PORT), DEFAULT_PORT];
-    let socket = usual.iter().find_map(|port| open_free(config, *port, &mut taken)).unwrap_or_else(|| open(config, 0));
-    let socket = socket.map_err(|error| failure(error, "taut sends its packets by UDP"))?;
-    Ok((socket, taken))
-}
-
-fn describe_tun(tun: &Tun, mtu: u16) -> TunStatus {
-    let granted = tun.offload();
-    let all = [
-        (granted.vnet_header, "vnet-header"),
-        (granted.checksum, "checksum"),
-        (granted.tso, "tso"),
-        (granted.uso, "uso"),
-    ];
-    TunStatus { name: String::from(tun.name()), mtu, ipv6: true, offload: names(&all) }
-}
-
-fn describe_udp(udp: &UdpSocket) -> UdpStatus {
-    let (features, buffers) = (udp.features(), udp.buffers());
-    UdpStatus {
-        offload: names(&[(features.gso, "gso"), (features.gro, "gro")]),
-        send_buffer: buffers.send,
-        receive_buffer: buffers.receive,
-    }
-}
-
-fn names(all: &[(bool, &str)]) -> Vec<String> {
-    all.iter().filter(|(granted, _)| *granted).map(|(_, name)| String::from(*name)).collect()
 }
