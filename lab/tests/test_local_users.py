@@ -230,7 +230,7 @@ def test_fault_p4_what_a_stranger_put_at_the_sockets_place(layout, shared, thing
         os.lchown(place, NOBODY, NOBODY)
     if thing == "dead":
         daemon = node.host.start(binary("taut"), "daemon", "--state", node.state, "--socket", socket_, name="daemon")
-        wait_until(lambda: answering(place), "the daemon to have replaced the leftover", story=daemon.tail)
+        wait_until(lambda: answering(place), "the daemon to have replaced the leftover", details=daemon.tail)
         assert place.lstat().st_uid == 0
     else:
         done = node.host.run(binary("taut"), "daemon", "--state", node.state, "--socket", socket_, check=False)
@@ -294,4 +294,4 @@ def test_fault_k6_a_lost_identity_is_told_and_the_node_joins_anew(mesh):
     assert not former[0]["online"], former
     net.coordinator.cli("nodes", "remove", "node1")
     two.wait_for_peers(again["name"])
-    two.reach(again["name"])
+    two.ping_until_direct(again["name"])

@@ -17,9 +17,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use rig::{End, at, pair};
+use rig::{Host, at, pair};
 use taut_base::{PeerId, Prefix};
-use taut_lane::{Flush, InboundPorts};
+use taut_lane::{Flush, InboundIo};
 use taut_node::{Routes, ToLane};
 use taut_udp::Transmit;
 use taut_wire::control::Suite;
@@ -31,7 +31,7 @@ use testkit::{Ip, Tcp, is_right, payload, upper_layer};
 #[derive(Default)]
 struct Taken(Vec<(VnetHeader, Vec<u8>)>);
 
-impl InboundPorts for Taken {
+impl InboundIo for Taken {
     fn write(&mut self, run: Run<'_>) -> bool {
         self.0.push((run.header(), run.slices().collect::<Vec<_>>().concat()));
         true
@@ -43,7 +43,7 @@ impl InboundPorts for Taken {
 }
 
 /// Two hosts, each of which routes the addresses of the reference to the other.
-fn hosts() -> (End, End) {
+fn hosts() -> (Host, Host) {
     let (mut here, mut there) = pair(Suite::ChaCha20Poly1305);
     for end in [&mut here, &mut there] {
         let all = ["10.0.0.0/8", "fd00::/8"].map(|prefix| (prefix.parse::<Prefix>().unwrap(), PeerId(0)));
@@ -53,7 +53,7 @@ fn hosts() -> (End, End) {
 }
 
 /// All that waits in the batch, as the runs that the other host receives.
-fn sent(end: &mut End) -> Vec<(Vec<u8>, usize)> {
+fn sent(end: &mut Host) -> Vec<(Vec<u8>, usize)> {
     let mut runs = vec![];
     while !end.out.is_empty() {
         let mut transmit = [Transmit { destination: ([0; 4], 0).into(), contents: &[], segment_size: 0, ecn: 0 }];
@@ -78,7 +78,7 @@ fn across(packets: &[(VnetHeader, Vec<u8>)]) -> Vec<Vec<u8>> {
     taken.0.iter().flat_map(|(header, packet)| given_back(*header, packet)).collect()
 }
 
-fn receive(here: &mut End, there: &mut End, taken: &mut Taken) {
+fn receive(here: &mut Host, there: &mut Host, taken: &mut Taken) {
     for (mut run, size) in sent(here) {
         let from = ([192, 0, 2, 1], 8288).into();
         there.core.inbound(from, &mut run, size, taken, &mut there.out, at(2));

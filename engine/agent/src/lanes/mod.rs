@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use taut_base::{LaneId, PeerId, Time};
 use taut_event::Waker;
-use taut_lane::{KeeperEnd, Lane, Rings, Shared, StartError, queues, rings};
+use taut_lane::{AgentEnd, Lane, LaneShared, LaneStartError, Rings, queues, rings};
 use taut_netlink::Netlink;
 use taut_node::{Clocks, FromLane, Node, ToLane};
 use taut_tun::Tun;
@@ -45,7 +45,7 @@ pub(crate) struct LaneThreads {
 
 struct RunningLane {
     lane: Lane,
-    queue: KeeperEnd,
+    queue: AgentEnd,
     routes: ReturnRoutes,
 }
 
@@ -74,7 +74,7 @@ impl LaneThreads {
         checker: CookieChecker,
         options: LaneOptions,
         agent: &Waker,
-    ) -> Result<Self, StartError> {
+    ) -> Result<Self, LaneStartError> {
         Self::start_all(vec![LaneHandles { tun, udp, checker }], Steering::new(None, 1), options, agent)
     }
 
@@ -84,7 +84,7 @@ impl LaneThreads {
         steering: Steering,
         options: LaneOptions,
         agent: &Waker,
-    ) -> Result<Self, StartError> {
+    ) -> Result<Self, LaneStartError> {
         let LaneOptions { mtu, limits, low_latency } = options;
         let wakers = handles.iter().map(|_| Waker::new()).collect::<Result<Vec<_>, _>>()?;
         let count = handles.len() as u8;
@@ -93,7 +93,7 @@ impl LaneThreads {
             let LaneHandles { tun, udp, checker } = handles;
             let (queue, lane_end) = queues(agent.clone(), waker.clone());
             let (own, queues, waker) = (LaneId(own), lane_end, waker.clone());
-            let config = taut_lane::Config {
+            let config = taut_lane::LaneConfig {
                 own,
                 lanes: count,
                 rings,
@@ -195,7 +195,7 @@ impl LaneThreads {
     }
 
     /// What everybody may read of each lane.
-    pub(crate) fn all_shared(&self) -> impl Iterator<Item = &Shared> {
+    pub(crate) fn all_shared(&self) -> impl Iterator<Item = &LaneShared> {
         self.lanes.iter().map(|running| &**running.lane.shared())
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use taut_base::{PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
 use taut_event::boot_time;
-use taut_lane::{Flush, InboundPorts, LaneCore, SendBatch};
+use taut_lane::{Flush, InboundIo, LaneCore, SendBatch};
 use taut_node::{FromLane, Routes, ToLane};
 use taut_path::{Choice, PortSearch, Way};
 use taut_tunnel::handshake::Identity;
@@ -36,7 +36,7 @@ fn keys(role: Role) -> Box<SessionKeys> {
 /// What the peer's TUN is given.
 struct Tun;
 
-impl InboundPorts for Tun {
+impl InboundIo for Tun {
     fn write(&mut self, _: Run<'_>) -> bool {
         true
     }
@@ -97,7 +97,7 @@ impl Far {
         let mut buffer = [0; 2_000];
         let (length, from) = self.place.recv_from(&mut buffer).unwrap();
         self.core.inbound(from, &mut buffer[..length], length, &mut Tun, &mut self.out, now());
-        (from.port(), std::iter::from_fn(|| self.core.poll_message()).collect())
+        (from.port(), std::iter::from_fn(|| self.core.poll_output()).collect())
     }
 
     /// Probes a port of the lane's host.

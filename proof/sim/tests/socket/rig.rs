@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use taut_base::{LaneId, PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
 use taut_event::{Waker, boot_time, is_root};
-use taut_lane::{Drop, KeeperEnd, Lane, Rings, Shared, queues};
+use taut_lane::{AgentEnd, DropReason, Lane, LaneShared, Rings, queues};
 use taut_netlink::{Netlink, Route};
 use taut_node::{FromLane, Routes, ToLane};
 use taut_noise::AeadKey;
@@ -124,7 +124,7 @@ fn ones_sum(bytes: &[u8]) -> u16 {
 
 /// The lane and both ends. Every frame that is sent ends in a drop counter or at the application: so all of them are accounted for.
 pub(crate) struct Rig {
-    agent: Mutex<KeeperEnd>,
+    agent: Mutex<AgentEnd>,
     pub(crate) target: SocketAddr,
     /// The peer's place on the wire.
     pub(crate) wire: UdpSocket,
@@ -132,7 +132,7 @@ pub(crate) struct Rig {
     pub(crate) app: UdpSocket,
     pub(crate) sent: AtomicU64,
     received: AtomicU64,
-    shared: Arc<Shared>,
+    shared: Arc<LaneShared>,
     _lane: Lane,
 }
 
@@ -161,7 +161,7 @@ impl Rig {
         let (agent, lane_end) = queues(other, waker.clone());
         let checker = Identity::new(PrivateKey::from_bytes([1; 32])).checker([1; 32]);
         let limits = Limits::WIREGUARD;
-        let config = taut_lane::Config {
+        let config = taut_lane::LaneConfig {
             own: LaneId::FIRST,
             lanes: 1,
             rings: Rings::default(),
@@ -219,7 +219,7 @@ impl Rig {
         self.agent.lock().unwrap().receive()
     }
 
-    pub(crate) fn dropped(&self, reason: Drop) -> u64 {
+    pub(crate) fn dropped(&self, reason: DropReason) -> u64 {
         self.shared.drops.count(reason)
     }
 
