@@ -40,6 +40,6 @@ mod server;
 mod status;
 pub mod wg;
 
-pub use config::{Config, SEARCH_SOCKETS};
+pub use config::{DaemonConfig, SEARCH_SOCKETS};
 pub use daemon::run;
 pub use error::RunError;

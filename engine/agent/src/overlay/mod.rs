@@ -26,15 +26,15 @@ use taut_wire::control::Lanes;
 
 use crate::api::{Failure, TunStatus, UdpStatus};
 use crate::basics::OsEntropy;
-use crate::config::Config;
+use crate::config::DaemonConfig;
 use crate::host::{self, Host, Surroundings};
 use crate::lanes::{LaneHandles, LaneOptions, LaneThreads};
 use bridges::Bridges;
 use nat_test::NatTestSockets;
 use open::{bind, bind_further, describe_tun, describe_udp, open_queues, search_sockets, suites};
 
-/// Shortest time between two readings of the routes into other tunnels that follow from changes of routes alone, 10 s: on a router with a full Internet table
-/// routes change all the time, and the kernel walks through all of them for those of one device.
+/// Shortest time between two readings of the routes into other tunnels that only changes of routes cause, 10 s. On a router with a full Internet table, routes change
+/// all the time, and the kernel walks through all of them to list those of one device.
 const TUNNEL_ROUTES_APART: Duration = Duration::from_secs(10);
 
 /// A network that is up.
@@ -43,31 +43,32 @@ pub(crate) struct Overlay {
     lanes: LaneThreads,
     host: Host,
     surroundings: Surroundings,
-    /// When the routes into other overlays were last read, and when that is due again because routes changed since.
+    /// Time of the last reading of the routes into other overlays.
     routes_read: Time,
+    /// Time of the next reading, if routes have changed since.
     reread: Option<Time>,
-    /// Overlay addresses that the host uses for something else.
+    /// Warnings about overlay addresses that the host uses otherwise.
     conflicts: Vec<Failure>,
     prefixes: Vec<Prefix>,
     addresses: Vec<IpAddr>,
     pub(crate) port: u16,
-    /// Ports of the lanes behind the first.
+    /// Ports of the extra lanes.
     pub(crate) ports: Vec<u16>,
-    /// Ports that would have been used if another program did not have them.
+    /// Preferred ports that other programs use.
     pub(crate) ports_taken: Vec<u16>,
     pub(crate) endpoints: Vec<SocketAddr>,
     tun: TunStatus,
     pub(crate) udp: UdpStatus,
-    /// Other handles of the lanes' sockets, to read their counters.
+    /// Duplicated handles of the lanes' sockets, for reading their counters.
     sockets: Vec<UdpSocket>,
-    /// To relays that UDP does not reach.
+    /// Bridges to relays that UDP does not reach.
     bridges: Bridges,
-    /// For the test of the NAT's filter.
+    /// Sockets for the test of the NAT's filter.
     nat_test: NatTestSockets,
     outputs: VecDeque<OverlayOutput>,
 }
 
-/// What the daemon does for an overlay.
+/// A task of the daemon for an overlay.
 pub(crate) enum OverlayOutput {
     /// The ceiling of the stamps, since the Unix epoch: to be kept for the next run.
     StampCeiling(Duration),
@@ -78,9 +79,9 @@ pub(crate) enum OverlayOutput {
 }
 
 impl Overlay {
-    /// Opens TUN and socket, configures the host and starts the lane.
+    /// Opens the TUN device and the sockets, configures the host and starts the lanes.
     pub(crate) fn start(
-        config: &Config,
+        config: &DaemonConfig,
         node_key: &PrivateKey,
         remembered_port: Option<u16>,
         map: &NetworkMap,
@@ -94,13 +95,13 @@ impl Overlay {
         let (steering, queues) = open_queues(&tun, config)?;
         let (udp, mut ports_taken) = bind(config, remembered_port)?;
         let further = bind_further(config, udp.port(), &mut ports_taken)?;
-        let netlink =
-            Netlink::open().map_err(|error| Failure::new(error, "taut configures addresses and routes by netlink"))?;
+        let netlink = Netlink::open()
+            .map_err(|error| Failure::new(error, "taut configures addresses and routes through netlink"))?;
         let host =
             Host::configure(netlink, tun.name(), config.mtu, &map.me.addresses, clocks.now).map_err(|error| {
                 Failure::new(
                     error,
-                    "taut gives its device an MTU, the overlay's addresses and routes; it tries again by itself",
+                    "taut sets the MTU, addresses and routes of its device; it tries again automatically",
                 )
             })?;
 
@@ -117,8 +118,9 @@ impl Overlay {
         let handles = std::iter::once((tun, udp)).chain(queues.into_iter().zip(further));
         let handles = handles.map(|(tun, udp)| LaneHandles { tun, udp, checker: node.checker() }).collect();
         let options = LaneOptions { mtu: config.mtu, limits, low_latency: config.low_latency };
-        let lanes = LaneThreads::start_all(handles, steering, options, waker)
-            .map_err(|error| Failure::new(error, "try again when the host has more room"))?;
+        let lanes = LaneThreads::start_all(handles, steering, options, waker).map_err(|error| {
+            Failure::new(error, "free memory or threads on this host; taut tries again automatically")
+        })?;
         let mut overlay = Self {
             node,
             lanes,
@@ -144,12 +146,12 @@ impl Overlay {
         Ok(overlay)
     }
 
-    /// Whether this map needs another TUN configuration: the node got other addresses.
+    /// Returns true if this map gives the node other addresses, which need a new TUN device.
     pub(crate) fn needs_restart(&self, map: &NetworkMap) -> bool {
         self.addresses != map.me.addresses
     }
 
-    /// Takes a new map: peers and routes. Sessions of peers that stay go on.
+    /// Takes a new map: peers and routes. Sessions of peers that stay continue.
     pub(crate) fn set_map(&mut self, map: &NetworkMap, clocks: Clocks) {
         self.prefixes = vec![map.network.ipv4, map.network.ipv6];
         self.node.set_map(map);
@@ -159,12 +161,12 @@ impl Overlay {
         self.conflicts = host::warnings(map, &self.surroundings);
     }
 
-    /// Reads the host's interfaces again after these changes; returns true if this node's endpoints are others now.
+    /// Reads the host's interfaces after these changes. Returns true if this node's endpoints changed.
     pub(crate) fn refresh_endpoints(&mut self, map: &NetworkMap, changes: Changes, clocks: Clocks) -> bool {
         let soon = self.routes_read + TUNNEL_ROUTES_APART;
         let skip = !changes.links && !changes.addresses && clocks.now < soon;
         self.reread = Some(soon).filter(|_| skip);
-        // On an error the last known ones stay: an error is not an empty answer (law 6).
+        // On an error the last known interfaces stay in use: an error is not an empty answer (law 6).
         let known = skip.then_some(&self.surroundings);
         let Ok(surroundings) = self.host.surroundings(known) else { return false };
         if !skip {
@@ -185,72 +187,72 @@ impl Overlay {
         changed
     }
 
-    /// When the interfaces are to be read again although nothing changes.
+    /// Returns the time at which the interfaces have to be read again, even without news.
     pub(crate) fn poll_reread(&mut self) -> Option<Time> {
         self.reread.take()
     }
 
-    /// What the kernel's news has to be watched for.
+    /// Returns the interface and the prefixes that the kernel's news is watched for.
     pub(crate) fn watch(&self) -> Watch {
         Watch { interface: self.host.index(), destinations: self.prefixes.clone() }
     }
 
-    /// The kernel has news about the device, its addresses or its routes.
+    /// Notes that the device, its addresses or its routes changed.
     pub(crate) fn handle_news(&mut self, now: Time) {
         self.host.handle_news(now);
     }
 
-    /// What another program takes apart.
+    /// Returns the problem that keeps packets from flowing, if another program undoes the device's configuration.
     pub(crate) fn problem(&self) -> Option<Failure> {
         self.host.problem()
     }
 
-    /// What a user should know though packets flow.
+    /// Returns warnings for the user; packets flow nevertheless.
     pub(crate) fn warnings(&self) -> Vec<Failure> {
         self.host.warnings().into_iter().chain(self.conflicts.iter().cloned()).collect()
     }
 
-    /// The TUN device, as users see it.
+    /// Returns the state of the TUN device for users.
     pub(crate) fn tun(&self) -> TunStatus {
         TunStatus { ipv6: self.host.has_ipv6(), ..self.tun.clone() }
     }
 
-    /// The host's routes, addresses or links changed, or it slept: lanes choose their addresses anew, and every path is proven anew.
-    pub(crate) fn look_around(&mut self, clocks: Clocks) {
-        self.lanes.check_ways(self.host.netlink(), 0);
-        self.bridges.look();
+    /// Notes that the host's routes, addresses or links changed, or that the host slept: lanes choose their local addresses again, and all paths need a new proof.
+    pub(crate) fn handle_network_change(&mut self, clocks: Clocks) {
+        self.lanes.check_routes(self.host.netlink(), 0);
+        self.bridges.check();
         self.node.handle_look_around(self.surroundings.families(), clocks);
         self.drain(clocks);
     }
 
-    /// What the router in front of this host forwards to the first lane's port, as it says.
+    /// Sets the endpoints that the router claims to forward to the first lane's port.
     pub(crate) fn set_mapped(&mut self, endpoints: &[SocketAddr], clocks: Clocks) {
         self.node.set_mapped(endpoints, clocks);
         self.drain(clocks);
     }
 
-    /// UDP ports of all lanes.
+    /// Returns the UDP ports of all lanes.
     pub(crate) fn ports(&self) -> Vec<u16> {
         std::iter::once(self.port).chain(self.ports.iter().copied()).collect()
     }
 
-    /// The overlay's own addresses.
+    /// Returns the overlay's prefixes.
     pub(crate) fn prefixes(&self) -> &[Prefix] {
         &self.prefixes
     }
 
-    /// Leave to use the network's relays.
+    /// Sets the ticket and the key for the network's relays.
     pub(crate) fn set_ticket(&mut self, credentials: Credentials, clocks: Clocks) {
         self.node.set_ticket(credentials, clocks);
         self.drain(clocks);
     }
 
-    /// Returns the next thing that the daemon does for this overlay. It is asked after every input.
+    /// Returns the next task of the daemon. Drain it after every input.
     pub(crate) fn poll_output(&mut self) -> Option<OverlayOutput> {
         self.outputs.pop_front()
     }
 
-    /// Takes what the lanes said, and does what is due.
+    /// Takes the messages of the lanes, and does the work that is due.
     pub(crate) fn turn(&mut self, clocks: Clocks) {
         self.host.handle_timeout(clocks.now);
         self.nat_test.read(&mut self.node, clocks);
@@ -259,18 +261,18 @@ impl Overlay {
         self.drain(clocks);
     }
 
-    /// Starts handshakes with these peers: they may still send to a session, or a place, that is gone.
+    /// Starts handshakes with these peers, which may still send to a session or an endpoint that no longer exists.
     pub(crate) fn greet(&mut self, peers: &[PublicKey], clocks: Clocks) {
         self.node.greet(peers, clocks);
         self.drain(clocks);
     }
 
-    /// Goes on from the stamps of an earlier run, or an earlier overlay.
+    /// Continues from the timestamps of an earlier run or an earlier overlay.
     pub(crate) fn resume_stamps(&mut self, ceiling: Duration) {
         self.node.resume_stamps(ceiling);
     }
 
-    /// Carries out everything that the node wants: the one place that does so, called after every input to the node.
+    /// Carries out all outputs of the node. It is the only place that does so, and is called after every input to the node.
     fn drain(&mut self, clocks: Clocks) {
         while let Some(output) = self.node.poll_output() {
             match output {
@@ -286,19 +288,19 @@ impl Overlay {
         self.lanes.flush();
     }
 
-    /// When [`Self::turn`] has something to do.
+    /// Returns the time at which [`Self::turn`] has something to do.
     pub(crate) fn poll_timeout(&self, now: Time) -> Option<Time> {
         let own = [self.node.poll_timeout(), self.lanes.poll_timeout(now), self.nat_test.poll_timeout()];
         own.into_iter().flatten().chain([self.host.poll_timeout()]).min()
     }
 
-    /// Whether the lane ended by itself, or the device is gone from here.
+    /// Returns true if a lane has ended, or the device was deleted or moved away.
     pub(crate) fn has_failed(&self) -> bool {
         self.lanes.has_failed() || self.host.is_gone()
     }
 
-    /// What the kernel dropped before we could: in front of the TUN, where a superpacket is one, and at full sockets. By name, as
-    /// [`taut_lane::DropReason`]'s reasons.
+    /// Returns the drops of the kernel, by reason, like those of [`taut_lane::DropReason`]: in front of the TUN, where a superpacket counts once, and at full
+    /// sockets.
     pub(crate) fn dropped_by_kernel(&mut self) -> [(&'static str, u64); 2] {
         let sockets = self.sockets.iter().filter_map(UdpSocket::dropped).map(u64::from).sum();
         [("out-tun-full", self.host.dropped_before_tun()), ("in-socket-full", sockets)]
@@ -316,7 +318,7 @@ impl Overlay {
         &self.lanes
     }
 
-    /// Closes TUN and socket; the kernel takes addresses and routes away with the device.
+    /// Closes the TUN device and the sockets. The kernel removes addresses and routes with the device.
     pub(crate) fn stop(self) {
         self.lanes.stop();
     }
