@@ -18,11 +18,13 @@ MEMBERS = [
     "sys/tun",
     "sys/packet",
     "sys/tally",
+    "sys/namespace",
     "engine/lane",
     "engine/control",
     "engine/agent",
     "apps/taut",
     "apps/coordinator",
+    "proof/testkit",
     "proof/sim",
     "proof/fuzz",
     "proof/linkbox",
@@ -36,8 +38,9 @@ USES = {
     "engine/agent": "taut-lane.workspace = true\ntaut-control.workspace = true\ntaut-tun.workspace = true",
     "apps/taut": "taut-agent.workspace = true\nlexopt = '0.3'",
     "apps/coordinator": "taut-wire.workspace = true\ntokio = '1'\nsqlx = '0.9'",
-    "proof/sim": "taut-lane.workspace = true\ntaut-agent.workspace = true",
-    "proof/fuzz": "taut-sim.workspace = true\ntaut-control.workspace = true",
+    "proof/testkit": "taut-base.workspace = true",
+    "proof/sim": "taut-lane.workspace = true\ntaut-agent.workspace = true\ntaut-testkit.workspace = true",
+    "proof/fuzz": "taut-sim.workspace = true\ntaut-control.workspace = true\ntaut-testkit.workspace = true",
     "proof/linkbox": "taut-packet.workspace = true",
     "proof/load": "quinn = '0.11'\ntokio = '1'",
 }
@@ -137,20 +140,41 @@ class Rules(unittest.TestCase):
         self.breaks("app-uses")
 
     def test_proof_unseen(self):
-        for member, target in (("engine/lane", "proof/sim"), ("engine/lane", "proof/fuzz"), ("proof/sim", "proof/fuzz")):
+        for member, target in (
+            ("engine/lane", "proof/sim"),
+            ("engine/lane", "proof/fuzz"),
+            ("core/wire", "proof/testkit"),
+            ("proof/linkbox", "proof/testkit"),
+            ("proof/sim", "proof/fuzz"),
+        ):
             with self.subTest(member=member, target=target):
                 self.setUp()
                 self.uses(member, target)
                 self.breaks("proof-unseen")
 
     def test_witness_hands(self):
-        for member, target in (("engine/lane", "sys/packet"), ("apps/taut", "sys/tally")):
+        for member, target in (("engine/lane", "sys/packet"), ("apps/taut", "sys/tally"), ("sys/udp", "sys/namespace")):
             with self.subTest(member=member):
                 self.setUp()
                 self.uses(member, target)
                 self.breaks("witness-hands")
         self.setUp()
         self.uses("engine/lane", "sys/tally", "dev-dependencies")
+        self.breaks()
+
+    def test_testkit_alone(self):
+        for target in ("core/wire", "sys/udp", "engine/lane", "proof/sim"):
+            with self.subTest(target=target):
+                self.setUp()
+                self.uses("proof/testkit", target)
+                self.breaks("testkit-alone")
+        self.setUp()
+        self.uses("proof/testkit", "rand")
+        self.breaks("testkit-alone")
+
+    def test_tests_of_every_layer_may_use_the_kits(self):
+        self.uses("core/wire", "proof/testkit", "dev-dependencies")
+        self.uses("sys/udp", "sys/namespace", "dev-dependencies")
         self.breaks()
 
     def test_load_alone(self):

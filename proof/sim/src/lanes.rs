@@ -18,10 +18,10 @@ use taut_udp::Transmit;
 use taut_wire::control::{ControlMessage, Lanes};
 use taut_wire::merge::{Offloads, Run};
 
-use crate::chance::Seeded;
 use crate::host::Host;
 use crate::party::Party;
 use crate::taut::Settings;
+use taut_testkit::Seeded;
 
 /// What the wall clock shows when virtual time begins, and from there on.
 const WALL_AT_START: Duration = Duration::from_secs(1_780_000_000);

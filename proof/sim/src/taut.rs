@@ -15,10 +15,10 @@ use taut_udp::Transmit;
 use taut_wire::control::Suites;
 use taut_wire::merge::{Offloads, Run};
 
-use crate::chance::Seeded;
 use crate::host::Host;
 use crate::party::Party;
 use crate::relay::credentials;
+use taut_testkit::Seeded;
 
 /// What the wall clock showed when virtual time began: some day of 2026, in seconds since the Unix epoch.
 pub(crate) const WALL_AT_START: Duration = Duration::from_secs(1_780_000_000);

@@ -7,11 +7,11 @@
 //! FromLane::Control(Answer) ──▶ Paths::handle_answer            the proof of a path
 //! FromLane::Suspect, Active ──▶ handle_suspicion, handle_active
 //! the host changed, slept   ──▶ handle_look_around              all paths need a new proof
-//!                               Paths::poll_choice     ──▶ ToLane::SetPath
-//!                               Paths::poll_endpoints  ──▶ ToLane::Control where data goes
-//!                               Paths::poll_probe      ──▶ ToLane::Control on the newest session, by the probe's way
-//!                               Paths::poll_search     ──▶ ToLane::Control where data goes, and ToLane::OpenSearch: sockets for it
-//!                               Paths::poll_search_end       ──▶ ToLane::CloseSearch
+//!                               PathOutput::Choice      ──▶ ToLane::SetPath
+//!                               PathOutput::Endpoints   ──▶ ToLane::Control where data goes
+//!                               PathOutput::Probe       ──▶ ToLane::Control on the newest session, by the probe's way
+//!                               PathOutput::OpenSearch  ──▶ ToLane::Control where data goes, and ToLane::OpenSearch: sockets for it
+//!                               PathOutput::CloseSearch ──▶ ToLane::CloseSearch
 //! FromLane::Control(Search) ──▶ Paths::handle_search            the peer requests a port search
 //! ```
 //! Extra lanes do not use relays: they are closed when the path is relayed or leads to another host, and are proven again when the path is direct.
@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use taut_base::{Entropy, LaneId, PeerId, Prefix, Time};
-use taut_path::{Families, Here, Paths, Report, Way};
+use taut_path::{Choice, Families, Here, PathContext, PathOutput, Paths, Probe, Report, Way};
 use taut_wire::control::{ControlMessage, Endpoints, Search};
 
 use super::Node;
@@ -206,41 +206,54 @@ impl<E: Entropy> Node<E> {
         self.steer(id);
     }
 
-    /// Carries out the outputs of a peer's paths: first the choice of the path, because control messages take it, too.
+    /// Carries out the outputs of a peer's paths. The choice of the path comes first, because control messages take it, too.
     pub(super) fn steer(&mut self, id: PeerId) {
-        self.take_choice(id);
-        let Some(peer) = self.peers.get_mut(&id) else { return };
-        let Some(paths) = peer.paths.as_mut() else { return };
-        let first = LaneId::FIRST;
-        if let Some((session, _)) = peer.sessions.last().copied() {
-            let say = |way, message| ToLane::Control { peer: id, session, lane: first, way, message };
-            if let Some(endpoints) = paths.poll_endpoints(&self.local_endpoints, self.now) {
-                self.outputs.tell(first, say(None, ControlMessage::Endpoints(endpoints)));
-            }
-            if let Some(round) = paths.poll_search(&self.local_endpoints, &mut self.budget, self.now) {
-                self.outputs.tell(first, say(None, ControlMessage::Search(round.ask)));
-                if let Some(search) = round.search {
-                    self.outputs.tell(first, ToLane::OpenSearch { peer: id, session, search });
+        while let Some(output) = self.poll_paths(id) {
+            match output {
+                PathOutput::Choice(choice) => self.take_choice(id, choice),
+                PathOutput::Endpoints(endpoints) => self.send_control(id, None, ControlMessage::Endpoints(endpoints)),
+                PathOutput::OpenSearch(round) => {
+                    self.send_control(id, None, ControlMessage::Search(round.ask));
+                    let session = self.peers.get(&id).and_then(|peer| peer.sessions.last());
+                    if let Some(((session, _), search)) = session.copied().zip(round.search) {
+                        self.outputs.tell(LaneId::FIRST, ToLane::OpenSearch { peer: id, session, search });
+                    }
                 }
+                PathOutput::Probe(Probe { way, id: probe, size: 0 }) => {
+                    self.send_control(id, Some(way), ControlMessage::Probe { id: probe });
+                }
+                PathOutput::Probe(Probe { way, id: probe, size }) => {
+                    let session = self.peers.get(&id).and_then(|peer| peer.sessions.last());
+                    if let Some((session, _)) = session.copied() {
+                        let probe = ToLane::SizedProbe { peer: id, session, way, id: probe, size };
+                        self.outputs.tell(LaneId::FIRST, probe);
+                    }
+                }
+                PathOutput::CloseSearch => self.outputs.tell(LaneId::FIRST, ToLane::CloseSearch(id)),
+                PathOutput::Event(_) => {}
             }
-            while let Some(probe) = paths.poll_probe(&mut self.budget, &mut self.entropy, self.now) {
-                let command = match probe.size {
-                    0 => say(Some(probe.way), ControlMessage::Probe { id: probe.id }),
-                    size => ToLane::SizedProbe { peer: id, session, way: probe.way, id: probe.id, size },
-                };
-                self.outputs.tell(first, command);
-            }
-        }
-        if paths.poll_search_end(self.now) {
-            self.outputs.tell(first, ToLane::CloseSearch(id));
         }
     }
 
-    /// Tells the lanes of the path to a peer, if it changed.
-    fn take_choice(&mut self, id: PeerId) {
+    /// Returns the next output of a peer's paths.
+    fn poll_paths(&mut self, id: PeerId) -> Option<PathOutput> {
+        let paths = self.peers.get_mut(&id)?.paths.as_mut()?;
+        let (local_endpoints, budget, entropy) = (&self.local_endpoints, &mut self.budget, &mut self.entropy);
+        paths.poll_output(&mut PathContext { local_endpoints, budget, entropy, now: self.now })
+    }
+
+    /// Sends a control message on the newest session, by this way; `None` for the way of data.
+    fn send_control(&mut self, id: PeerId, way: Option<Way>, message: ControlMessage) {
+        let session = self.peers.get(&id).and_then(|peer| peer.sessions.last());
+        if let Some((session, _)) = session.copied() {
+            let lane = LaneId::FIRST;
+            self.outputs.tell(lane, ToLane::Control { peer: id, session, lane, way, message });
+        }
+    }
+
+    /// Tells the lanes of the path to a peer.
+    fn take_choice(&mut self, id: PeerId, choice: Choice) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        let Some(paths) = peer.paths.as_mut() else { return };
-        let Some(choice) = paths.poll_choice(self.now) else { return };
         let former = peer.way.replace(choice.way);
         if let Some(endpoint) = choice.way.direct() {
             peer.candidates.set_proven(endpoint);

@@ -1,4 +1,4 @@
-//! Many sockets of a real lane, to look for a peer: which of them stays, what goes by it, and that all the others are closed.
+//! The many sockets of a port search in a real lane: one stays and carries the traffic, all others are closed.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use std::time::Duration;
 use taut_base::{PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
 use taut_event::boot_time;
 use taut_lane::{Flush, InboundIo, LaneCore, SendBatch};
+use taut_namespace::in_namespace;
 use taut_node::{FromLane, Routes, ToLane};
 use taut_path::{Choice, PortSearch, Way};
 use taut_tunnel::handshake::Identity;
@@ -15,7 +16,7 @@ use taut_udp::Transmit;
 use taut_wire::control::{ControlMessage, Suites};
 use taut_wire::merge::{Offloads, Run};
 
-use crate::rig::{Peer, Rig, in_namespace, wait_until};
+use crate::rig::{Peer, Rig, wait_until};
 
 const SESSION: SessionId = SessionId(7);
 
@@ -33,7 +34,7 @@ fn keys(role: Role) -> Box<SessionKeys> {
     Box::new(SessionKeys { extension: Some(exporter), suites: Suites::STOCK, ..stock })
 }
 
-/// What the peer's TUN is given.
+/// The packets that the peer's TUN receives.
 struct Tun;
 
 impl InboundIo for Tun {
@@ -46,7 +47,7 @@ impl InboundIo for Tun {
     }
 }
 
-/// The peer: its lane core, on a plain socket.
+/// The peer: a lane core on a plain socket.
 struct Far {
     id: PeerId,
     core: LaneCore,
@@ -79,7 +80,7 @@ impl Far {
         self.core.command(command, &mut self.out, now());
     }
 
-    /// What it would send.
+    /// Returns the datagrams that it would send.
     fn sent(&mut self) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         while !self.out.is_empty() {
@@ -92,7 +93,7 @@ impl Far {
         all
     }
 
-    /// Reads one datagram: from which port, and what it told the agent.
+    /// Reads one datagram; returns its source port and the messages to the agent.
     fn read(&mut self) -> (u16, Vec<FromLane>) {
         let mut buffer = [0; 2_000];
         let (length, from) = self.place.recv_from(&mut buffer).unwrap();
@@ -118,11 +119,11 @@ impl Far {
     }
 }
 
-/// UDP sockets of this namespace.
+/// Returns the number of UDP sockets in the namespace of the calling thread.
 fn sockets() -> usize {
     ["udp", "udp6"]
         .iter()
-        .map(|kind| std::fs::read_to_string(format!("/proc/self/net/{kind}")).unwrap().lines().count() - 1)
+        .map(|kind| std::fs::read_to_string(format!("/proc/thread-self/net/{kind}")).unwrap().lines().count() - 1)
         .sum()
 }
 
@@ -151,7 +152,7 @@ fn dig(rig: &Rig, far: &Far, sockets: u16, lasts: Duration) {
 
 #[test]
 fn the_socket_that_hears_the_peer_stays_and_carries_all_and_the_others_are_closed() {
-    in_namespace("port_search::the_socket_that_hears_the_peer_stays_and_carries_all_and_the_others_are_closed", || {
+    in_namespace(|| {
         let (rig, peer, mut far) = rig();
         let stranger = Rig::place(5);
         let before = sockets();
@@ -162,7 +163,7 @@ fn the_socket_that_hears_the_peer_stays_and_carries_all_and_the_others_are_close
         assert_eq!((ports.len(), ports.contains(&rig.target.port())), (40, false), "each by a socket of its own");
         assert_eq!(sockets(), before + 40);
 
-        // Noise, and what is authentic but comes from elsewhere, choose none.
+        // Noise, and authentic datagrams from another address, choose no socket.
         stranger.send_to(&[4; 64], ("127.0.0.1", ports[3])).unwrap();
         far.place.send_to(&[4; 64], ("127.0.0.1", ports[4])).unwrap();
         far.probe(ports[7], 2);
@@ -175,7 +176,7 @@ fn the_socket_that_hears_the_peer_stays_and_carries_all_and_the_others_are_close
         );
         wait_until(|| sockets() == before + 1);
 
-        // Probes and data to this place go by it from now on.
+        // Probes and data to this endpoint use the chosen socket from now on.
         let choice = Choice {
             way: Way::Direct(far.place.local_addr().unwrap()),
             also: None,
@@ -186,7 +187,7 @@ fn the_socket_that_hears_the_peer_stays_and_carries_all_and_the_others_are_close
         rig.tell(ToLane::SetPath { peer: far.id, choice });
         rig.app.send_to(b"data", (peer.inner, 9000)).unwrap();
         assert_eq!(far.read().0, ports[7]);
-        // What comes by it is delivered; the lane's own socket is heard as before.
+        // Packets on the chosen socket are delivered, and the lane's own socket still works.
         far.probe(rig.target.port(), 3);
         assert_eq!(far.read().0, ports[7], "what goes to this place goes by it, whatever asked");
 
@@ -199,25 +200,22 @@ fn the_socket_that_hears_the_peer_stays_and_carries_all_and_the_others_are_close
 
 #[test]
 fn sockets_that_nobody_finds_are_closed_in_time_and_another_search_replaces_the_former() {
-    in_namespace(
-        "port_search::sockets_that_nobody_finds_are_closed_in_time_and_another_search_replaces_the_former",
-        || {
-            let (rig, peer, mut far) = rig();
-            let before = sockets();
-            dig(&rig, &far, 20, Duration::from_secs(2));
-            (0..20).for_each(|_| drop(far.read()));
-            wait_until(|| sockets() == before);
-            dig(&rig, &far, 20, Duration::from_secs(600));
-            let first: Vec<u16> = (0..20).map(|_| far.read().0).collect();
-            far.probe(first[0], 2);
-            far.read();
-            wait_until(|| sockets() == before + 1);
-            dig(&rig, &far, 10, Duration::from_secs(600));
-            let second: Vec<u16> = (0..10).map(|_| far.read().0).collect();
-            wait_until(|| sockets() == before + 10);
-            assert!(second.iter().all(|port| *port != first[0]));
-            rig.tell(ToLane::CloseSearch(peer.id));
-            wait_until(|| sockets() == before);
-        },
-    );
+    in_namespace(|| {
+        let (rig, peer, mut far) = rig();
+        let before = sockets();
+        dig(&rig, &far, 20, Duration::from_secs(2));
+        (0..20).for_each(|_| drop(far.read()));
+        wait_until(|| sockets() == before);
+        dig(&rig, &far, 20, Duration::from_secs(600));
+        let first: Vec<u16> = (0..20).map(|_| far.read().0).collect();
+        far.probe(first[0], 2);
+        far.read();
+        wait_until(|| sockets() == before + 1);
+        dig(&rig, &far, 10, Duration::from_secs(600));
+        let second: Vec<u16> = (0..10).map(|_| far.read().0).collect();
+        wait_until(|| sockets() == before + 10);
+        assert!(second.iter().all(|port| *port != first[0]));
+        rig.tell(ToLane::CloseSearch(peer.id));
+        wait_until(|| sockets() == before);
+    });
 }
