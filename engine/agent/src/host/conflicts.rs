@@ -17,7 +17,6 @@ use taut_netmap::NetworkMap;
 
 use super::surroundings::{Kind, Own, Surroundings, is_shared};
 use crate::api::Failure;
-use crate::error::failure;
 
 /// Warnings of one kind that are shown; more say the same.
 const SHOWN: usize = 3;
@@ -51,7 +50,7 @@ pub(crate) fn first_join(map: &NetworkMap, surroundings: &Surroundings) -> Resul
     let text = format!("the network was not joined: {}{more}", first.describe(map));
     let hint = "use a network with another prefix (`taut-coordinator networks create NAME --ipv4-prefix PREFIX`), or free the address on this \
                 host and run `taut up` again. The coordinator lists this node already; `taut leave` ends that";
-    Err(failure(text, hint))
+    Err(Failure::new(text, hint))
 }
 
 /// What overlaps while the network is up.
@@ -59,7 +58,7 @@ pub(crate) fn warnings(map: &NetworkMap, surroundings: &Surroundings) -> Vec<Fai
     let conflicts = conflicts(map, surroundings);
     let hint = "taut leaves both as they are; to end this, use another address on one of the two sides";
     let mut warnings: Vec<Failure> =
-        conflicts.iter().take(SHOWN).map(|conflict| failure(conflict.describe(map), hint)).collect();
+        conflicts.iter().take(SHOWN).map(|conflict| Failure::new(conflict.describe(map), hint)).collect();
     let overlaps = surroundings.own.iter().filter_map(|own| Some((own, overlap(map, own)?)));
     // What is said of an address need not be said of its network.
     let overlaps =
@@ -69,7 +68,7 @@ pub(crate) fn warnings(map: &NetworkMap, surroundings: &Surroundings) -> Vec<Fai
         let what = if *kind == Kind::Overlay { "another overlay" } else { "a network" };
         let text =
             format!("{what} of this host overlaps this one: {interface} has {network}, and the overlay {prefix}");
-        failure(
+        Failure::new(
             text,
             "a host there that has the address of a member cannot be reached; give one of the two another prefix",
         )

@@ -1,4 +1,7 @@
-//! The running lanes, seen from the agent: its ends of the queues, and the node's commands on their way through them.
+//! The running lanes, seen from the agent: the agent's ends of their queues, and the commands on their way to them.
+
+mod return_routes;
+mod steering;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -14,70 +17,80 @@ use taut_tunnel::Limits;
 use taut_tunnel::cookie::CookieChecker;
 use taut_udp::UdpSocket;
 
-use crate::entropy::OsEntropy;
-use crate::steering::Steering;
-use crate::ways::Ways;
+use crate::basics::OsEntropy;
+use return_routes::ReturnRoutes;
+pub(crate) use steering::Steering;
 
-/// How soon a command that found a lane's queue full is tried again.
+/// Receive buffer of a socket, 16 MiB: the data of 10 ms at 10 Gbit/s (12.5 MB), while a lane is not scheduled, rounded up to a power of two.
+pub(crate) const RECEIVE_BUFFER: usize = buffer(10);
+/// Send buffer of a socket, 4 MiB: the data of 2 ms at 10 Gbit/s, rounded up to a power of two. A larger one only adds delay under load.
+pub(crate) const SEND_BUFFER: usize = buffer(2);
+
+const fn buffer(milliseconds: usize) -> usize {
+    const BYTES_PER_MILLISECOND: usize = 10_000_000_000 / 8 / 1000;
+    (BYTES_PER_MILLISECOND * milliseconds).next_power_of_two()
+}
+
+/// Time until a command that found a lane's queue full is sent again, 5 ms.
 const QUEUE_RETRY: Duration = Duration::from_millis(5);
 
 /// The running lanes of a node.
-pub(crate) struct Link {
-    /// At least one.
-    lanes: Vec<Running>,
+pub(crate) struct LaneThreads {
+    /// The lanes, at least one.
+    lanes: Vec<RunningLane>,
     steering: Steering,
-    /// Commands that the lanes' queues had no room for, or that were not sent yet. Commands of all lanes keep their order.
+    /// Commands that were not sent yet, or that found a lane's queue full. Commands of all lanes keep their order.
     commands: VecDeque<(LaneId, ToLane)>,
 }
 
-struct Running {
+struct RunningLane {
     lane: Lane,
     queue: AgentEnd,
-    ways: Ways,
+    routes: ReturnRoutes,
 }
 
-/// How lanes work, all of a node's alike.
+/// The options of all lanes of a node.
 #[derive(Clone, Copy)]
 pub(crate) struct LaneOptions {
     /// MTU of the TUN, in bytes.
     pub(crate) mtu: u16,
     pub(crate) limits: Limits,
-    /// Packets are waited for without sleeping.
+    /// Whether lanes busy-poll after each packet.
     pub(crate) low_latency: bool,
 }
 
-/// What a lane works on; it closes these when it ends.
-pub(crate) struct Handles {
+/// The device queue, the socket and the cookie checker of a lane, which closes them when it ends.
+pub(crate) struct LaneHandles {
     pub(crate) tun: Tun,
     pub(crate) udp: UdpSocket,
     pub(crate) checker: CookieChecker,
 }
 
-impl Link {
-    /// Starts one lane on these handles, which it closes when it ends; `agent` is woken by it.
+impl LaneThreads {
+    /// Starts one lane on these handles, which it closes when it ends. The lane wakes `agent`.
     pub(crate) fn start(
         tun: Tun,
         udp: UdpSocket,
         checker: CookieChecker,
-        manner: LaneOptions,
+        options: LaneOptions,
         agent: &Waker,
     ) -> Result<Self, LaneStartError> {
-        Self::start_all(vec![Handles { tun, udp, checker }], Steering::new(None, 1), manner, agent)
+        Self::start_all(vec![LaneHandles { tun, udp, checker }], Steering::new(None, 1), options, agent)
     }
 
-    /// Starts a lane on each of these; everything waits on the first one's queue.
+    /// Starts a lane on each of these handles. All packets of the host wait on the first lane's queue.
     pub(crate) fn start_all(
-        handles: Vec<Handles>,
+        handles: Vec<LaneHandles>,
         steering: Steering,
-        manner: LaneOptions,
+        options: LaneOptions,
         agent: &Waker,
     ) -> Result<Self, LaneStartError> {
-        let LaneOptions { mtu, limits, low_latency } = manner;
+        let LaneOptions { mtu, limits, low_latency } = options;
         let wakers = handles.iter().map(|_| Waker::new()).collect::<Result<Vec<_>, _>>()?;
         let count = handles.len() as u8;
         let mut lanes = Vec::with_capacity(handles.len());
         for (((own, handles), waker), rings) in (0..).zip(handles).zip(&wakers).zip(all_rings(&wakers)) {
-            let Handles { tun, udp, checker } = handles;
+            let LaneHandles { tun, udp, checker } = handles;
             let (queue, lane_end) = queues(agent.clone(), waker.clone());
             let (own, queues, waker) = (LaneId(own), lane_end, waker.clone());
             let config = taut_lane::LaneConfig {
@@ -93,33 +106,33 @@ impl Link {
                 waker,
                 low_latency,
             };
-            lanes.push(Running { lane: Lane::start(config)?, queue, ways: Ways::default() });
+            lanes.push(RunningLane { lane: Lane::start(config)?, queue, routes: ReturnRoutes::default() });
         }
         Ok(Self { lanes, steering, commands: VecDeque::new() })
     }
 
-    /// Takes what the lanes said, and does what is due. The caller drains the node.
+    /// Takes the messages of the lanes, and does the work that is due. The caller drains the node afterwards.
     pub(crate) fn turn(&mut self, node: &mut Node<OsEntropy>, clocks: Clocks) {
         let Self { lanes, steering, commands, .. } = self;
         let mut tell = |lane, command| commands.push_back((lane, command));
         for (place, running) in (0..).zip(lanes) {
-            while let Some(said) = running.queue.receive() {
-                match said {
+            while let Some(message) = running.queue.receive() {
+                match message {
                     FromLane::Drained => steering.drained(LaneId(place), clocks.now, &mut tell),
-                    said => node.handle(LaneId(place), said, clocks),
+                    message => node.handle(LaneId(place), message, clocks),
                 }
             }
         }
         node.handle_timeout(clocks);
-        steering.turn(node.is_spread(), clocks.now, tell);
+        steering.turn(node.has_extra_lanes(), clocks.now, tell);
     }
 
-    /// Adds a command of the node, to be sent by [`Self::flush`].
+    /// Adds a command, which [`Self::flush`] sends.
     pub(crate) fn push(&mut self, lane: LaneId, command: ToLane) {
         self.commands.push_back((lane, command));
     }
 
-    /// Sends commands as far as the lanes' queues have room: in their order, whichever lanes they are for.
+    /// Sends commands in their order, whichever lanes they are for, until a lane's queue is full.
     pub(crate) fn flush(&mut self) {
         let mut told = 0_u32;
         while let Some((lane, command)) = self.commands.pop_front() {
@@ -137,7 +150,7 @@ impl Link {
         }
     }
 
-    /// Tells the lanes of another MTU; one that finds no room is made up for by the next change of the link.
+    /// Tells the lanes the MTU. A lane whose queue is full misses it until the next change of the link.
     pub(crate) fn set_mtu(&self, mtu: u16) {
         for running in &self.lanes {
             if running.queue.send(ToLane::SetMtu(mtu)).is_ok() {
@@ -146,71 +159,71 @@ impl Link {
         }
     }
 
-    /// Has the lanes leave the choice of our address to the routes, where they changed (`ways`): for packets with this mark.
-    pub(crate) fn check_ways(&mut self, netlink: &mut Netlink, mark: u32) {
-        // Without an answer nothing is known to be gone (law 6).
+    /// Has the lanes forget local addresses whose route to the peer changed, for packets with this mark.
+    pub(crate) fn check_routes(&mut self, netlink: &mut Netlink, mark: u32) {
+        // An error is not an empty answer (law 6): without a list, no address counts as lost.
         let own = netlink.addresses().ok();
         let own: Option<BTreeSet<IpAddr>> = own.map(|all| all.into_iter().map(|address| address.ip).collect());
         for running in &mut self.lanes {
-            for place in running.ways.look(netlink, mark, own.as_ref(), running.lane.shared().locals.all()) {
-                // One that finds no room is left to the second try of the peer's next handshake.
+            for place in running.routes.check(netlink, mark, own.as_ref(), running.lane.shared().locals.all()) {
+                // If the queue is full, the lane forgets the address at the second retransmission of the peer's next handshake.
                 let _ = running.queue.send(ToLane::ForgetLocal { place });
             }
             running.queue.wake();
         }
     }
 
-    /// Has the lanes leave the choice of all our addresses to the routes until peers are heard again.
+    /// Has the lanes forget all local addresses: the routes choose them until peers are heard again.
     pub(crate) fn forget_locals(&self) {
         for running in &self.lanes {
-            // A lane whose queue is full notices by the second try of each peer's next handshake.
+            // If the queue is full, the lane forgets each address at the second retransmission of the peer's next handshake.
             let _ = running.queue.send(ToLane::ForgetLocals);
             running.queue.wake();
         }
     }
 
-    /// Has the only lane go on with another socket; its sessions stay.
+    /// Gives the only lane another socket. Its sessions stay.
     pub(crate) fn replace_socket(&self, udp: UdpSocket) {
         if let [only] = &self.lanes[..] {
             only.lane.replace_socket(udp);
         }
     }
 
-    /// When a command that found no room is tried again, or the lanes change what they read.
+    /// Returns the time at which a waiting command is sent again or the steering continues.
     pub(crate) fn poll_timeout(&self, now: Time) -> Option<Time> {
         self.commands.front().map(|_| now + QUEUE_RETRY).into_iter().chain(self.steering.poll_timeout()).min()
     }
 
-    /// What everybody may read of each lane.
+    /// Returns the shared counters of each lane.
     pub(crate) fn all_shared(&self) -> impl Iterator<Item = &LaneShared> {
         self.lanes.iter().map(|running| &**running.lane.shared())
     }
 
-    /// Bytes of packets received from a peer and sent to it, on all lanes.
+    /// Returns the bytes of packets received from a peer and sent to it, on all lanes.
     pub(crate) fn traffic_of(&self, peer: PeerId) -> (u64, u64) {
         let all = self.all_shared().map(|shared| shared.traffic.of(peer));
         all.fold((0, 0), |(received, sent), (here, there)| (received + here, sent + there))
     }
 
-    /// Of these, those that a relay carried.
+    /// Returns the part of [`Self::traffic_of`] that relays carried.
     pub(crate) fn relayed_of(&self, peer: PeerId) -> (u64, u64) {
         let all = self.all_shared().map(|shared| shared.traffic.relayed_of(peer));
         all.fold((0, 0), |(received, sent), (here, there)| (received + here, sent + there))
     }
 
-    /// Bytes of packets to a peer that were held, and changes of its path or lanes that were given up.
+    /// Returns the bytes of packets to a peer that were held, and the number of abandoned changes of its path or lanes.
     pub(crate) fn held_of(&self, peer: PeerId) -> (u64, u64) {
         let all = self.all_shared().map(|shared| shared.traffic.held_of(peer));
         all.fold((0, 0), |(bytes, given_up), (here, there)| (bytes + here, given_up + there))
     }
 
-    /// Bytes of the data messages around them.
+    /// Returns the bytes of data messages received from a peer and sent to it, on all lanes.
     pub(crate) fn outer_of(&self, peer: PeerId) -> (u64, u64) {
         let all = self.all_shared().map(|shared| shared.traffic.outer_of(peer));
         all.fold((0, 0), |(received, sent), (here, there)| (received + here, sent + there))
     }
 
-    /// Whether the kernel steers flows to lanes, where there are several.
+    /// Returns true if the kernel steers flows to lanes.
     pub(crate) fn is_steered_by_kernel(&self) -> bool {
         self.steering.is_by_kernel()
     }
@@ -226,7 +239,7 @@ impl Link {
     }
 }
 
-/// The rings between lanes: none for one.
+/// Returns the rings between lanes; a single lane has none.
 fn all_rings(wakers: &[Waker]) -> Vec<Rings> {
     if wakers.len() < 2 { wakers.iter().map(|_| Rings::default()).collect() } else { rings(wakers) }
 }

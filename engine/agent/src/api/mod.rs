@@ -100,6 +100,13 @@ pub struct Failure {
     pub hint: String,
 }
 
+impl Failure {
+    /// What happened and why, and what to do about it.
+    pub(crate) fn new(message: impl fmt::Display, hint: impl Into<String>) -> Self {
+        Self { message: message.to_string(), hint: hint.into() }
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}\n  {}", self.message, self.hint)

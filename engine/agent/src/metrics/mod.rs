@@ -1,10 +1,10 @@
-//! The figures of a node as Prometheus reads them: its text exposition format, version 0.0.4.
+//! The metrics of a node in Prometheus' text exposition format, version 0.0.4.
 //!
-//! All is made from [`Status`], so that nothing is told here that any local user may not read: no keys, no tokens. `taut metrics` asks for it over the
-//! local API, and `http` hands it to a Prometheus that was given an address by `taut daemon --metrics`.
+//! All metrics are made from [`Status`], which every local user may read: they contain no keys and no tokens. `taut metrics` prints them through the local API, and
+//! `http` serves them at the address of `taut daemon --metrics`.
 //!
-//! Names are `taut_…` with units in them; what a thing is (the kind of a path, the state of a relay) is one series per possible value, 1 for the one
-//! that holds, so that an alert needs no list of values. What is not known is left out: an error is not a zero (law 6).
+//! Names begin with `taut_` and contain units. A state (the kind of a path, the state of a relay) is one series per possible value, with 1 for the present value and 0 for
+//! the others: an alert needs no list of values. Unknown values are left out: an error is not a zero (law 6).
 
 pub(crate) mod http;
 
@@ -12,10 +12,10 @@ use std::fmt::{Display, Write};
 
 use crate::api::{PathKind, PeerStatus, RelayState, RelayVia, State, Status};
 
-/// The content type of what [`render`] writes.
+/// The content type of the text of [`render`].
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// All figures as lines.
+/// Returns all metrics as text.
 pub fn render(status: &Status) -> String {
     let mut page = Page::default();
     myself(&mut page, status);
@@ -25,14 +25,14 @@ pub fn render(status: &Status) -> String {
     page.text
 }
 
-/// The page that is written, family by family.
+/// The text of the metrics, written family by family.
 #[derive(Default)]
 struct Page {
     text: String,
 }
 
 impl Page {
-    /// Begins a family of series.
+    /// Starts a family of series.
     fn family(&mut self, name: &'static str, kind: &str, help: &str) -> Family<'_> {
         // Writing to a String cannot fail, here and below.
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
@@ -48,7 +48,7 @@ impl Page {
     }
 }
 
-/// A family whose series are written now.
+/// The family whose series are written.
 struct Family<'a> {
     text: &'a mut String,
     name: &'static str,
@@ -65,7 +65,7 @@ impl Family<'_> {
     }
 }
 
-/// A label's text between its quotes.
+/// Escapes the value of a label.
 fn escape(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -1,4 +1,4 @@
-//! The operating system's randomness.
+//! Randomness of the operating system.
 
 use ring::rand::{SecureRandom, SystemRandom};
 use taut_base::Entropy;
@@ -14,7 +14,7 @@ impl OsEntropy {
 
 impl Entropy for OsEntropy {
     fn fill(&mut self, bytes: &mut [u8]) {
-        // Linux gives randomness to whoever asks once it has booted; a node that got none must not make keys.
+        // Once Linux has booted this cannot fail. A node without randomness must not make keys.
         self.0.fill(bytes).expect("the operating system gives randomness");
     }
 }

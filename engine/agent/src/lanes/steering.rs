@@ -1,15 +1,15 @@
-//! Which lanes read what the host sends, and how that changes without a packet overtaking another.
+//! Steering: which lanes read the host's packets, and how this changes without reordering.
 //!
-//! While no session has lanes beyond the first, everything waits on the first queue and the first lane reads it: whatever another read would be the
-//! first's to seal. Once there are sessions with more lanes, packets wait on the queue of their flow, and each lane reads its own. Where the kernel takes
-//! no steering program there is one queue, and the first lane deals out what it reads.
+//! While no session has extra lanes, all packets wait on the first queue and the first lane reads them, because the first lane would have to seal the packets that
+//! other lanes read. Once sessions have extra lanes, packets wait on the queue of their flow, and each lane reads its own queue. Where the kernel accepts no
+//! steering program there is one queue, and the first lane distributes the packets.
 //!
-//! A flow that changes its queue must not be read from the new one before everything is read from the old:
+//! A flow that moves to another queue must not be read from there before all its packets on the former queue were read:
 //!
 //! ```text
-//! First ── steer to all ──▶ Settling ── a moment ──▶ Draining: the first reads what waits ──▶ the others begin to read      Spread
-//! Spread ── the first stops ─▶ Pausing ── it stopped, steer to the first ──▶ Settling ─▶ Draining: the others read and hand
-//!                                                                                over what waits ──▶ the first begins       First
+//! First ── steer to all ──▶ Settling ── 1 ms ──▶ Draining: the first lane empties its queue ──▶ the others begin to read    Spread
+//! Spread ── the first stops ─▶ Pausing ── it stopped, steer to the first ──▶ Settling ─▶ Draining: the others empty their
+//!                                                                        queues and hand off ──▶ the first begins to read   First
 //! ```
 
 use std::time::Duration;
@@ -18,19 +18,19 @@ use taut_base::{LaneId, Time};
 use taut_node::{Reading, ToLane};
 use taut_tun::Tun;
 
-/// A packet whose queue was chosen before the change is on it by then: between the two the kernel does not even let itself be interrupted.
+/// Time until a packet whose queue was chosen before a change is on that queue, 1 ms: the kernel disables preemption between the two steps.
 const SETTLE: Duration = Duration::from_millis(1);
 
-/// Who reads, and what is changing.
+/// The state of the steering.
 pub(crate) struct Steering {
-    /// A handle of the device, if the kernel steers.
+    /// A handle of the TUN device, if the kernel steers.
     kernel: Option<Tun>,
     lanes: u8,
-    step: Step,
+    phase: Phase,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum Phase {
     First,
     Spread,
     Pausing,
@@ -39,83 +39,83 @@ enum Step {
         spread: bool,
     },
     Draining {
-        /// Lanes that have not said yet that they are done, one bit each.
+        /// Lanes that have not reported [`FromLane::Drained`](taut_node::FromLane::Drained) yet, one bit each.
         lanes: u16,
         spread: bool,
     },
 }
 
 impl Steering {
-    /// Everything waits on the first queue of so many lanes. `kernel` is a handle of the device, if the kernel takes a program.
+    /// Starts with all packets on the first lane's queue. `kernel` is a handle of the TUN device, if the kernel accepts the steering program.
     pub(crate) fn new(kernel: Option<Tun>, lanes: u8) -> Self {
-        Self { kernel, lanes, step: Step::First }
+        Self { kernel, lanes, phase: Phase::First }
     }
 
-    /// Whether the kernel steers, or the first lane does it in its place.
+    /// Returns true if the kernel steers, and false if the first lane distributes the packets.
     pub(crate) fn is_by_kernel(&self) -> bool {
         self.kernel.is_some()
     }
 
-    /// Does what is next on the way to what is wanted: all lanes read, or the first alone.
+    /// Takes the next step towards the wanted state: all lanes read (`spread`), or only the first one.
     pub(crate) fn turn(&mut self, spread: bool, now: Time, mut tell: impl FnMut(LaneId, ToLane)) {
         if self.lanes < 2 {
             return;
         }
-        match self.step {
-            Step::First if spread => {
+        match self.phase {
+            Phase::First if spread => {
                 if self.steer(self.lanes) {
-                    self.step = Step::Settling { until: now + SETTLE, spread };
+                    self.phase = Phase::Settling { until: now + SETTLE, spread };
                 } else {
                     tell(LaneId::FIRST, ToLane::Read(Reading::Spread));
-                    self.step = Step::Spread;
+                    self.phase = Phase::Spread;
                 }
             }
-            Step::Spread if !spread => {
+            Phase::Spread if !spread => {
                 tell(LaneId::FIRST, ToLane::Read(Reading::Nothing));
                 tell(LaneId::FIRST, ToLane::Drain);
-                self.step = Step::Pausing;
+                self.phase = Phase::Pausing;
             }
-            Step::Settling { until, spread } if now >= until => self.drain(spread, tell),
+            Phase::Settling { until, spread } if now >= until => self.drain(spread, tell),
             _ => {}
         }
     }
 
-    /// A lane did what [`ToLane::Drain`] asked for.
+    /// Notes that a lane has carried out [`ToLane::Drain`].
     pub(crate) fn drained(&mut self, lane: LaneId, now: Time, mut tell: impl FnMut(LaneId, ToLane)) {
-        match &mut self.step {
-            Step::Pausing => {
+        match &mut self.phase {
+            Phase::Pausing => {
                 if self.steer(1) {
-                    self.step = Step::Settling { until: now + SETTLE, spread: false };
+                    self.phase = Phase::Settling { until: now + SETTLE, spread: false };
                 } else {
                     self.drain(false, tell);
                 }
             }
-            Step::Draining { lanes, spread } => {
+            Phase::Draining { lanes, spread } => {
                 *lanes &= !(1 << lane.0);
                 if *lanes != 0 {
                     return;
                 }
                 let (others, first) =
                     if *spread { (Reading::Own, None) } else { (Reading::Nothing, Some(Reading::Own)) };
-                self.step = if *spread { Step::Spread } else { Step::First };
+                self.phase = if *spread { Phase::Spread } else { Phase::First };
                 (1..self.lanes).for_each(|lane| tell(LaneId(lane), ToLane::Read(others)));
                 if let Some(reading) = first {
                     tell(LaneId::FIRST, ToLane::Read(reading));
                 }
             }
-            Step::First | Step::Spread | Step::Settling { .. } => {}
+            Phase::First | Phase::Spread | Phase::Settling { .. } => {}
         }
     }
 
-    /// When [`Self::turn`] has something to do.
+    /// Returns the time at which [`Self::turn`] has something to do.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        match self.step {
-            Step::Settling { until, .. } => Some(until),
+        match self.phase {
+            Phase::Settling { until, .. } => Some(until),
             _ => None,
         }
     }
 
-    /// Has those read what waits whose flows went to others.
+    /// Has the lanes whose flows moved away empty their queues.
     fn drain(&mut self, spread: bool, mut tell: impl FnMut(LaneId, ToLane)) {
         let losing = if spread { 0..1 } else { 1..self.lanes };
         let mut lanes = 0;
@@ -123,10 +123,11 @@ impl Steering {
             lanes |= 1 << lane;
             tell(LaneId(lane), ToLane::Drain);
         }
-        self.step = Step::Draining { lanes, spread };
+        self.phase = Phase::Draining { lanes, spread };
     }
 
-    /// Has packets wait on so many queues. A kernel that took the program once and now does not leaves them all on the first, where they are dealt out.
+    /// Spreads packets over this number of queues. If the kernel, which accepted the program before, refuses now, all packets stay on the first queue, and the first
+    /// lane distributes them. Returns true if the kernel steers.
     fn steer(&mut self, queues: u8) -> bool {
         let steered = self.kernel.as_ref().is_some_and(|tun| tun.steer(queues).is_ok());
         if !steered {
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_lane_deals_out_what_the_kernel_does_not() {
+    fn the_first_lane_distributes_packets_where_the_kernel_does_not() {
         let mut steering = Steering::new(None, 3);
         let mut told = Vec::new();
         let all = |told: &mut Vec<(LaneId, ToLane)>| told.drain(..).map(described).collect::<Vec<_>>();
@@ -169,20 +170,20 @@ mod tests {
         steering.turn(false, at(10), |lane, command| told.push((lane, command)));
         assert_eq!(all(&mut told), [said(0, "Nothing"), said(0, "Drain")]);
         steering.turn(true, at(10), |lane, command| told.push((lane, command)));
-        assert!(told.is_empty(), "one change after the other");
+        assert!(told.is_empty(), "a change starts only after the former one is complete");
         steering.drained(LaneId(0), at(20), |lane, command| told.push((lane, command)));
         assert_eq!(all(&mut told), [said(1, "Drain"), said(2, "Drain")]);
         steering.drained(LaneId(2), at(20), |lane, command| told.push((lane, command)));
         assert!(told.is_empty());
         steering.drained(LaneId(1), at(20), |lane, command| told.push((lane, command)));
         assert_eq!(all(&mut told), [said(1, "Nothing"), said(2, "Nothing"), said(0, "Own")]);
-        assert_eq!(steering.step, Step::First);
+        assert_eq!(steering.phase, Phase::First);
     }
 
     #[test]
-    fn others_read_only_after_the_first_has_read_what_waited() {
+    fn the_others_read_only_after_the_first_has_emptied_its_queue() {
         let mut steering = Steering::new(None, 3);
-        steering.step = Step::Settling { until: at(1_000), spread: true };
+        steering.phase = Phase::Settling { until: at(1_000), spread: true };
         let mut told = Vec::new();
         steering.turn(true, at(999), |lane, command| told.push((lane, command)));
         assert!(told.is_empty());
@@ -192,6 +193,6 @@ mod tests {
         steering.drained(LaneId(0), at(1_100), |lane, command| told.push((lane, command)));
         let own = String::from("Own");
         assert_eq!(told.drain(..).map(described).collect::<Vec<_>>(), [(1, own.clone()), (2, own)]);
-        assert_eq!((steering.step, steering.poll_timeout()), (Step::Spread, None));
+        assert_eq!((steering.phase, steering.poll_timeout()), (Phase::Spread, None));
     }
 }

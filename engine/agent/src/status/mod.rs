@@ -1,5 +1,7 @@
 //! What a user sees.
 
+pub(crate) mod why;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -35,15 +37,15 @@ pub(crate) fn myself(map: &NetworkMap, overlay: Option<&Overlay>) -> SelfStatus 
 }
 
 fn lanes(overlay: &Overlay) -> LanesStatus {
-    let link = overlay.link();
+    let lanes = overlay.lanes();
     let ports: Vec<u16> = std::iter::once(overlay.port).chain(overlay.ports.iter().copied()).collect();
     // With one lane there is nothing to steer.
-    let by_kernel = ports.len() < 2 || link.is_steered_by_kernel();
+    let by_kernel = ports.len() < 2 || lanes.is_steered_by_kernel();
     LanesStatus {
         ports,
         steering: String::from(if by_kernel { "kernel" } else { "first-lane" }),
-        handed_over: link.all_shared().map(LaneShared::handed_off).sum(),
-        strays: link.all_shared().map(LaneShared::strays).sum(),
+        handed_over: lanes.all_shared().map(LaneShared::handed_off).sum(),
+        strays: lanes.all_shared().map(LaneShared::strays).sum(),
     }
 }
 
@@ -71,7 +73,7 @@ pub(crate) fn drops(overlay: Option<&mut Overlay>) -> BTreeMap<String, u64> {
     let Some(overlay) = overlay else { return BTreeMap::new() };
     let by_kernel = overlay.dropped_by_kernel();
     let by_bridges = overlay.bridges().dropped();
-    let by_lanes = overlay.link().all_shared().flat_map(|shared| shared.drops.iter());
+    let by_lanes = overlay.lanes().all_shared().flat_map(|shared| shared.drops.iter());
     let mut drops = BTreeMap::new();
     for (name, count) in by_lanes.chain(by_kernel).chain(by_bridges) {
         if count > 0 {
@@ -86,7 +88,7 @@ pub(crate) fn handshakes(overlay: Option<&Overlay>) -> Handshakes {
     let Some(overlay) = overlay else { return Handshakes::default() };
     let HandshakeCounts { computed, answered, repeated, over_limit } = overlay.node().handshake_counts();
     // Who is dropped for this reason is told a cookie.
-    let cookies = overlay.link().all_shared().map(|shared| shared.drops.count(DropReason::CookieAsked)).sum();
+    let cookies = overlay.lanes().all_shared().map(|shared| shared.drops.count(DropReason::CookieAsked)).sum();
     Handshakes { computed, answered, repeated, over_limit, cookies }
 }
 
@@ -196,7 +198,7 @@ pub(crate) fn share(per_cent: u32) -> f64 {
 
 fn connected(peer: &PeerView<'_>, overlay: &Overlay, online: Option<bool>, now: Time) -> PeerStatus {
     let ((received, sent), (by_relay, to_relay)) =
-        (overlay.link().traffic_of(peer.id), overlay.link().relayed_of(peer.id));
+        (overlay.lanes().traffic_of(peer.id), overlay.lanes().relayed_of(peer.id));
     let relayed = Bytes { received: by_relay, sent: to_relay };
     let direct = Bytes { received: received.saturating_sub(by_relay), sent: sent.saturating_sub(to_relay) };
     let age = peer.session.map(|since| now.since(since).as_secs_f64());
@@ -225,7 +227,7 @@ fn connected(peer: &PeerView<'_>, overlay: &Overlay, online: Option<bool>, now: 
 }
 
 fn changes(peer: &PeerView<'_>, overlay: &Overlay) -> Changes {
-    let (held_bytes, given_up) = overlay.link().held_of(peer.id);
+    let (held_bytes, given_up) = overlay.lanes().held_of(peer.id);
     Changes { held_bytes, given_up, ignored: peer.lane_changes_ignored }
 }
 

@@ -22,7 +22,6 @@ use taut_base::{Prefix, Time};
 use taut_netlink::{MAIN_TABLE, Netlink, NetlinkError, Route};
 
 use crate::api::Failure;
-use crate::error::failure;
 use device::{Ipv6, Missing, no_link_local, some_of};
 use schedule::{IDLE, Schedule, Step};
 
@@ -142,11 +141,11 @@ impl Host {
         }
         let (name, missing) = (&self.name, &self.missing);
         Some(match &self.error {
-            Some(error) => failure(
+            Some(error) => Failure::new(
                 format!("{name} is not as the overlay needs it ({missing}), and taut cannot restore it: {error}"),
                 "taut tries again once a minute",
             ),
-            None => failure(
+            None => Failure::new(
                 format!(
                     "another program keeps undoing what taut sets on {name}, more than 5 times within a minute: {missing}"
                 ),
@@ -161,20 +160,20 @@ impl Host {
         let mut warnings = match self.ipv6 {
             _ if self.addresses.iter().all(IpAddr::is_ipv4) => Vec::new(),
             Ipv6::On => Vec::new(),
-            Ipv6::Off => vec![failure(
+            Ipv6::Off => vec![Failure::new(
                 format!("IPv6 is switched off on this host for {name}: the overlay carries IPv4 alone here"),
-                &format!(
+                format!(
                     "for IPv6 in the overlay run `sysctl -w net.ipv6.conf.{name}.disable_ipv6=0`; taut notices it within 10 s"
                 ),
             )],
-            Ipv6::Absent => vec![failure(
+            Ipv6::Absent => vec![Failure::new(
                 format!("this host has no IPv6 for {name}: the overlay carries IPv4 alone here"),
                 "IPv6 needs a kernel that has it, and an MTU of 1,280 bytes or more (--mtu)",
             )],
         };
         if !self.taken.is_empty() {
             let taken: Vec<IpAddr> = self.taken.iter().map(|(address, _)| *address).collect();
-            warnings.push(failure(
+            warnings.push(Failure::new(
                 format!(
                     "another program has routes to members of the network: packets to {} do not go through the overlay",
                     some_of(&taken)

@@ -1,6 +1,7 @@
-//! Bridges to relays that UDP does not reach (`taut_control::Bridge`): as many as the node wishes for, told to it as they open and close.
+//! Bridges to relays that UDP does not reach (`taut_control::Bridge`).
 //!
-//! The node says for which relays (`Output::Bridges`) and is told where each is; the lane sends there as to any relay. All of them end with the overlay.
+//! The node requests bridges (`Output::Bridges`) and is told when one opens or closes. The lane sends to a bridge's address as to any relay. All bridges end with
+//! the overlay.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,24 +11,24 @@ use taut_control::{Bridge, BridgeOptions, BridgeReport};
 use taut_event::Waker;
 use taut_node::{BridgeRequest, Clocks, Node};
 
-use crate::entropy::OsEntropy;
+use crate::basics::OsEntropy;
 
-/// The bridges that there are.
+/// The running bridges.
 pub(crate) struct Bridges {
     /// The first lane's port.
     lane: u16,
     agent: Waker,
-    running: BTreeMap<RelayId, Running>,
-    /// Datagrams that bridges dropped which are gone: out, in.
+    running: BTreeMap<RelayId, RunningBridge>,
+    /// Datagrams that ended bridges dropped: out, in.
     dropped: (u64, u64),
 }
 
-struct Running {
+struct RunningBridge {
     url: String,
-    /// `None` when the system had no room for it, or its URL makes no sense.
+    /// `None` if the thread could not be started or the URL is invalid.
     bridge: Option<Bridge>,
     problem: Option<String>,
-    /// What the node was told: how often it opened, and whether it is open.
+    /// The state that the node was told of: how many times the bridge opened, and whether it is open.
     told: (u64, bool),
 }
 
@@ -47,7 +48,7 @@ impl Bridges {
             let Some(bridge) = &running.bridge else { continue };
             let report = bridge.report();
             let (opened, was_open) = std::mem::replace(&mut running.told, (report.opened, report.is_open));
-            // It may have closed and opened between two looks.
+            // The bridge may have closed and opened between two turns.
             if report.is_open && (!was_open || report.opened != opened) {
                 node.bridge_opened(*id, bridge.place(), clocks);
             } else if was_open && !report.is_open {
@@ -56,7 +57,7 @@ impl Bridges {
         }
     }
 
-    /// Ends the bridges that are not requested any more, and starts those that are new.
+    /// Ends the bridges that are not requested any more, and starts new ones.
     pub(crate) fn set(
         &mut self,
         requests: &[BridgeRequest],
@@ -65,7 +66,7 @@ impl Bridges {
         clocks: Clocks,
     ) {
         let requested = |id: &RelayId, url: &str| requests.iter().any(|request| request.0 == *id && request.1 == url);
-        let ends = |id: &RelayId, running: &Running| !requested(id, &running.url);
+        let ends = |id: &RelayId, running: &RunningBridge| !requested(id, &running.url);
         let gone = self.running.iter().filter(|(id, running)| ends(id, running)).map(|(id, _)| *id).collect::<Vec<_>>();
         for id in gone {
             if let Some(bridge) = self.running.remove(&id).and_then(|running| running.bridge) {
@@ -83,29 +84,29 @@ impl Bridges {
                     Ok(bridge) => (Some(bridge), None),
                     Err(error) => (None, Some(error.to_string())),
                 };
-                Running { url: url.clone(), bridge, problem, told: (0, false) }
+                RunningBridge { url: url.clone(), bridge, problem, told: (0, false) }
             });
         }
     }
 
-    /// The host's addresses, routes or links changed, or it slept.
-    pub(crate) fn look(&self) {
+    /// Has all bridges check their connection, because the host's network changed or the host slept.
+    pub(crate) fn check(&self) {
         self.all().for_each(|(_, bridge)| bridge.look());
     }
 
-    /// The bridge to a relay, for users: its URL, and how it stands.
+    /// Returns the URL and the state of the bridge to a relay, for users.
     pub(crate) fn report(&self, relay: RelayId) -> Option<(&str, BridgeReport)> {
         let running = self.running.get(&relay)?;
         let failed = || BridgeReport { problem: running.problem.clone(), ..BridgeReport::default() };
         Some((&running.url, running.bridge.as_ref().map_or_else(failed, Bridge::report)))
     }
 
-    /// Where the lane reaches it.
+    /// Returns the address at which the lane reaches the relay.
     pub(crate) fn place(&self, relay: RelayId) -> Option<SocketAddr> {
         self.running.get(&relay)?.bridge.as_ref().map(Bridge::place)
     }
 
-    /// What all of them dropped, by name, as [`taut_lane::DropReason`]'s reasons.
+    /// Returns the drops of all bridges, by reason, like those of [`taut_lane::DropReason`].
     pub(crate) fn dropped(&self) -> [(&'static str, u64); 2] {
         let reports = || self.all().map(|(_, bridge)| bridge.report());
         let out = reports().map(|report| report.dropped_out).sum::<u64>() + self.dropped.0;

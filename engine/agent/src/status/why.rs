@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use taut_path::{Nat, Origins, PathReport, Verdict, Way, WayReport};
 
+use super::{seconds, share};
 use crate::api::{NatKind, NatStatus, PathKind, PeerStatus, RelayState, RelayStatus, RelayVia, SCHEMA, WayStatus, Why};
-use crate::status::{seconds, share};
 
 /// Packets for the peer within this time count as "lately": as long as a peer without traffic is kept (protocol.md 5.5).
 pub(crate) const LATELY: Duration = Duration::from_secs(300);

@@ -1,66 +1,67 @@
-//! The daemon: one loop over signals, the local API, the control thread, the lane and the kernel's news.
+//! The daemon: one loop over signals, the local API, the control thread, the lanes and the kernel's news.
 //!
-//! - this file: the loop, and the overlay's life;
-//! - `leave`: giving up the membership;
-//! - `mapped`: the router in front of this host, and which ports it opened;
-//! - `news`: what the control thread says;
-//! - `sleep`: whether the host slept;
-//! - `users`: what local users ask.
+//! - this file: the loop, and the life of the overlay;
+//! - `leave`: ending the membership;
+//! - `mapped`: port mappings of the router in front of this host;
+//! - `news`: events of the control thread;
+//! - `sleep`: detection of a suspended host;
+//! - `state`: the membership, the coordinator's state, and problems for the user;
+//! - `users`: requests of local users.
 
 mod leave;
 mod mapped;
 mod news;
 mod sleep;
+mod state;
 mod users;
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
-use taut_base::{NodeId, PublicKey, Time};
-use taut_control::{Command, Control, Identity, Options, OtherPrefixes};
-use taut_event::{Events, Interest, Poller, Signal, Signals, Waker, boot_time, wall_clock};
-use taut_netlink::{Changes, Monitor, Netlink};
+use taut_base::{PublicKey, Time};
+use taut_control::{Command, Control, Options};
+use taut_event::{Events, Interest, Poller, Signal, Signals, Waker};
+use taut_netlink::{Monitor, Netlink};
 use taut_netmap::NetworkMap;
 use taut_node::Clocks;
-use taut_relay::{Credentials, Ticket};
 
 use crate::api::{Failure, LeaveStatus};
-use crate::config::Config;
-use crate::error::{RunError, failure};
+use crate::basics::clocks;
+use crate::config::DaemonConfig;
+use crate::error::RunError;
 use crate::host::{self, Surroundings};
 use crate::metrics::http::{self, Responder};
 use crate::overlay::{Overlay, OverlayOutput};
 use crate::server::{FIRST_CONNECTION, Server};
 use mapped::Mapped;
 use sleep::{Sleep, awake};
+use state::{CoordinatorState, Membership, Problems, Readings};
 
 const TOKEN_SIGNALS: u64 = 0;
 const TOKEN_WAKER: u64 = 1;
 const TOKEN_MONITOR: u64 = 2;
 const TOKEN_SERVER: u64 = 3;
 
-/// Addresses come and go in bursts (an interface comes up, DHCP answers). One that goes, one that comes and a route take a few milliseconds, and whoever
-/// moved cannot be answered until its peers know; so soon the first reading follows the first change.
+/// Time from the first change of addresses to the first reading, 10 ms. Addresses change in bursts (an interface comes up, DHCP answers): one that goes, one that comes and a
+/// route take a few milliseconds. The reading must not be later, because peers cannot answer a host that moved until they know its new endpoint.
 const SETTLE: Duration = Duration::from_millis(10);
-/// Further ones are so far apart; the last follows the burst.
-const READINGS_APART: Duration = Duration::from_millis(100);
-/// How soon a network that could not come up, or broke, is tried again.
+/// Interval of further readings during a burst, 100 ms; the last one follows the burst.
+const READING_INTERVAL: Duration = Duration::from_millis(100);
+/// Time until a network that could not come up, or failed, is started again, 2 s.
 const RETRY_OVERLAY: Duration = Duration::from_secs(2);
-/// Peers that are told at once of a restart or a move. The others notice by themselves within 15 s (paper, section 6.5).
+/// Maximum number of peers that get a handshake at once after a restart or a move, 64. Other peers notice on their own within 15 s (paper, section 6.5).
 const MAX_RECENT: usize = 64;
-/// Trouble with the disk is said again every half minute; after twice that silence it is over.
+/// Time without a report after which a problem of the disk counts as solved, 60 s: it is reported every half minute.
 const DISK_SILENCE: Duration = Duration::from_secs(60);
 
-/// Runs the daemon until a signal, or a user with `down`, ends it.
+/// Runs the daemon until a signal or `taut down` ends it.
 ///
 /// # Errors
-/// When it could not start; nothing was changed on the host then.
-pub fn run(config: Config) -> Result<(), RunError> {
-    // Before any thread is started: they inherit the mask.
+/// If the daemon could not start. Nothing was changed on the host then.
+pub fn run(config: DaemonConfig) -> Result<(), RunError> {
+    // Before any thread is started, because threads inherit the signal mask.
     let signals = Signals::new(&[Signal::Terminate, Signal::Interrupt, Signal::Hangup])
         .map_err(|error| RunError::System("take over its signals", error))?;
     let mut daemon = Daemon::new(config, &signals)?;
@@ -68,64 +69,41 @@ pub fn run(config: Config) -> Result<(), RunError> {
 }
 
 struct Daemon {
-    config: Config,
+    config: DaemonConfig,
     poller: Rc<Poller>,
     waker: Waker,
     server: Option<Server>,
-    /// Hands out the figures, where the user wants that.
+    /// The metrics port, if the user wants one.
     metrics: Option<Responder>,
     monitor: Option<Monitor>,
     control: Option<Control>,
-    identity: Option<Identity>,
-    /// Whether the state directory holds a membership, even one that the coordinator has ended.
-    is_member: bool,
+    member: Membership,
+    coordinator: CoordinatorState,
+    problems: Problems,
     /// The last `taut leave`.
     leave: Option<LeaveStatus>,
-    map: Option<Arc<NetworkMap>>,
     overlay: Option<Overlay>,
-    url: String,
-    connected: bool,
-    last_error: Option<String>,
-    presence: Option<BTreeMap<NodeId, bool>>,
-    problem: Option<Failure>,
-    /// The coordinator wants other overlay prefixes than those in force.
-    other_prefixes: Option<OtherPrefixes>,
-    /// Another daemon runs with this node's state, as the coordinator says.
-    twin: Option<Failure>,
-    /// What the state directory's trouble is, and when it was last said.
-    disk: Option<(Failure, Time)>,
-    /// Peers that have, or before a restart had, a session with this node.
-    recent: Vec<PublicKey>,
-    /// No initiation was stamped later than this, since the Unix epoch.
-    stamps: Duration,
-    /// Leave to use the network's relays, if the coordinator gave it.
-    ticket: Option<Ticket>,
-    /// The same in version 2, if there is one.
-    numbered: Option<Ticket>,
-    /// Where this node is reached from outside its NAT, as gateways and relays say.
+    /// The node's endpoints outside its NAT, as gateways and relays report them.
     observed: Vec<SocketAddr>,
-    /// Asks the router for ports, while the network is up and nobody switched it off.
+    /// The port mappings while the network is up, unless they are switched off.
     mapped: Mapped,
-    /// Notices that the host slept.
+    /// Detects that the host slept.
     sleep: Sleep,
-    /// When to bring the network up again after it could not, or broke.
+    /// Time at which the network is started again after a failure.
     retry_overlay: Option<Time>,
-    /// When to read the host's addresses again, and what changed since they were read.
-    settle: Option<Time>,
-    news: Changes,
-    /// When they were last read because something changed.
-    settled: Time,
+    readings: Readings,
+    /// Whether the daemon has to end.
     ending: bool,
 }
 
 impl Daemon {
-    fn new(config: Config, signals: &Signals) -> Result<Self, RunError> {
+    fn new(config: DaemonConfig, signals: &Signals) -> Result<Self, RunError> {
         let system = |what| move |error| RunError::System(what, error);
         let poller = Poller::new().map_err(system("wait for events"))?;
         let waker = Waker::new().map_err(system("be woken"))?;
         let mut server = Server::listen(&config.socket)?;
         let options = Options { state_dir: config.state_dir.clone(), version: config.version.clone() };
-        // Without news of address changes the node still works; it then learns of them only at a restart.
+        // Without news of address changes the node still works, but it notices a change only at a restart.
         let monitor = Monitor::open().ok();
         let control = Control::start(options, waker.clone()).map_err(RunError::State)?;
         let add = |fd, token| poller.add(fd, token, Interest::READ).map_err(system("wait for events"));
@@ -146,37 +124,23 @@ impl Daemon {
             metrics: metrics.transpose()?,
             monitor,
             control: Some(control),
-            identity: None,
-            is_member: false,
+            member: Membership::default(),
+            coordinator: CoordinatorState::default(),
+            problems: Problems::default(),
             leave: None,
-            map: None,
             overlay: None,
-            url: String::new(),
-            connected: false,
-            last_error: None,
-            presence: None,
-            problem: None,
-            other_prefixes: None,
-            twin: None,
-            disk: None,
-            recent: Vec::new(),
-            stamps: Duration::ZERO,
-            ticket: None,
-            numbered: None,
             observed: Vec::new(),
             mapped: Mapped::default(),
             sleep: Sleep::default(),
             retry_overlay: None,
-            settle: None,
-            news: Changes::default(),
-            settled: Time::ZERO,
+            readings: Readings::default(),
             ending: false,
         })
     }
 
     fn run(&mut self, signals: &Signals) -> Result<(), RunError> {
         let mut events = Events::with_capacity(32);
-        // Who this node is, before the first user is answered.
+        // Learn the identity of the node before the first user is answered.
         self.turn();
         while !self.ending {
             let now = clocks().now;
@@ -203,15 +167,15 @@ impl Daemon {
         Ok(())
     }
 
-    /// Everything that does not hang on one descriptor.
+    /// Does the work that does not depend on one descriptor.
     fn turn(&mut self) {
         while let Some(event) = self.control.as_ref().and_then(Control::try_event) {
             self.handle_control(event);
         }
         let clocks = clocks();
         if self.sleep.has_slept(clocks.now, awake()) && self.overlay.is_some() {
-            // Addresses and links may be others now, and nobody has said so yet.
-            self.settle = Some(clocks.now);
+            // Addresses and links may have changed without news.
+            self.readings.due = Some(clocks.now);
         }
         if self.mapped.turn()
             && let Some(overlay) = &mut self.overlay
@@ -219,8 +183,8 @@ impl Daemon {
             overlay.set_mapped(&self.mapped.of(overlay.port), clocks);
         }
         self.turn_overlay(clocks);
-        if self.settle.take_if(|due| clocks.now >= *due).is_some() {
-            self.settled = clocks.now;
+        if self.readings.due.take_if(|due| clocks.now >= *due).is_some() {
+            self.readings.last = clocks.now;
             self.refresh_endpoints();
         }
         self.turn_server();
@@ -231,12 +195,12 @@ impl Daemon {
         self.drain_overlay();
     }
 
-    /// Carries out what the overlay wants: the one place that does so, at the end of every turn and of every overlay.
+    /// Carries out the outputs of the overlay. It is the only place that does so, and is called at the end of every turn and of every overlay.
     fn drain_overlay(&mut self) {
         while let Some(output) = self.overlay.as_mut().and_then(Overlay::poll_output) {
             match output {
                 OverlayOutput::StampCeiling(ceiling) => {
-                    self.stamps = ceiling;
+                    self.member.stamps = ceiling;
                     self.tell(Command::RememberStamps(ceiling));
                 }
                 OverlayOutput::Endpoints(endpoints) => {
@@ -253,13 +217,14 @@ impl Daemon {
         overlay.turn(clocks);
         let connected: Vec<PublicKey> = overlay.node().connected().take(MAX_RECENT).collect();
         let failed = overlay.has_failed();
-        if connected != self.recent && !connected.is_empty() {
-            self.recent.clone_from(&connected);
+        if connected != self.member.recent && !connected.is_empty() {
+            self.member.recent.clone_from(&connected);
             self.tell(Command::RememberPeers(connected));
         }
         if failed {
             self.stop_overlay();
-            self.problem = Some(failure("the TUN device was taken away", "taut makes a new one by itself"));
+            self.problems.network =
+                Some(Failure::new("the TUN device was deleted or moved away", "taut creates a new one automatically"));
             self.retry_overlay = Some(clocks.now + RETRY_OVERLAY);
         }
     }
@@ -268,113 +233,108 @@ impl Daemon {
         let overlay = self.overlay.as_ref().and_then(|overlay| overlay.poll_timeout(now));
         let metrics = self.metrics.as_ref().and_then(Responder::poll_timeout);
         let server = self.server.as_ref().and_then(Server::poll_timeout);
-        [overlay, metrics, server, self.settle, self.retry_overlay].into_iter().flatten().min()
+        [overlay, metrics, server, self.readings.due, self.retry_overlay].into_iter().flatten().min()
     }
 
     fn handle_signals(&mut self, signals: &Signals) {
         while let Some(signal) = signals.next() {
-            // A closed terminal does not end a daemon.
+            // A hangup, as when a terminal closes, does not end the daemon.
             self.ending |= matches!(signal, Signal::Terminate | Signal::Interrupt);
         }
     }
 
     fn handle_news(&mut self) {
         let Some(monitor) = &mut self.monitor else { return };
-        // A lost message counts as a change; an error would come again with the next one.
+        // A lost message counts as a change. An error occurs again with the next message.
         let Ok(changes) = monitor.drain() else { return };
         let Some(overlay) = &mut self.overlay else { return };
         let now = clocks().now;
         if changes.watched {
             overlay.handle_news(now);
         }
-        // What happens to our own device changes no way on the wire.
+        // A change of our own device changes no path on the wire.
         if changes.elsewhere {
-            self.news.join(changes);
-            self.settle.get_or_insert((now + SETTLE).max(self.settled + READINGS_APART));
+            self.readings.changes.join(changes);
+            self.readings.due.get_or_insert((now + SETTLE).max(self.readings.last + READING_INTERVAL));
         }
     }
 
-    /// Brings the network to what map and user want.
+    /// Starts, changes or stops the overlay, as the map and the user require.
     fn apply_map(&mut self) {
-        let Some(map) = self.map.clone() else { return };
+        let Some(map) = self.member.map.clone() else { return };
         if self.overlay.as_ref().is_some_and(|overlay| overlay.needs_restart(&map)) {
             self.stop_overlay();
         }
-        let Some(identity) = self.identity.as_ref().filter(|identity| identity.wanted) else { return };
+        let Some(identity) = self.member.identity.as_ref().filter(|identity| identity.wanted) else { return };
         let clocks = clocks();
         if let Some(overlay) = &mut self.overlay {
             overlay.set_map(&map, clocks);
             return self.watch();
         }
-        // A network that was up here before comes up again, whatever it overlaps now (law 5).
+        // A network that was up on this host before comes up again, even if it overlaps with other networks now (law 5).
         let fits = if identity.is_new { check_first_join(&map) } else { Ok(()) };
         let start = || Overlay::start(&self.config, &identity.node_key, identity.port, &map, &self.waker, clocks);
         match fits.and_then(|()| start()) {
             Ok(mut overlay) => {
-                overlay.resume_stamps(self.stamps);
+                overlay.resume_stamps(self.member.stamps);
                 self.pin_prefixes();
                 self.tell(Command::RememberPort(overlay.port));
-                if let Some(credentials) = self.credentials() {
+                if let Some(credentials) = self.member.credentials() {
                     overlay.set_ticket(credentials, clocks);
                 }
-                overlay.greet(&self.recent, clocks);
+                overlay.greet(&self.member.recent, clocks);
                 if self.config.portmap {
                     self.mapped.start(overlay.ports(), overlay.prefixes(), &self.waker);
                 }
                 self.overlay = Some(overlay);
-                self.problem = None;
+                self.problems.network = None;
                 self.watch();
                 self.refresh_endpoints();
             }
             Err(problem) => {
                 self.retry_overlay = Some(clocks.now + RETRY_OVERLAY);
-                self.problem = Some(problem);
+                self.problems.network = Some(problem);
             }
         }
     }
 
-    /// The network came up here: from now on its prefixes are changed by the user alone (fault E24).
+    /// Pins the prefixes of a network that came up: from now on only the user can change them (fault E24).
     fn pin_prefixes(&mut self) {
-        if let Some(identity) = self.identity.as_mut().filter(|identity| identity.is_new) {
+        if let Some(identity) = self.member.identity.as_mut().filter(|identity| identity.is_new) {
             identity.is_new = false;
             self.tell(Command::PinPrefixes);
         }
     }
 
-    /// Has the kernel's news of our device told apart from all other.
+    /// Tells the monitor which news concerns our own device.
     fn watch(&mut self) {
         if let Some(monitor) = &mut self.monitor {
             monitor.watch(self.overlay.as_ref().map(Overlay::watch));
         }
     }
 
+    /// Reads the host's interfaces, and tells node, router and coordinator of the changes.
     fn refresh_endpoints(&mut self) {
         self.tell(Command::Look);
-        let changes = std::mem::take(&mut self.news);
-        let (Some(overlay), Some(map)) = (&mut self.overlay, &self.map) else { return };
+        let changes = std::mem::take(&mut self.readings.changes);
+        let (Some(overlay), Some(map)) = (&mut self.overlay, &self.member.map) else { return };
         let changed = overlay.refresh_endpoints(map, changes, clocks());
         if let Some(due) = overlay.poll_reread() {
-            self.settle.get_or_insert(due);
+            self.readings.due.get_or_insert(due);
         }
-        overlay.look_around(clocks());
-        self.mapped.look();
+        overlay.handle_network_change(clocks());
+        self.mapped.check();
         if changed {
-            overlay.greet(&self.recent, clocks());
+            overlay.greet(&self.member.recent, clocks());
             self.tell_endpoints();
         }
     }
 
-    /// Where this node may be reached is said to the coordinator; peers hear of it inside sessions, from the node.
+    /// Tells the coordinator the node's endpoints. The node itself tells peers, inside sessions.
     fn tell_endpoints(&self) {
         let Some(overlay) = &self.overlay else { return };
         let (endpoints, ports) = (overlay.endpoints.clone(), vec![overlay.port]);
         self.tell(Command::Endpoints { endpoints, ports, observed: self.observed.clone() });
-    }
-
-    /// What relays know this node by, once it has a ticket.
-    fn credentials(&self) -> Option<Credentials> {
-        let (identity, ticket) = (self.identity.as_ref()?, self.ticket.as_ref()?);
-        Some(Credentials { bind: identity.bind_key.clone(), ticket: ticket.clone(), numbered: self.numbered.clone() })
     }
 
     fn stop_overlay(&mut self) {
@@ -385,7 +345,7 @@ impl Daemon {
         }
         self.mapped.pause();
         self.observed.clear();
-        (self.retry_overlay, self.settle) = (None, None);
+        (self.retry_overlay, self.readings.due) = (None, None);
         self.watch();
     }
 
@@ -396,15 +356,11 @@ impl Daemon {
     }
 }
 
-/// Whether the network may come up on this host for the first time (fault J13).
+/// Returns the reason why the network must not come up on this host for the first time, if there is one (fault J13).
 fn check_first_join(map: &NetworkMap) -> Result<(), Failure> {
     let read = Netlink::open().and_then(|mut netlink| Surroundings::read(&mut netlink, None, None));
-    let surroundings =
-        read.map_err(|error| failure(error, "taut looks for addresses that are used twice; it tries again by itself"))?;
+    let surroundings = read.map_err(|error| {
+        Failure::new(error, "taut looks for addresses that are used twice; it tries again automatically")
+    })?;
     host::first_join(map, &surroundings)
-}
-
-/// The two clocks, read together.
-pub(crate) fn clocks() -> Clocks {
-    Clocks { now: Time::from_duration(boot_time()), wall: wall_clock() }
 }

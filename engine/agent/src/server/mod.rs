@@ -1,9 +1,9 @@
-//! The local API's sockets: bounded per user id, never blocking.
+//! The sockets of the local API, bounded per user id and non-blocking.
 //!
-//! - this file: the poller's side of connections;
+//! - this file: the connections, driven by the poller;
 //! - `listener`: the two listening sockets;
-//! - `admission`: which users hold a connection, and whose request is answered next;
-//! - `connection`: one connection's bytes.
+//! - `admission`: the limits of each user, and the order in which requests are answered;
+//! - `connection`: the bytes of one connection.
 
 mod admission;
 mod connection;
@@ -21,34 +21,33 @@ use taut_event::{Interest, Poller, effective_uid, peer_credentials};
 
 use crate::api::{Failure, Request, Response, private_socket};
 use crate::error::RunError;
-use admission::{Admission, Full, Party};
-pub(crate) use connection::{Connection, Step};
+use admission::{NoRoom, Party, UserAdmission};
+pub(crate) use connection::{Progress, UserConnection};
 use listener::{ACCEPTS_AT_ONCE, Listener, Pending, is_answered};
 
-/// Tokens of connections start here; the daemon's own are below.
+/// First poller token of connections; lower ones belong to the daemon.
 pub(crate) const FIRST_CONNECTION: u64 = 16;
 
-/// What a user id is charged for a connection, 50 µs: accepting, watching and closing it, and evicting another one for it.
+/// Processor time that a user id is charged for a connection, 50 µs: accepting, watching and closing it, and evicting another one for it.
 const ACCEPT_COST: Duration = Duration::from_micros(50);
 
-/// Turns in which a place is looked for, before a connection is refused: from the third on, every connection that came earlier has been heard.
+/// Number of turns in which a connection may be admitted before it is refused, four: from the third on, every earlier connection has been served.
 const TRIES: u8 = 4;
 
 /// The listening sockets and their connections.
 pub(crate) struct Server {
-    /// In the order in which they are served: the private one, unless its path is too long for a socket, and the public one.
+    /// The listeners in the order in which they are served: the private one, unless its path is too long for a socket, and the public one.
     listeners: Vec<Listener>,
-    connections: BTreeMap<u64, Connection>,
-    admission: Admission,
-    /// User ids that may change something: root, and the daemon's own.
+    connections: BTreeMap<u64, UserConnection>,
+    admission: UserAdmission,
+    /// User ids with all permissions: root, and the daemon's own.
     trusted: [u32; 2],
     next: u64,
     token: u64,
 }
 
 impl Server {
-    /// Listens at `path`, where every local user may connect, and at the private socket beside it. A socket that nobody answers on is a leftover and is
-    /// replaced.
+    /// Listens at `path`, where every local user may connect, and at the private socket beside it. Sockets that no daemon answers on are replaced.
     pub(crate) fn listen(path: &Path) -> Result<Self, RunError> {
         let private = private_socket(path);
         for path in [private.as_path(), path] {
@@ -60,9 +59,9 @@ impl Server {
         if let Some(directory) = path.parent() {
             std::fs::create_dir_all(directory).map_err(|error| failed(path, error))?;
         }
-        // The private one comes first, so that it is there once a client finds the public one.
+        // The private socket is created first: it exists when a client finds the public one.
         let first = match Listener::open(&private, 0o600) {
-            // Release 0.1.0 takes a `path` up to the longest that a socket may have, and such a daemon keeps on working.
+            // Release 0.1.0 accepts a `path` of the maximum length of a socket path. Such a daemon still works, without the private socket.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => None,
             opened => Some(opened.map_err(|error| failed(&private, error))?),
         };
@@ -70,14 +69,14 @@ impl Server {
         Ok(Self {
             listeners: first.into_iter().chain([public]).collect(),
             connections: BTreeMap::new(),
-            admission: Admission::default(),
+            admission: UserAdmission::default(),
             trusted: [0, effective_uid()],
             next: FIRST_CONNECTION,
             token: 0,
         })
     }
 
-    /// Has `poller` report new connections as `token`.
+    /// Has `poller` report new connections under `token`.
     pub(crate) fn register(&mut self, poller: &Poller, token: u64) -> io::Result<()> {
         self.token = token;
         self.listeners.iter().try_for_each(|listener| listener.register(poller, token))
@@ -96,13 +95,13 @@ impl Server {
         }
         for _ in 0..ACCEPTS_AT_ONCE {
             let Some(stream) = self.listeners[place].accept(now) else { break };
-            self.meet(place, stream, poller, now);
+            self.identify(place, stream, poller, now);
         }
         self.listeners[place].watch(poller, self.token);
     }
 
-    /// Asks the kernel whose connection it is, and gives it a place.
-    fn meet(&mut self, place: usize, stream: UnixStream, poller: &Poller, now: Time) {
+    /// Identifies the user of a connection, and admits it.
+    fn identify(&mut self, place: usize, stream: UnixStream, poller: &Poller, now: Time) {
         let Ok(credentials) = peer_credentials(&stream) else { return };
         let is_trusted = self.trusted.contains(&credentials.uid);
         let party = if is_trusted { Party::Trusted } else { Party::User(credentials.uid) };
@@ -114,21 +113,21 @@ impl Server {
         }
     }
 
-    /// Gives a connection a place, and closes another one for it where need be. A connection that finds no place is tried again in the next turns: by
-    /// then, every connection that was accepted just before it has been heard.
+    /// Admits a connection, and closes another one for it if necessary. A connection that cannot be admitted is tried again in the next turns: by then, every
+    /// connection that was accepted just before has been served.
     fn admit(&mut self, place: usize, found: Pending, poller: &Poller, now: Time) {
         let token = self.next;
         let Pending { stream, party, tries } = found;
         match self.admission.admit(token, party, now) {
             Ok(evicted) => evicted.into_iter().for_each(|evicted| self.close(evicted, poller)),
-            Err(Full) if tries < TRIES => {
+            Err(NoRoom) if tries < TRIES => {
                 self.listeners[place].pending = Some(Pending { stream, party, tries: tries + 1 });
                 return;
             }
-            Err(Full) => return Connection::new(stream, false).refuse(crowded()),
+            Err(NoRoom) => return UserConnection::new(stream, false).refuse(crowded()),
         }
         self.next += 1;
-        let connection = Connection::new(stream, party == Party::Trusted);
+        let connection = UserConnection::new(stream, party == Party::Trusted);
         if poller.add(connection.as_fd(), token, Interest::READ).is_ok() {
             self.connections.insert(token, connection);
         } else {
@@ -136,8 +135,7 @@ impl Server {
         }
     }
 
-    /// Goes on with a connection after `poller` reported it. A trusted user's request is carried out by `answer`; another user's waits for
-    /// [`Self::handle_timeout`].
+    /// Serves a connection that `poller` reported. `answer` carries out a trusted user's request at once; another user's request waits for [`Self::handle_timeout`].
     pub(crate) fn serve(
         &mut self,
         token: u64,
@@ -148,35 +146,35 @@ impl Server {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let step = loop {
             match connection.advance() {
-                Step::Asked if self.admission.is_trusted(token) => connection.answer(&mut answer),
+                Progress::Asked if self.admission.is_trusted(token) => connection.answer(&mut answer),
                 step => break step,
             }
         };
         let fd = connection.as_fd();
         match step {
-            Step::Ended => self.close(token, poller),
-            // It is not watched meanwhile: the kernel would report a client that hung up again and again.
-            Step::Asked => {
+            Progress::Ended => self.close(token, poller),
+            // The connection is not watched while its request waits: the kernel would report a client that hung up again and again.
+            Progress::Asked => {
                 poller.remove(fd);
                 self.admission.ask(token, now);
             }
-            Step::Part if !self.admission.is_trusted(token) => {
+            Progress::Part if !self.admission.is_trusted(token) => {
                 poller.remove(fd);
                 self.admission.wait_for_rest(token, now);
             }
-            Step::Idle | Step::Part => {
+            Progress::Idle | Progress::Part => {
                 watch(poller, connection, token, Interest::READ);
                 self.admission.wait(token, now);
             }
-            Step::Reader => {
+            Progress::Reader => {
                 watch(poller, connection, token, Interest::WRITE);
                 self.admission.wait_for_reader(token, now);
             }
         }
     }
 
-    /// Ends a turn, after everything that `poller` reported was served, and does what is due: accepts again after a pause, closes connections whose time is over, reads the rest of requests, and answers one request. `clock`
-    /// tells what that one costs.
+    /// Ends a turn, after everything that `poller` reported was served, and does the work that is due: accepts after a pause, closes connections whose time is
+    /// over, reads the rest of incomplete requests, and answers one request. `clock` measures its cost.
     pub(crate) fn handle_timeout(
         &mut self,
         poller: &Poller,
@@ -210,7 +208,7 @@ impl Server {
         self.admission.charge(user, clock().since(now), now);
     }
 
-    /// Returns when [`Self::handle_timeout`] has something to do.
+    /// Returns the time at which [`Self::handle_timeout`] has something to do.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         self.listeners.iter().filter_map(Listener::poll_timeout).chain(self.admission.poll_timeout()).min()
     }
@@ -224,16 +222,16 @@ impl Server {
 }
 
 /// Has `poller` report a connection, whether it is watched already or not.
-fn watch(poller: &Poller, connection: &Connection, token: u64, interest: Interest) {
+fn watch(poller: &Poller, connection: &UserConnection, token: u64, interest: Interest) {
     let fd = connection.as_fd();
-    // Open, and watched or not; if the kernel refused both, the time of the connection ends it.
+    // The descriptor is open, so one of the two succeeds. If the kernel refused both, the connection would end by its timeout.
     let _ = poller.modify(fd, token, interest).or_else(|_| poller.add(fd, token, interest));
 }
 
 fn crowded() -> Failure {
     Failure {
-        message: String::from("the daemon answers too many local users at this moment"),
-        hint: String::from("try again, or as root, who has places of its own"),
+        message: String::from("the daemon serves too many local users at the moment"),
+        hint: String::from("try again, or run the command as root: root has reserved connections"),
     }
 }
 
