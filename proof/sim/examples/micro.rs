@@ -117,8 +117,8 @@ fn lane((mut here, mut there): (rig::Host, rig::Host), superpackets: bool) -> Ro
 /// Two hosts that speak by a relay.
 fn by_relay() -> (rig::Host, rig::Host) {
     let (mut here, mut there) = rig::pair(Suite::Aes256Gcm);
-    here.go_by_relay(false);
-    there.go_by_relay(false);
+    here.use_relay(false);
+    there.use_relay(false);
     (here, there)
 }
 
