@@ -3,10 +3,11 @@
 
     tools/arrows.py [ROOT]      prints each violation with its file, the rule and the rule's reason; exit code 1 if any
 
-Reads the Cargo.toml files and the sources under core/, sys/, engine/, apps/ and proof/; runs nothing. The rules are
+Reads the Cargo.toml files, the sources under core/, sys/, engine/, apps/ and proof/, and the imports in lab/; runs nothing. The rules are
 the tables below and the functions after them; ARCHITECTURE.md tells them in words. Its own tests: test_arrows.py.
 """
 
+import ast
 import re
 import sys
 import tomllib
@@ -25,13 +26,16 @@ MAY_USE = {
 }
 # sys/* points to this one crate of core only.
 SYS_MAY_USE = {"core/base"}
-# Arrows inside engine: the keeper owns the others, and they do not know each other.
-ENGINE_EDGES = {("engine/keeper", other) for other in ("engine/lane", "engine/control", "engine/gateway")}
-# Arrows inside proof: the fuzz targets let the world of the simulator run.
-PROOF_EDGES = {("proof/fuzz", "proof/sim")}
+# Arrows inside engine: the agent owns the others, and they do not know each other.
+ENGINE_EDGES = {("engine/agent", other) for other in ("engine/lane", "engine/control", "engine/gateway")}
+# What the tests of every layer share, those of core included: it may use this one crate and nothing from outside.
+TEST_KIT = "proof/testkit"
+TEST_KIT_MAY_USE = {"core/base"}
+# Arrows inside proof: the fuzz targets run the simulator, and both draw their numbers from the test kit.
+PROOF_EDGES = {("proof/fuzz", "proof/sim"), ("proof/fuzz", TEST_KIT), ("proof/sim", TEST_KIT)}
 # What the programs may use besides core.
 APP_MAY_USE = {
-    "apps/taut": {"engine/keeper", "engine/lane", "engine/control", "sys/event"},
+    "apps/taut": {"engine/agent", "engine/lane", "engine/control", "sys/event"},
     "apps/coordinator": {"apps/relay"},
     "apps/relay": {"sys/udp", "sys/event"},
 }
@@ -55,23 +59,25 @@ LOAD_MAY_USE = {"tokio"}
 # And what only it may use.
 LOAD_ONLY = {"quinn", "quinn-proto", "quinn-udp", "rcgen"}
 # What sys holds for tests and for the lab.
-SYS_FOR_WITNESSES = {"sys/packet", "sys/tally"}
+SYS_FOR_WITNESSES = {"sys/namespace", "sys/packet", "sys/tally"}
 # Only programs read flags.
 APPS_ONLY = {"lexopt"}
 
 # Crates with import circles between sibling modules that are still to be removed. A crate without circles loses its line here.
 CIRCLES_LEFT = {
-    "core/wire",
     "core/tunnel",
     "core/path",
     "core/relay",
     "core/portmap",
-    "engine/lane",
     "engine/gateway",
     "apps/taut",
     "apps/relay",
     "proof/sim",
 }
+# The rooms of the lab, lowest first: a module imports from its own room and from those before it.
+LAB_ROOMS = ("hosts", "measure", "traffic", "nodes", "compare", "runs")
+# All Python files at the top of lab/: the command line and the fixtures, which use every room.
+LAB_TOP = {"__init__.py", "__main__.py", "conftest.py"}
 
 # Words that stand for the outer world; in core none of them may be named, tests included.
 CORE_WORDS = {
@@ -86,7 +92,7 @@ CORE_WORDS = {
 WHY = {
     "layers": "arrows point downward only, so that a lower layer can be read, tested and used without the ones above",
     "sys-alone": "each crate of sys is usable alone; rules and kernel meet in engine only",
-    "engine-edges": "the keeper owns lane and control; these two never call each other, so neither waits for the other",
+    "engine-edges": "the agent owns lane and control; these two never call each other, so neither waits for the other",
     "app-uses": "a program is wiring; the coordinator never sees the node's engine, the node reaches the kernel by it",
     "proof-unseen": "witnesses see everything and are seen by nobody, so that no program depends on test code",
     "core-externals": "core is pure: no runtime, no socket, no clock; each crate that it takes in is checked for that",
@@ -96,7 +102,8 @@ WHY = {
     "servers-only": "the node records its events as data and renders them itself; a binary of 3 MB has no room for a second log",
     "load-alone": "it alone of the witnesses has a runtime: no crate of a node may be in one program with that, nor be what it measures with",
     "load-only": "nodes speak one protocol, WireGuard; QUIC is here to be carried through tunnels and measured",
-    "witness-hands": "raw frames and an allocator that counts are for tests and for the lab: a program has no use for such rights",
+    "testkit-alone": "tests of core use the test kit: what it used would come into core's tests with it",
+    "witness-hands": "raw frames, namespaces and an allocator that counts are for tests and for the lab: a program has no use for such rights",
     "apps-only": "flags and environment are read in apps and passed down as values, so that every effect has one cause",
     "sqlx-in-store": "the database has one room, apps/coordinator/src/store, so that another one can take its place",
     "unsafe": "unsafe code stands in sys only, small and tested against the kernel, so that the rest needs no audit for it",
@@ -104,6 +111,8 @@ WHY = {
     "member-comment": "the list of members is the map's first page: one comment per crate says what it is",
     "member-listed": "a crate that is not a member is neither built nor tested",
     "crate-name": "a folder under a layer is the crate taut-<name> (but for NAMES), so that a name tells the place",
+    "lab-rooms": "a room of the lab can be read and used without those above it: hosts without nodes, nodes without measurements",
+    "lab-top": "a module at the top of lab/ belongs to no room, so no rule says which modules it may import",
     "lints": "without `[lints] workspace = true` the workspace's lints do not hold in this crate",
 }
 
@@ -186,6 +195,9 @@ def check_arrow(house, member, target):
     source, goal = layer_of(member), layer_of(target)
     if member == LOAD:
         house.complain("load-alone", where, what)
+    elif member == TEST_KIT:
+        if target not in TEST_KIT_MAY_USE:
+            house.complain("testkit-alone", where, what)
     elif target in SYS_FOR_WITNESSES and source != "proof":
         house.complain("witness-hands", where, what)
     elif goal == "proof":
@@ -206,6 +218,8 @@ def check_external(house, member, name):
     where, what = f"{member}/Cargo.toml", f"{member} uses {name}"
     if layer_of(member) == "core" and name not in CORE_EXTERNALS:
         house.complain("core-externals", where, what)
+    if member == TEST_KIT:
+        house.complain("testkit-alone", where, what)
     if layer_of(member) == "sys" and name not in SYS_EXTERNALS:
         house.complain("sys-externals", where, what)
     if name in COORDINATOR_ONLY and member != "apps/coordinator" and not (member == LOAD and name in LOAD_MAY_USE):
@@ -248,6 +262,38 @@ def circles_of(house, member):
     files = [house.root / member / "src" / name for name in ("lib.rs", "main.rs")]
     root = next((file for file in files if file.exists()), None)
     return list(circles.circles(circles.modules(root, lambda file: without_tests(bare(file.read_text()))))) if root else []
+
+
+def check_lab(house):
+    lab = house.root / "lab"
+    for path in sorted(lab.glob("*.py")):
+        if path.name not in LAB_TOP:
+            house.complain("lab-top", path.relative_to(house.root), "is in no room")
+    for number, room in enumerate(LAB_ROOMS):
+        for path in sorted((lab / room).rglob("*.py")):
+            for line, module in lab_imports(path, lab):
+                target = module.partition(".")[0]
+                if target not in LAB_ROOMS[: number + 1]:
+                    house.complain("lab-rooms", f"{path.relative_to(house.root)}:{line}", f"{room} imports lab.{module}")
+
+
+# --- reading Python --------------------------------------------------------------------------------------------------
+
+
+def lab_imports(path, lab):
+    """Modules of the lab that a file imports, wherever in it: (line, name without `lab.`)."""
+    package = ("lab", *path.relative_to(lab).parent.parts)
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [name.name.split(".") for name in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) + 1 - node.level] if node.level else ()
+            base = [*above, *(node.module.split(".") if node.module else [])]
+            # `from lab import room` names the room last.
+            names = [[*base, name.name] for name in node.names] if base == ["lab"] else [base]
+        else:
+            continue
+        yield from ((node.lineno, ".".join(name[1:])) for name in names if name[0] == "lab")
 
 
 # --- reading Rust ----------------------------------------------------------------------------------------------------
@@ -300,6 +346,7 @@ def violations(root):
     check_arrows(house)
     check_sources(house)
     check_circles(house)
+    check_lab(house)
     return house.found
 
 

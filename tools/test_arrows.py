@@ -18,11 +18,13 @@ MEMBERS = [
     "sys/tun",
     "sys/packet",
     "sys/tally",
+    "sys/namespace",
     "engine/lane",
     "engine/control",
-    "engine/keeper",
+    "engine/agent",
     "apps/taut",
     "apps/coordinator",
+    "proof/testkit",
     "proof/sim",
     "proof/fuzz",
     "proof/linkbox",
@@ -33,11 +35,12 @@ USES = {
     "core/wire": "taut-base.workspace = true",
     "sys/udp": "taut-base.workspace = true\nlibc = '0.2'",
     "engine/lane": "taut-wire.workspace = true\ntaut-udp.workspace = true",
-    "engine/keeper": "taut-lane.workspace = true\ntaut-control.workspace = true\ntaut-tun.workspace = true",
-    "apps/taut": "taut-keeper.workspace = true\nlexopt = '0.3'",
+    "engine/agent": "taut-lane.workspace = true\ntaut-control.workspace = true\ntaut-tun.workspace = true",
+    "apps/taut": "taut-agent.workspace = true\nlexopt = '0.3'",
     "apps/coordinator": "taut-wire.workspace = true\ntokio = '1'\nsqlx = '0.9'",
-    "proof/sim": "taut-lane.workspace = true\ntaut-keeper.workspace = true",
-    "proof/fuzz": "taut-sim.workspace = true\ntaut-control.workspace = true",
+    "proof/testkit": "taut-base.workspace = true",
+    "proof/sim": "taut-lane.workspace = true\ntaut-agent.workspace = true\ntaut-testkit.workspace = true",
+    "proof/fuzz": "taut-sim.workspace = true\ntaut-control.workspace = true\ntaut-testkit.workspace = true",
     "proof/linkbox": "taut-packet.workspace = true",
     "proof/load": "quinn = '0.11'\ntokio = '1'",
 }
@@ -48,6 +51,10 @@ SOURCES = {
     "engine/lane/src/lib.rs": "#[cfg(test)]\nmod tests {\n    fn here() { std::env::temp_dir(); }\n}\n",
     "apps/taut/src/main.rs": "fn main() { std::env::args(); }\n",
     "apps/coordinator/src/store/mod.rs": "use sqlx::query;\n",
+    "lab/conftest.py": "from .runs import demo\nfrom .nodes.taut import Node\n",
+    "lab/runs/demo.py": "from ..nodes import taut\nfrom ..hosts.net import Lab\nfrom . import report\n",
+    "lab/nodes/systems/base.py": "import json\n\nfrom ...hosts.net import Lab\nfrom ..taut import Node\n",
+    "lab/tests/test_demo.py": "from lab.runs import demo\n",
 }
 
 
@@ -133,20 +140,41 @@ class Rules(unittest.TestCase):
         self.breaks("app-uses")
 
     def test_proof_unseen(self):
-        for member, target in (("engine/lane", "proof/sim"), ("engine/lane", "proof/fuzz"), ("proof/sim", "proof/fuzz")):
+        for member, target in (
+            ("engine/lane", "proof/sim"),
+            ("engine/lane", "proof/fuzz"),
+            ("core/wire", "proof/testkit"),
+            ("proof/linkbox", "proof/testkit"),
+            ("proof/sim", "proof/fuzz"),
+        ):
             with self.subTest(member=member, target=target):
                 self.setUp()
                 self.uses(member, target)
                 self.breaks("proof-unseen")
 
     def test_witness_hands(self):
-        for member, target in (("engine/lane", "sys/packet"), ("apps/taut", "sys/tally")):
+        for member, target in (("engine/lane", "sys/packet"), ("apps/taut", "sys/tally"), ("sys/udp", "sys/namespace")):
             with self.subTest(member=member):
                 self.setUp()
                 self.uses(member, target)
                 self.breaks("witness-hands")
         self.setUp()
         self.uses("engine/lane", "sys/tally", "dev-dependencies")
+        self.breaks()
+
+    def test_testkit_alone(self):
+        for target in ("core/wire", "sys/udp", "engine/lane", "proof/sim"):
+            with self.subTest(target=target):
+                self.setUp()
+                self.uses("proof/testkit", target)
+                self.breaks("testkit-alone")
+        self.setUp()
+        self.uses("proof/testkit", "rand")
+        self.breaks("testkit-alone")
+
+    def test_tests_of_every_layer_may_use_the_kits(self):
+        self.uses("core/wire", "proof/testkit", "dev-dependencies")
+        self.uses("sys/udp", "sys/namespace", "dev-dependencies")
         self.breaks()
 
     def test_load_alone(self):
@@ -214,7 +242,7 @@ class Rules(unittest.TestCase):
         self.breaks()
 
     def test_apps_only(self):
-        self.uses("engine/keeper", "lexopt")
+        self.uses("engine/agent", "lexopt")
         self.breaks("apps-only")
         for line in ("fn home() { std::env::var_os(\"HOME\"); }", "use std::{env, fs};"):
             with self.subTest(line=line):
@@ -296,9 +324,28 @@ class Rules(unittest.TestCase):
         path.write_text(path.read_text().replace("taut-tun", "tuntap"))
         shared = self.root / "Cargo.toml"
         shared.write_text(shared.read_text().replace("taut-tun =", "tuntap ="))
-        keeper = self.root / "engine/keeper/Cargo.toml"
-        keeper.write_text(keeper.read_text().replace("taut-tun.", "tuntap."))
+        agent = self.root / "engine/agent/Cargo.toml"
+        agent.write_text(agent.read_text().replace("taut-tun.", "tuntap."))
         self.breaks("crate-name")
+
+    def test_lab_rooms(self):
+        for number, (room, text) in enumerate((
+            ("hosts", "from ..nodes.taut import Node"),
+            ("hosts/nats", "from ... import runs"),
+            ("measure", "def late():\n    from lab.compare import plan"),
+            ("nodes", "import lab.runs.demo"),
+            ("traffic/work", "from ...conftest import lab"),
+            ("runs", "from lab import tests"),
+        )):  # fmt: skip
+            with self.subTest(text):
+                path = f"lab/{room}/new_{number}.py"
+                self.write(path, text + "\n")
+                self.breaks("lab-rooms")
+                (self.root / path).unlink()
+
+    def test_lab_top(self):
+        self.write("lab/new.py", "")
+        self.breaks("lab-top")
 
     def test_lints(self):
         path = self.root / "core/wire/Cargo.toml"

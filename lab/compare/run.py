@@ -6,12 +6,12 @@ import functools
 import time
 import zlib
 
-from ..gauges import machine
-from ..gauges.clock import Pace
-from ..wait import LabError
-from . import cost, plan, rig
+from ..hosts.wait import LabError
+from ..measure import machine
+from ..measure.clock import Pace
+from . import cost, plan, testbed
 from .results import SAME, SCHEMA, key_of, unit
-from .rows import limit, outline, row_of, story, told
+from .rows import limit, outline, row_of, details, told
 from .summary import Results
 
 # How often a work is done that others disturb, and how long they are waited for; in a quick run, which has no time for them.
@@ -47,16 +47,16 @@ class Comparison:
         pace = Pace()
         for number, stage in enumerate(self.stages):
             visits = self.missing(stage)
-            if stage.optional and minutes is not None and pace.minutes() + pace.really(self._seconds(visits)) > minutes:
+            if stage.optional and minutes is not None and pace.minutes() + pace.expected_minutes(self._seconds(visits)) > minutes:
                 say(f"left out, because it would not fit into {minutes:g} minutes: {stage.what}, round {stage.round}")
                 continue
             ahead = self._seconds(visits) + sum(self._seconds(self.missing(later)) for later in self.stages[number + 1 :] if not later.optional)
             for visit in visits:
                 own = self._seconds([visit])
-                if minutes is not None and pace.minutes() + pace.really(own) > minutes:
+                if minutes is not None and pace.minutes() + pace.expected_minutes(own) > minutes:
                     return False
-                self._in_time = minutes is None or pace.minutes() + pace.really(ahead + own) <= minutes
-                say(f"{pace.really(ahead):.1f} min left: {story(visit)}")
+                self._in_time = minutes is None or pace.minutes() + pace.expected_minutes(ahead + own) <= minutes
+                say(f"{pace.expected_minutes(ahead):.1f} min left: {details(visit)}")
                 self.visit(visit, say, keep)
                 pace.passed(own)
                 ahead -= own
@@ -165,7 +165,7 @@ class Comparison:
         before, memory = None, {"before": cost.memory(running.processes, "VmRSS")}
         try:
             # What the link saw until now is not this work's.
-            rig.reports(site)
+            testbed.reports(site)
             before = cost.Look(running.processes, cost.lab_processes(lab, running))
             with limit(4 * work.takes(self.quick, link) + self.work_limit_s, work.name, lab.tails):
                 row["figures"] = work.run(site, running, self.quick)
@@ -175,7 +175,7 @@ class Comparison:
             row["error"] = told(error)
         row["cpu"] = cost.Look(running.processes, cost.lab_processes(lab, running)).since(before) if before else {}
         memory |= {"after": cost.memory(running.processes, "VmRSS"), "peak": cost.memory(running.processes, "VmHWM")}
-        return row | {"memory_kib": memory, "link": rig.reports(site), "disturbed": cost.disturbed(row["cpu"])}
+        return row | {"memory_kib": memory, "link": testbed.reports(site), "disturbed": cost.disturbed(row["cpu"])}
 
     def _hopeless(self, visit):
         """Why it is not worth trying; None when it is."""

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from lab.wait import wait_until
+from lab.hosts.wait import wait_until
 
 _COUNT = 20
 
@@ -72,12 +72,12 @@ def test_fault_i6_marks_go_through_and_show_outside_while_priorities_stay_inside
         found = json.loads(receiver.output().splitlines()[-1])
         assert found == [[ecn, 46 << 2 | ecn] for ecn in range(4) for _ in range(_COUNT)]
         # The first run may go by the relay from end to end; the second one goes straight.
-        one.reach(two.name)
+        one.ping_until_direct(two.name)
 
     def outside():
         lines = [line.split() for line in watch.output().splitlines() if line.startswith("data")]
         return [int(words[1]) for words in lines if len(words) == 2]
 
     # What was sent as one run is one frame here; keepalives and such have no marks.
-    wait_until(lambda: set(outside()) >= {0, 1, 2, 3}, "all four marks to show outside", story=watch.tail)
+    wait_until(lambda: set(outside()) >= {0, 1, 2, 3}, "all four marks to show outside", details=watch.tail)
     assert set(outside()) == {0, 1, 2, 3}, "a priority of 46 was to be seen on the wire"

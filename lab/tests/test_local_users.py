@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.flow import ping
-from lab.taut import Node, answering, binary
-from lab.wait import PATIENCE_S, wait_until
-from lab.wireguard import INTERFACE, SOCKETS, WireGuard
+from lab.hosts.programs import binary
+from lab.hosts.wait import PATIENCE_S, wait_until
+from lab.nodes.taut import Node, answering
+from lab.nodes.wireguard import INTERFACE, SOCKETS, WireGuard
+from lab.traffic.flow import ping
 
 NOBODY = 65534
 STRANGER = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
@@ -229,7 +230,7 @@ def test_fault_p4_what_a_stranger_put_at_the_sockets_place(layout, shared, thing
         os.lchown(place, NOBODY, NOBODY)
     if thing == "dead":
         daemon = node.host.start(binary("taut"), "daemon", "--state", node.state, "--socket", socket_, name="daemon")
-        wait_until(lambda: answering(place), "the daemon to have replaced the leftover", story=daemon.tail)
+        wait_until(lambda: answering(place), "the daemon to have replaced the leftover", details=daemon.tail)
         assert place.lstat().st_uid == 0
     else:
         done = node.host.run(binary("taut"), "daemon", "--state", node.state, "--socket", socket_, check=False)
@@ -293,4 +294,4 @@ def test_fault_k6_a_lost_identity_is_told_and_the_node_joins_anew(mesh):
     assert not former[0]["online"], former
     net.coordinator.cli("nodes", "remove", "node1")
     two.wait_for_peers(again["name"])
-    two.reach(again["name"])
+    two.ping_until_direct(again["name"])

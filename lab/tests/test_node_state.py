@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.flow import ping
-from lab.namespace import call
-from lab.taut import answering, binary
-from lab.wait import wait_until
+from lab.hosts.namespace import call
+from lab.hosts.programs import binary
+from lab.hosts.wait import wait_until
+from lab.nodes.taut import answering
+from lab.traffic.flow import ping
 
 CRASHES = 100
 
@@ -25,7 +26,7 @@ def start_with(node, commands):
     """Starts the daemon after shell `commands` in a mount namespace of its own (`ip netns exec` makes one)."""
     flags = ("daemon", "--state", node.state, "--socket", node.socket)
     node.process = node.host.start("sh", "-ec", f'{commands}\nexec "$@"', "sh", binary("taut"), *flags, name="daemon")
-    wait_until(lambda: answering(node.socket), "the daemon to answer on its socket", story=node.process.tail)
+    wait_until(lambda: answering(node.socket), "the daemon to answer on its socket", details=node.process.tail)
 
 
 def inside(node):
@@ -79,7 +80,7 @@ def test_fault_k2_k7_a_damaged_map_is_fetched_anew(mesh):
     for name in ("map.json", "map.json.prev"):
         (one.state / name).write_bytes(b"taut-state 1 damaged\n{}")
     one.start().up()
-    net.meet()
+    net.wait_for_maps()
     net.connect()
     wait_until(lambda: b"node2" in (one.state / "map.json").read_bytes(), "the map to be on the disk again")
 
@@ -146,7 +147,7 @@ def test_fault_k3_a_node_outlives_its_disk_says_so_and_saves_again(layout):
         start_with(node, f"mount -t tmpfs -o size=64k,mode=700 none {node.state}")
         node.up(net.coordinator.join_token)
     for node, other in (troubled, reversed(troubled)):
-        node.reach(other.name)
+        node.ping_until_direct(other.name)
         wait_until(lambda: other.name.encode() in whole_body(inside(node) / "map.json"), "its map to be saved")
     for node, (harm, _, _) in troubles.items():
         harm(node)
@@ -157,7 +158,7 @@ def test_fault_k3_a_node_outlives_its_disk_says_so_and_saves_again(layout):
         assert str(node.state) in told["message"] and "the node runs on" in told["hint"], told
         assert words in node.taut("status").stdout
         # It goes on, with the new map in memory only: what is on the disk stays as it was, whole.
-        late.reach(node.name)
+        late.ping_until_direct(node.name)
         assert ping(node.host, late.ipv4, count=3)["received"] == 3
         assert late.name.encode() not in whole_body(inside(node) / "map.json")
         whole_body(inside(node) / "identity.json")
@@ -193,7 +194,7 @@ def end_on_the_way_up(node, chance):
     process = node.host.start(binary("taut"), "daemon", *flags, name="daemon")
     devices = Path(f"/proc/{process.pid}/net/dev")
     # No pause between two looks: it is a matter of a millisecond.
-    wait_until(lambda: "taut" in devices.read_text(), "the device to be there", story=process.tail, pause=0)
+    wait_until(lambda: "taut" in devices.read_text(), "the device to be there", details=process.tail, pause=0)
     time.sleep(chance.choice((0, chance.uniform(0, 0.003), chance.uniform(0, 0.1))))
     chance.choice((process.kill, process.stop))()
 
@@ -207,14 +208,14 @@ def test_fault_j9_p2_a_hundred_crashes_leave_the_host_as_it_was(layout):
     net.coordinator.start()
     one, two = net.nodes
     chance = random.Random(9)
-    before, traces = one.host.network_state(), one.host.traces(sockets=True)
+    before, traces = one.host.network_state(), one.host.hidden_state(sockets=True)
     net.join(one, two)
-    net.meet()
+    net.wait_for_maps()
     net.connect()
     address, key = one.ipv4, one.status()["self"]["node_key"]
     wait_until(lambda: not any(link.endswith(".new") for link in open_files(one)), "what is being saved to be saved")
     files, handles = left_files(one), Counter(open_files(one))
-    assert one.host.network_state() != before and one.host.traces(sockets=True) != traces
+    assert one.host.network_state() != before and one.host.hidden_state(sockets=True) != traces
 
     def all_is_as_before(when):
         after = one.host.network_state()
@@ -232,10 +233,10 @@ def test_fault_j9_p2_a_hundred_crashes_leave_the_host_as_it_was(layout):
     assert one.status()["self"]["node_key"] == key
     assert left_files(one) == files
     # What was under way when they were counted first may be over.
-    wait_until(lambda: not Counter(open_files(one)) - handles, "no more open files than at first", story=lambda: f"{handles}\n{open_files(one)}")
+    wait_until(lambda: not Counter(open_files(one)) - handles, "no more open files than at first", details=lambda: f"{handles}\n{open_files(one)}")
     assert call("ip", "netns", "pids", one.host.namespace).stdout.split() == [str(one.process.pid)]
     one.kill()
-    left = one.host.traces(sockets=True)
+    left = one.host.hidden_state(sockets=True)
     assert left == traces, sorted(set(left) ^ set(traces))
 
 
@@ -243,7 +244,7 @@ def test_fault_k5_no_key_in_output_arguments_environment_or_answers(layout):
     net = layout(nodes=2, env={"RUST_LOG": "trace"})
     net.coordinator.start()
     net.join(*net.nodes)
-    net.meet()
+    net.wait_for_maps()
     net.connect()
     one = net.nodes[0]
     identity = json.loads((one.state / "identity.json").read_bytes().partition(b"\n")[2])

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import needs
-from lab.taut import binary
-from lab.wait import wait_until
+from lab.hosts import needs
+from lab.hosts.programs import binary
+from lab.hosts.wait import wait_until
 
 MODULES = Path("/usr/lib/apache2/modules")
 
@@ -43,7 +43,7 @@ def test_fault_e23_a_journal_gets_the_name_of_the_tokens_file_and_a_terminal_the
     shown.stop()
 
 
-@pytest.mark.skipif(bool(needs.without("apache2", "openssl", "ss")), reason=needs.without("apache2", "openssl", "ss"))
+@pytest.mark.skipif(bool(needs.missing_reason("apache2", "openssl", "ss")), reason=needs.missing_reason("apache2", "openssl", "ss"))
 def test_fault_e22_the_operator_token_crosses_the_network_by_tls_or_not_at_all(layout):
     net = layout(nodes=1)
     coordinator, client = net.coordinator.start(), net.nodes[0].host
@@ -91,7 +91,7 @@ SSLCertificateKeyFile {directory}/key.pem
 ProxyPass / http://127.0.0.1:{coordinator.port}/
 """)
     front = host.start("apache2", "-d", directory, "-f", config, "-DFOREGROUND", name="apache2")
-    wait_until(lambda: host.run("ss", "-Hltn", "sport = :8443").stdout.strip(), "apache2 to listen", story=front.tail)
+    wait_until(lambda: host.run("ss", "-Hltn", "sport = :8443").stdout.strip(), "apache2 to listen", details=front.tail)
     return front
 
 
@@ -133,4 +133,4 @@ def test_a_network_ends_and_its_members_are_told_while_another_one_goes_on(layou
         told = node.wait_for(lambda status: status["problem"], "word that it is no member")
         assert "not a member" in told["problem"]["message"]
     assert "lab" not in coordinator.cli("networks", "list").stdout
-    assert one.reach(two.name)
+    assert one.ping_until_direct(two.name)

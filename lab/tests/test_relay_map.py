@@ -5,7 +5,7 @@ import json
 import sys
 import time
 
-from lab.wait import wait_until
+from lab.hosts.wait import wait_until
 
 TICKET_LIFE_S = 48 * 3600
 # Has the relay's port until its standard input closes.
@@ -67,7 +67,7 @@ def test_fault_n2_relays_and_tickets_outlive_two_reboots_without_the_coordinator
     net.coordinator.kill()
     for node in net.nodes:
         node.restart(kill=True)
-    net.meet()
+    net.wait_for_maps()
     net.connect()
     for node in net.nodes:
         assert relays(node) == before[node.name]

@@ -2,12 +2,12 @@
 
 import pytest
 
-from lab import needs
-from lab.flow import Listener, Transfer
+from lab.hosts import needs
+from lab.traffic.flow import Listener, Transfer
 
-from .steady import SOME, flows
+from .steady_transfer import SOME, flows
 
-pytestmark = pytest.mark.skipif(bool(needs.without("nft")), reason=needs.without("nft"))
+pytestmark = pytest.mark.skipif(bool(needs.missing_reason("nft")), reason=needs.missing_reason("nft"))
 STRICT = ["symmetric", "symmetric"]
 
 

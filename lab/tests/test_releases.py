@@ -4,18 +4,20 @@ import itertools
 
 import pytest
 
-from lab import needs, releases
-from lab.flow import Transfer, ping
-from lab.nats import Internet
-from lab.relay import Relay
-from lab.taut import Coordinator, Node, binary
+from lab.hosts import needs
+from lab.hosts.nats import Internet
+from lab.hosts.programs import binary
+from lab.nodes import releases
+from lab.nodes.relay import Relay
+from lab.nodes.taut import Coordinator, Node
+from lab.traffic.flow import Transfer, ping
 
-from .steady import SOME, flows
+from .steady_transfer import SOME, flows
 
 OLD = releases.previous()
 NEW = None
 pytestmark = [
-    pytest.mark.skipif(bool(needs.without("nft")), reason=needs.without("nft")),
+    pytest.mark.skipif(bool(needs.missing_reason("nft")), reason=needs.missing_reason("nft")),
     pytest.mark.skipif(bool(releases.lacking(OLD)), reason=releases.lacking(OLD)),
 ]
 # Coordinator and relay; each test has nodes of both versions in it.
@@ -66,8 +68,8 @@ def test_nodes_of_both_versions_meet_directly(lab, coordinator, relay):
     nodes = four(internet, "port-restricted")
     join(controlling, *nodes)
     for one, two in itertools.combinations(nodes, 2):
-        one.reach(two.name)
-        two.reach(one.name)
+        one.ping_until_direct(two.name)
+        two.ping_until_direct(one.name)
         assert Transfer(one.host, two.host, two.ipv4, size=SOME).finish()["equal"], f"{one.name} to {two.name}"
         assert one.peer(two.name)["path"]["kind"] == "direct"
 

@@ -1,7 +1,7 @@
 """A removed node is out: its peers forget it, and it reaches nobody."""
 
-from lab.flow import Probe, ping
-from lab.wait import wait_until
+from lab.hosts.wait import wait_until
+from lab.traffic.flow import Probe, ping
 
 
 def test_a_removed_node_reaches_nobody_and_the_others_stay(mesh):
@@ -56,4 +56,4 @@ def test_a_node_removed_while_it_was_away_learns_it(mesh):
     # A new key makes it a member again.
     two.up(net.coordinator.join_token)
     wait_until(lambda: two.status()["state"] == "running", "node2 to be a member again")
-    net.meet()
+    net.wait_for_maps()

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from lab.flow import ping
-from lab.taut import binary
-from lab.wait import wait_until
-from lab.wireguard import INTERFACE, WireGuard, conf
+from lab.hosts.programs import binary
+from lab.hosts.wait import wait_until
+from lab.nodes.wireguard import INTERFACE, WireGuard, conf
+from lab.traffic.flow import ping
 
 pytestmark = [
     pytest.mark.skipif(not shutil.which("wg-quick"), reason="needs wg-quick: apt-get install wireguard-tools"),
@@ -88,7 +88,7 @@ class Quick:
 
     def reaches(self, *far):
         for address in far:
-            wait_until(lambda far=address: ping(self.host, far, count=1)["received"] == 1, f"the way to {address}", story=self.server.story)
+            wait_until(lambda far=address: ping(self.host, far, count=1)["received"] == 1, f"the way to {address}", details=self.server.details)
 
     def mtu(self):
         return int(re.search(r" mtu (\d+)", self.host.run("ip", "-o", "link", "show", "dev", INTERFACE).stdout)[1])

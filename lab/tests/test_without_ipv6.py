@@ -4,14 +4,15 @@ import sys
 
 import pytest
 
-from lab import blind
-from lab.flow import ping
-from lab.relay import Relay
-from lab.taut import PORT, binary
-from lab.wait import wait_until
+from lab.hosts import without_ipv6
+from lab.hosts.programs import binary
+from lab.hosts.wait import wait_until
+from lab.nodes.relay import Relay
+from lab.nodes.taut import PORT
+from lab.traffic.flow import ping
 
 DEVICE = "taut0"
-BLIND = (sys.executable, "-I", blind.__file__)
+BLIND = (sys.executable, "-I", without_ipv6.__file__)
 
 
 def switch(host, off, where="all"):
@@ -32,7 +33,7 @@ def assert_ipv4_alone(node, other):
 def assert_both(node, other):
     node.wait_for(lambda status: status["self"]["tun"]["ipv6"] and not status["warnings"], "IPv6 to be taken up")
     for address in (other.ipv4, other.ipv6):
-        wait_until(lambda: ping(node.host, address, count=1)["received"], f"{address} to answer", story=node.process.tail)
+        wait_until(lambda: ping(node.host, address, count=1)["received"], f"{address} to answer", details=node.process.tail)
         assert ping(node.host, address, count=3)["received"] == 3
 
 
@@ -47,7 +48,7 @@ def test_fault_j12_a_host_with_ipv6_switched_off_joins_with_ipv4_and_takes_ipv6_
         node.start()
         said.append(node.up(net.coordinator.join_token).stderr)
     assert "carries IPv4 alone" in said[0] and "IPv4" not in said[1]
-    net.meet()
+    net.wait_for_maps()
     net.connect()
     assert_ipv4_alone(one, two)
     assert ping(two.host, one.ipv4, count=3)["received"] == 3
@@ -75,7 +76,7 @@ def test_fault_j12_a_device_whose_mtu_is_too_small_for_ipv6_carries_ipv4(mesh):
     assert_both(one, two)
 
 
-@pytest.mark.skipif(not blind.possible(), reason="needs a kernel with seccomp filters on a known processor")
+@pytest.mark.skipif(not without_ipv6.possible(), reason="needs a kernel with seccomp filters on a known processor")
 def test_fault_j12_coordinator_relay_and_nodes_run_on_kernels_without_ipv6(layout):
     net = layout(nodes=2, ipv6=False)
     for host in (net.coordinator.host, *(node.host for node in net.nodes)):
@@ -94,7 +95,7 @@ def test_fault_j12_coordinator_relay_and_nodes_run_on_kernels_without_ipv6(layou
     relay.prefix = [*BLIND]
     Relay(relay, coordinator).start()
     net.join(one, two)
-    net.meet()
+    net.wait_for_maps()
     net.connect()
     assert_ipv4_alone(one, two)
     one.wait_for(lambda status: any(relay["name"] == "relay" and relay["latency_ms"] for relay in status["relays"]), "the relay to answer")

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
+use taut_agent::api::{Request, SCHEMA};
 use taut_base::Prefix;
-use taut_keeper::api::{Request, SCHEMA};
 
 use crate::client::Client;
 use crate::fault::Fault;

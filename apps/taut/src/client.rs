@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use taut_keeper::api::{Failure, Request, Response, Status, Why, private_socket};
+use taut_agent::api::{Failure, Request, Response, Status, Why, private_socket};
 
 use crate::fault::Fault;
 

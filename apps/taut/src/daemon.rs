@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use taut_keeper::Config;
+use taut_agent::Config;
 
 use crate::fault::Fault;
 use crate::flags::{DaemonFlags, Word, Words, daemon_details, unexpected};
@@ -35,7 +35,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         // Fails only for a process that leads its group already, such as one started by hand from a shell; it is as it wants to be.
         let _ = taut_event::new_session();
     }
-    taut_keeper::run(config(flags, ephemeral)).map_err(|error| Fault::failed(error.to_string(), ""))
+    taut_agent::run(config(flags, ephemeral)).map_err(|error| Fault::failed(error.to_string(), ""))
 }
 
 fn config(flags: DaemonFlags, ephemeral: bool) -> Config {

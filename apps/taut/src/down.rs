@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use taut_keeper::api::{Request, SCHEMA, State};
+use taut_agent::api::{Request, SCHEMA, State};
 
 use crate::client::Client;
 use crate::fault::Fault;
@@ -51,6 +51,6 @@ struct Down {
     state: State,
 }
 
-fn is_down(status: &taut_keeper::api::Status) -> bool {
+fn is_down(status: &taut_agent::api::Status) -> bool {
     status.me.as_ref().is_none_or(|me| me.tun.is_none())
 }

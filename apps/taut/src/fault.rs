@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use serde::Serialize;
+use taut_agent::api::{Failure, SCHEMA};
 use taut_base::closest;
-use taut_keeper::api::{Failure, SCHEMA};
 
 use crate::output;
 use crate::verb::Verb;

@@ -170,7 +170,7 @@ impl DaemonFlags {
             low_latency: false,
             aes: true,
             portmap: true,
-            search_sockets: taut_keeper::SEARCH_SOCKETS,
+            search_sockets: taut_agent::SEARCH_SOCKETS,
             metrics: None,
         }
     }

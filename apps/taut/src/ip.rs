@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use serde::Serialize;
-use taut_keeper::api::{SCHEMA, Status};
+use taut_agent::api::{SCHEMA, Status};
 
 use crate::fault::Fault;
 use crate::flags::{Word, Words, default_socket, unexpected};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use taut_keeper::api::{LeaveState, LeaveStatus, Request, SCHEMA, State};
+use taut_agent::api::{LeaveState, LeaveStatus, Request, SCHEMA, State};
 
 use crate::client::{Client, NoDaemon};
 use crate::fault::Fault;
@@ -112,7 +112,7 @@ fn describe(left: &LeaveStatus) -> String {
 
 #[cfg(test)]
 mod tests {
-    use taut_keeper::api::Failure;
+    use taut_agent::api::Failure;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! `taut`: the node's daemon and its command line, in one small binary.
 //!
-//! Here are flags, wiring and words for people; everything that is done is done by the daemon (`taut_keeper`), which every verb but
+//! Here are flags, wiring and words for people; everything that is done is done by the daemon (`taut_agent`), which every verb but
 //! [`daemon`] asks over its local socket. One module per verb; [`verb`] lists them.
 //!
 //! It promises: answers on stdout, everything else on stderr; exit status 0 for success, 1 for failure, 2 for a usage error; `--json` objects carry

@@ -98,13 +98,13 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
 }
 
 /// A relay that the daemon reaches by WebSocket: its name and URL.
-fn by_websocket(relay: &taut_keeper::api::RelayStatus) -> Option<[String; 2]> {
+fn by_websocket(relay: &taut_agent::api::RelayStatus) -> Option<[String; 2]> {
     let websocket = relay.websocket.as_ref().filter(|websocket| websocket.open)?;
     Some([relay.name.clone(), websocket.url.clone()])
 }
 
-impl From<&taut_keeper::api::RelayStatus> for Server {
-    fn from(relay: &taut_keeper::api::RelayStatus) -> Self {
+impl From<&taut_agent::api::RelayStatus> for Server {
+    fn from(relay: &taut_agent::api::RelayStatus) -> Self {
         Self { name: relay.name.clone(), endpoints: relay.endpoints.clone() }
     }
 }

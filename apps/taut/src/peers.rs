@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use taut_keeper::api::{PeerStatus, SelfStatus, State, Status};
+use taut_agent::api::{PeerStatus, SelfStatus, State, Status};
 use taut_netmap::domain;
 
 use crate::fault::{Fault, suggestion};

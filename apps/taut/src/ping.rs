@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use taut_keeper::api::{Failure, PathStatus, PeerStatus};
+use taut_agent::api::{Failure, PathStatus, PeerStatus};
 
 use crate::client::Client;
 use crate::fault::Fault;

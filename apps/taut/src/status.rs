@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::net::IpAddr;
 
-use taut_keeper::api::{
+use taut_agent::api::{
     LeaveState, NatStatus, PathKind, PeerStatus, PortMapStatus, RelayStatus, RelayVia, State, Status,
 };
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use taut_keeper::api::{LeaveState, Request, State, Status};
+use taut_agent::api::{LeaveState, Request, State, Status};
 use taut_netmap::{check_new_name, name_from_host};
 
 use crate::client::{Client, NoDaemon};

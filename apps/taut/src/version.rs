@@ -1,7 +1,7 @@
 //! `taut version`: of this program, and of the daemon that runs.
 
 use serde::Serialize;
-use taut_keeper::api::SCHEMA;
+use taut_agent::api::SCHEMA;
 
 use crate::client::Client;
 use crate::fault::Fault;

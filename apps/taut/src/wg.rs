@@ -5,7 +5,7 @@ mod background;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use taut_keeper::wg;
+use taut_agent::wg;
 
 use crate::fault::Fault;
 use crate::flags::{Word, Words, interface_name, unexpected};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use taut_keeper::api::{NatKind, PathKind, WayStatus, Why};
+use taut_agent::api::{NatKind, PathKind, WayStatus, Why};
 
 use crate::client::Client;
 use crate::fault::Fault;

@@ -28,7 +28,7 @@ impl fmt::Display for RelayId {
     }
 }
 
-/// A peer inside one running daemon: what lanes and keeper call it. Never reused while the daemon runs.
+/// A peer inside one running daemon: what lanes and agent call it. Never reused while the daemon runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(pub u32);
 

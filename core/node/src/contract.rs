@@ -1,14 +1,14 @@
-//! What keeper and lanes say to each other. Plain data in bounded queues (ARCHITECTURE.md).
+//! What agent and lanes say to each other. Plain data in bounded queues (ARCHITECTURE.md).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{LaneId, PeerId, SessionId, Time};
-use taut_path::{Choice, Dig, Way};
-use taut_tunnel::cookie::Source;
+use taut_path::{Choice, PortSearch, Way};
+use taut_tunnel::cookie::SourceAddress;
 use taut_tunnel::{SessionIndices, SessionKeys};
-use taut_wire::control::{Abilities, Control, Suite};
+use taut_wire::control::{Abilities, ControlMessage, Suite};
 use taut_wire::wireguard::{cookie_reply, initiation, response};
 
 use crate::routes::Routes;
@@ -22,7 +22,7 @@ pub struct Clocks {
     pub wall: Duration,
 }
 
-/// A handshake message (types 1 to 3), in place: keeper and lanes pass it without allocating.
+/// A handshake message (types 1 to 3), in place: agent and lanes pass it without allocating.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandshakeMessage {
     length: u8,
@@ -77,14 +77,14 @@ impl Datagram {
 }
 
 /// Who a message that came this way is from, for cookies and limits (protocol.md 2.3).
-pub fn source_of(way: Way) -> Source {
+pub fn source_of(way: Way) -> SourceAddress {
     match way {
         Way::Direct(endpoint) => endpoint.into(),
-        Way::Relayed { relay, id } => Source::relayed(relay, id),
+        Way::Relayed { relay, id } => SourceAddress::relayed(relay, id),
     }
 }
 
-/// What the keeper tells a lane. What concerns one lane of a session goes to the lane of ours that serves it ([`LaneId::served_by`]).
+/// What the agent tells a lane. What concerns one lane of a session goes to the lane of ours that serves it ([`LaneId::served_by`]).
 pub enum ToLane {
     /// Routes from now on; replaces the former ones.
     Routes(Arc<Routes>),
@@ -200,7 +200,7 @@ pub enum ToLane {
         /// Where to; `None` for where data goes.
         way: Option<Way>,
         /// What.
-        message: Control,
+        message: ControlMessage,
     },
     /// Send a probe that is as long as a packet of `size` bytes, on the control pair of the first lane of a session. Its answer is short.
     SizedProbe {
@@ -218,16 +218,16 @@ pub enum ToLane {
     /// Open many sockets, each with a probe to where the peer is, on the control pair of the first lane of a session; the one where an authentic packet of
     /// the peer comes from there first stays and carries all that goes there, and the others are closed (protocol.md 5.7). What was dug for the peer
     /// before is filled.
-    Dig {
+    OpenSearch {
         /// Whose.
         peer: PeerId,
         /// Which session.
         session: SessionId,
         /// Where to, how many, and for how long.
-        dig: Dig,
+        search: PortSearch,
     },
     /// Close all sockets that were opened for the peer: what goes to where it is goes by this lane's own again.
-    Fill(PeerId),
+    CloseSearch(PeerId),
     /// The peer is ready for data under this suite: seal with it from now on.
     UseSuite {
         /// Whose.
@@ -265,7 +265,7 @@ pub enum Reading {
     Spread,
 }
 
-/// What a lane tells the keeper. Rare things only.
+/// What a lane tells the agent. Rare things only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromLane {
     /// A handshake message with a mac1 made for us.
@@ -315,7 +315,7 @@ pub enum FromLane {
         /// Which.
         peer: PeerId,
     },
-    /// An authentic control message that is the keeper's to act on: offer, accept or answer. Probes and receipts end in the lane.
+    /// An authentic control message that is the agent's to act on: offer, accept or answer. Probes and receipts end in the lane.
     Control {
         /// Whose.
         peer: PeerId,
@@ -326,7 +326,7 @@ pub enum FromLane {
         /// Where it came from.
         source: Way,
         /// What.
-        message: Control,
+        message: ControlMessage,
     },
     /// To [`ToLane::Drain`].
     Drained,

@@ -2,31 +2,33 @@
 //! say to each other inside a session.
 
 mod control;
+mod nat_report;
 mod native;
-mod outlook;
 mod paths;
 mod relayed;
 
 pub use native::NativePeer;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{Entropy, LaneId, PeerId, Prefix, PresharedKey, PrivateKey, PublicKey, ReceiverIndex, SessionId, Time};
 use taut_netmap::NetworkMap;
-use taut_path::{Budget, Families, Home, Ours, Outlook, Paths, Way};
-use taut_tunnel::cookie::Checker;
-use taut_tunnel::handshake::{Identity, Initiation, Received, Remote};
-use taut_tunnel::{Attempt, Bucket, Due, Limits, Rate, Role, SessionIndices, SessionKeys};
+use taut_path::{Budget, Families, HomeRelay, LocalEndpoints, NatReport, Paths, Way};
+use taut_tunnel::cookie::CookieChecker;
+use taut_tunnel::handshake::{Identity, ReceivedInitiation, Remote, SentInitiation};
+use taut_tunnel::{Attempt, AttemptAction, Bucket, Limits, Rate, Role, SessionIndices, SessionKeys};
 use taut_wire::control::{Lanes, Suites};
 use taut_wire::wireguard::{self, Message, classify};
 
 use crate::answer::Answer;
-use crate::contract::{Clocks, Datagram, FromLane, HandshakeMessage, ToLane};
+use crate::contract::{Clocks, FromLane, HandshakeMessage, ToLane};
 use crate::counts::HandshakeCounts;
 use crate::indices::Indices;
+use crate::output::{Output, Outputs};
+use crate::outside_endpoints::OutsideEndpoints;
 use crate::peer::{HELD, Made, Peer, PeerView};
 use crate::relays::Relays;
 use crate::routes::Routes;
@@ -68,8 +70,7 @@ pub struct Node<E> {
     indices: Indices,
     next_peer: u32,
     next_session: u64,
-    /// Each for one of our lanes. They are carried out in this order, whichever lanes they are for.
-    commands: VecDeque<(LaneId, ToLane)>,
+    outputs: Outputs,
     /// Initiations that may still be computed for: at the first lane, and at the others.
     work: [Bucket; 2],
     counts: HandshakeCounts,
@@ -81,7 +82,7 @@ pub struct Node<E> {
     /// Peers whose sessions have lanes beyond the first.
     spread: BTreeSet<PeerId>,
     /// Where we may be reached.
-    ours: Ours,
+    local_endpoints: LocalEndpoints,
     /// What all probes share.
     budget: Budget,
     families: Families,
@@ -89,23 +90,20 @@ pub struct Node<E> {
     /// The networks that this host is in, for reports.
     networks: Vec<Prefix>,
     /// Which relays are ours.
-    home: Home,
+    home: HomeRelay,
     /// What relays say of where we are.
-    outlook: Outlook,
-    /// STUN requests for the socket apart, the newest first.
-    apart: VecDeque<(SocketAddr, Datagram)>,
-    /// Where gateways and relays say that we are, and what of it the coordinator was told.
-    mapped: Vec<SocketAddr>,
-    reflexive: Vec<SocketAddr>,
-    told: Vec<SocketAddr>,
-    /// The latest time that anybody told.
+    nat_report: NatReport,
+    /// What gateways and relays say of our endpoints.
+    outside: OutsideEndpoints,
+    /// The clocks at the latest input that named them.
     now: Time,
+    wall: Duration,
 }
 
 impl<E: Entropy> Node<E> {
     /// A node without peers.
     pub fn new(node_key: PrivateKey, limits: Limits, mut entropy: E) -> Self {
-        let ours = Ours::new(&mut entropy);
+        let local_endpoints = LocalEndpoints::new(&mut entropy);
         Self {
             identity: Identity::new(node_key),
             limits,
@@ -119,44 +117,36 @@ impl<E: Entropy> Node<E> {
             indices: Indices::default(),
             next_peer: 0,
             next_session: 0,
-            commands: VecDeque::new(),
+            outputs: Outputs::default(),
             work: [Bucket::default(); 2],
             counts: HandshakeCounts::default(),
             stamps: Stamps::default(),
             suites: Suites::STOCK,
             lanes: Lanes::ONE,
             spread: BTreeSet::new(),
-            ours,
+            local_endpoints,
             budget: Budget::new(),
             families: Families::default(),
             relays: Relays::default(),
             networks: Vec::new(),
-            home: Home::default(),
-            outlook: Outlook::default(),
-            apart: VecDeque::new(),
-            mapped: Vec::new(),
-            reflexive: Vec::new(),
-            told: Vec::new(),
+            home: HomeRelay::default(),
+            nat_report: NatReport::default(),
+            outside: OutsideEndpoints::default(),
             now: Time::ZERO,
+            wall: Duration::ZERO,
         }
     }
 
     /// What a lane judges handshake messages to this node by. Each has cookies of its own.
-    pub fn checker(&mut self) -> Checker {
+    pub fn checker(&mut self) -> CookieChecker {
         let mut seed = zeroize::Zeroizing::new([0; 32]);
         self.entropy.fill(&mut *seed);
         self.identity.checker(*seed)
     }
 
-    /// Goes on from what [`Self::poll_ceiling`] said in an earlier run: call it before the first handshake.
+    /// Continues from the last [`Output::StampCeiling`] of an earlier run: call it before the first handshake.
     pub fn resume_stamps(&mut self, ceiling: Duration) {
         self.stamps.resume(ceiling);
-    }
-
-    /// A ceiling of our stamps that is to be kept for the next run (protocol.md 1.9), since the Unix epoch. Comes ahead of its use, so nothing has to
-    /// wait for the disk.
-    pub fn poll_ceiling(&mut self) -> Option<Duration> {
-        self.stamps.poll_ceiling()
     }
 
     /// What the node calls itself.
@@ -179,29 +169,31 @@ impl<E: Entropy> Node<E> {
         self.counts
     }
 
-    /// What is to be done next, and by which lane; drain it after every other call. The commands of all lanes are carried out in this order: a session
-    /// is in every lane before the response that the peer knows it from leaves any (protocol.md 1.8).
-    pub fn poll_lane_command(&mut self) -> Option<(LaneId, ToLane)> {
-        self.commands.pop_front()
-    }
-
-    /// The same for a node of one lane.
-    pub fn poll_command(&mut self) -> Option<ToLane> {
-        self.poll_lane_command().map(|(_, command)| command)
+    /// Returns the next thing that the agent has to do. Drain it after every input, in this order ([`Output`]).
+    pub fn poll_output(&mut self) -> Option<Output> {
+        if let Some(ceiling) = self.stamps.poll_output() {
+            return Some(Output::StampCeiling(ceiling));
+        }
+        self.outputs.pop()
     }
 
     fn tell(&mut self, lane: LaneId, command: ToLane) {
-        self.commands.push_back((lane, command));
+        self.outputs.tell(lane, command);
     }
 
     fn tell_all(&mut self, command: impl Fn() -> ToLane) {
-        self.commands.extend((0..self.lanes.count()).map(|lane| (LaneId(lane), command())));
+        (0..self.lanes.count()).for_each(|lane| self.outputs.tell(LaneId(lane), command()));
+    }
+
+    /// Notes the time of an input.
+    fn set_clocks(&mut self, clocks: Clocks) {
+        (self.now, self.wall) = (clocks.now, clocks.wall);
     }
 
     /// When [`Self::handle_timeout`] has something to do; may change with every call.
     pub fn poll_timeout(&self) -> Option<Time> {
         let peers = self.peers.values().filter_map(|peer| peer.poll_timeout(&self.limits, self.now));
-        peers.chain(self.relays.poll_timeout()).chain(self.outlook.poll_timeout()).min()
+        peers.chain(self.relays.poll_timeout()).chain(self.nat_report.poll_timeout()).min()
     }
 
     /// Has these prefixes avoided like the overlay's own, from the next map on: no address in them is offered as ours, or probed because a peer names it.
@@ -284,8 +276,8 @@ impl<E: Entropy> Node<E> {
             self.relays.forget_peer(&peer.key);
             self.indices.release_all(id);
             self.spread.remove(&id);
-            if peer.paths.is_some_and(|paths| paths.has_dug()) {
-                self.tell(LaneId::FIRST, ToLane::Fill(id));
+            if peer.paths.is_some_and(|paths| paths.has_open_search()) {
+                self.tell(LaneId::FIRST, ToLane::CloseSearch(id));
             }
             self.tell_all(|| ToLane::RemovePeer(id));
         }
@@ -298,7 +290,7 @@ impl<E: Entropy> Node<E> {
 
     /// Takes what a lane says.
     pub fn handle(&mut self, lane: LaneId, said: FromLane, clocks: Clocks) {
-        self.now = clocks.now;
+        self.set_clocks(clocks);
         match said {
             FromLane::Handshake { source, message } => self.handle_handshake(lane, source, &message, clocks),
             FromLane::WantsHandshake(peer) => {
@@ -320,7 +312,7 @@ impl<E: Entropy> Node<E> {
             FromLane::Control { peer, session, lane, source, message } => {
                 self.handle_control(peer, session, lane, source, message, clocks);
             }
-            // Which lane reads what is the keeper's, not ours.
+            // Which lane reads what is the agent's, not ours.
             FromLane::Drained => {}
             FromLane::Silent { peer } => {
                 if let Some(peer) = self.peers.get_mut(&peer) {
@@ -334,7 +326,7 @@ impl<E: Entropy> Node<E> {
     /// Starts handshakes with these peers, as far as they are listed: those that had a session before this node restarted or moved. They would go on
     /// sending to a session, or a place, that is gone, and notice only after 15 seconds.
     pub fn greet(&mut self, peers: &[PublicKey], clocks: Clocks) {
-        self.now = clocks.now;
+        self.set_clocks(clocks);
         for key in peers {
             if let Some(id) = self.by_key.get(key).copied() {
                 self.want_handshake(id, clocks);
@@ -349,10 +341,10 @@ impl<E: Entropy> Node<E> {
 
     /// Does what is due: tries again, gives up.
     pub fn handle_timeout(&mut self, clocks: Clocks) {
-        self.now = clocks.now;
+        self.set_clocks(clocks);
         self.relays_timeout(clocks);
         let talking = self.peers.values().any(|peer| peer.since().is_some());
-        self.outlook.set_talking(talking, clocks.now);
+        self.nat_report.set_talking(talking, clocks.now);
         self.relays_turn();
         let due: Vec<PeerId> = self
             .peers
@@ -388,12 +380,12 @@ impl<E: Entropy> Node<E> {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let Some(attempt) = &mut peer.attempt else { return };
         match attempt.handle_timeout(&self.limits, &mut self.entropy, clocks.now) {
-            Due::Later => {}
-            Due::Initiation => match peer.repeatable(clocks.now) {
+            AttemptAction::Wait => {}
+            AttemptAction::SendInitiation => match peer.repeatable(clocks.now) {
                 Some(message) => self.send_to_candidates(id, message),
                 None => self.send_initiation(id, clocks),
             },
-            Due::GiveUp => {
+            AttemptAction::GiveUp => {
                 peer.attempt = None;
                 self.tell(LaneId::FIRST, ToLane::GiveUp(id));
             }
@@ -406,7 +398,8 @@ impl<E: Entropy> Node<E> {
         let ephemeral = draw_key(&mut self.entropy);
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.stamped = self.stamps.next(clocks.wall, peer.stamped);
-        let Ok((initiation, message)) = Initiation::start(&self.identity, &peer.remote, index, peer.stamped, ephemeral)
+        let Ok((initiation, message)) =
+            SentInitiation::start(&self.identity, &peer.remote, index, peer.stamped, ephemeral)
         else {
             self.indices.release(index);
             return;
@@ -430,7 +423,7 @@ impl<E: Entropy> Node<E> {
         for way in ways.iter().copied() {
             let message = peer.copy_for(way, message, self.now);
             peer.handshake_bytes.1 += message.as_bytes().len() as u64;
-            self.commands.push_back((LaneId::FIRST, ToLane::Send { way, message }));
+            self.outputs.tell(LaneId::FIRST, ToLane::Send { way, message });
         }
     }
 
@@ -461,7 +454,7 @@ impl<E: Entropy> Node<E> {
             return;
         }
         self.counts.computed += 1;
-        let Ok(received) = Received::read(&self.identity, message) else { return };
+        let Ok(received) = ReceivedInitiation::read(&self.identity, message) else { return };
         let Some(id) = self.by_key.get(&received.initiator()).copied() else { return };
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let Ok(authentic) = received.authenticate(&peer.remote) else { return };
@@ -493,9 +486,11 @@ impl<E: Entropy> Node<E> {
         let session = self.add_session(id, keys, None, clocks.now);
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.unconfirmed = Some((session, clocks.now));
-            // The session is in all lanes before its response leaves (protocol.md 1.8): commands keep their order.
-            let response = response.map(|message| peer.copy_for(source, message, clocks.now));
-            self.commands.extend(response.map(|message| (lane, ToLane::Send { way: source, message })));
+            // The session is in all lanes before its response leaves (protocol.md 1.8): outputs keep their order.
+            if let Some(response) = response {
+                let message = peer.copy_for(source, response, clocks.now);
+                self.outputs.tell(lane, ToLane::Send { way: source, message });
+            }
         }
     }
 
@@ -547,7 +542,7 @@ impl<E: Entropy> Node<E> {
         let Some(made) = peer.made.iter_mut().find(|made| made.session == session) else { return };
         while made.lanes < lanes {
             let lane = LaneId(made.lanes);
-            let keys = SessionKeys::further(made.role, made.exporter.clone(), self.suites, lane);
+            let keys = SessionKeys::for_extra_lane(made.role, made.exporter.clone(), self.suites, lane);
             // As above: then this lane and those behind it stay closed, until the next session.
             if !self.indices.claim(id, &keys.indices().derived()) {
                 return;
@@ -555,7 +550,7 @@ impl<E: Entropy> Node<E> {
             made.lanes += 1;
             let (keys, born) = (Box::new(keys), made.born);
             let add = ToLane::AddSession { peer: id, id: session, keys, born, proven: None };
-            self.commands.push_back((lane.served_by(self.lanes.count()), add));
+            self.outputs.tell(lane.served_by(self.lanes.count()), add);
         }
     }
 

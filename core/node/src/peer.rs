@@ -7,14 +7,14 @@ use std::time::Duration;
 use taut_base::{MAX_CANDIDATES, NodeId, PeerId, PublicKey, ReceiverIndex, RelayId, SessionId, Time};
 use taut_path::{Candidates, Paths, View, Way};
 use taut_tunnel::cookie::{Cookies, mac1};
-use taut_tunnel::handshake::{Initiation, Remote, Timestamp};
+use taut_tunnel::handshake::{Remote, SentInitiation, Timestamp};
 use taut_tunnel::{Attempt, Bucket, Exporter, Limits, Retry, Role};
 use taut_wire::control::Suite;
 use taut_wire::wireguard::CookieReply;
 
 use crate::answer::{Answer, REPEAT};
 use crate::contract::{HandshakeMessage, source_of};
-use crate::further::Further;
+use crate::extra_lanes::ExtraLanes;
 use crate::talk::Talk;
 
 /// Sessions of one peer that a lane holds at most, and one on its way to it.
@@ -24,7 +24,7 @@ pub(crate) const HELD: usize = 4;
 /// first is on its way when the second leaves.
 const WAITING: usize = 3;
 
-/// A peer, seen from the keeper.
+/// A peer, seen from the agent.
 pub(crate) struct Peer {
     pub(crate) id: PeerId,
     pub(crate) node: NodeId,
@@ -36,7 +36,7 @@ pub(crate) struct Peer {
     pub(crate) attempt: Option<Attempt>,
     /// When a packet for it last waited for a session, or flowed.
     pub(crate) wanted: Option<Time>,
-    waiting: VecDeque<(Time, Initiation)>,
+    waiting: VecDeque<(Time, SentInitiation)>,
     /// The bytes of the newest waiting initiation.
     message: Option<HandshakeMessage>,
     /// Initiations of the peer that may still be accepted.
@@ -79,7 +79,7 @@ pub(crate) struct Peer {
     /// How long a packet takes to it and back, on the way in use.
     pub(crate) round_trip: Option<Duration>,
     /// Its lanes beyond the first.
-    pub(crate) further: Further,
+    pub(crate) further: ExtraLanes,
     /// What further lanes of its sessions are made of.
     pub(crate) made: Vec<Made>,
 }
@@ -129,7 +129,7 @@ impl Peer {
             relayed: Vec::new(),
             relays: Vec::new(),
             round_trip: None,
-            further: Further::default(),
+            further: ExtraLanes::default(),
             made: Vec::new(),
         }
     }
@@ -180,7 +180,7 @@ impl Peer {
     /// Remembers an initiation that is sent. Returns the index of one that is not waited for any more.
     pub(crate) fn wait_for(
         &mut self,
-        initiation: Initiation,
+        initiation: SentInitiation,
         message: HandshakeMessage,
         now: Time,
     ) -> Option<ReceiverIndex> {
@@ -228,7 +228,7 @@ impl Peer {
     }
 
     /// The initiation that the peer names `index`.
-    pub(crate) fn waiting_for(&self, index: ReceiverIndex) -> Option<&Initiation> {
+    pub(crate) fn waiting_for(&self, index: ReceiverIndex) -> Option<&SentInitiation> {
         self.waiting.iter().map(|(_, initiation)| initiation).find(|initiation| initiation.local() == index)
     }
 

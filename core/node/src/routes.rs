@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use taut_base::{PeerId, Prefix};
 
-/// An immutable table: built by the keeper, read by lanes. The longest prefix wins, as in WireGuard's cryptokey routing (paper, section 2);
+/// An immutable table: built by the agent, read by lanes. The longest prefix wins, as in WireGuard's cryptokey routing (paper, section 2);
 /// it serves both directions: where to send, and who may send from an address.
 #[derive(Clone, Debug, Default)]
 pub struct Routes {

@@ -12,10 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use common::{Dice, dice, draw, endpoint, key, map};
+use common::{Dice, dice, draw, endpoint, key, lane_command, map};
 use taut_base::{PeerId, ReceiverIndex, Time};
 use taut_node::{Clocks, FromLane, HandshakeMessage, Node, ToLane};
-use taut_tunnel::{Keyring, Limits, Role, Session, Wish};
+use taut_tunnel::{Keyring, KeyringAction, Limits, Role, Session};
 
 /// Networks that are tried.
 const CASES: u64 = 2_000;
@@ -49,9 +49,9 @@ enum Happening {
     Handshake(SocketAddr, HandshakeMessage),
     /// A packet arrives that names a session by this index of ours.
     Packet { index: ReceiverIndex, data: bool, counted: bool },
-    /// The keeper looks at what the lane said.
+    /// The agent looks at what the lane said.
     Said(FromLane),
-    /// The lane looks at what the keeper commanded.
+    /// The lane looks at what the agent commanded.
     Command(ToLane),
     /// The host has a packet to send, and the next after this time.
     Data(Option<Duration>),
@@ -82,7 +82,7 @@ struct Host {
     began: u64,
     /// The names of those.
     had: BTreeSet<Name>,
-    /// Until when what was put in the queues between lane and keeper is on its way: they keep the order.
+    /// Until when what was put in the queues between lane and agent is on its way: they keep the order.
     queued: [Time; 2],
 }
 
@@ -94,7 +94,7 @@ struct Net {
     coming: BTreeMap<(Time, u64), (usize, Happening)>,
     made: u64,
     wire: Wire,
-    /// Milliseconds by which a queue between lane and keeper lags at most.
+    /// Milliseconds by which a queue between lane and agent lags at most.
     lag: u64,
     /// Whether packets that are sent now are counted.
     counting: bool,
@@ -105,7 +105,7 @@ impl Net {
         let host = |number: u8| {
             let mut node = Node::new(key(number), Limits::WIREGUARD, dice(seed * 2 + u64::from(number)));
             node.set_map(&map(number, 0..2));
-            while node.poll_command().is_some() {}
+            while lane_command(&mut node).is_some() {}
             Host {
                 node,
                 ring: Keyring::new(None),
@@ -188,7 +188,7 @@ impl Net {
     }
 
     fn wish(&mut self, who: usize) {
-        if self.hosts[who].ring.wishes_handshake_to_send(&Limits::WIREGUARD, self.now) {
+        if self.hosts[who].ring.needs_handshake_to_send(&Limits::WIREGUARD, self.now) {
             self.queue(0, who, Happening::Said(FromLane::WantsHandshake(PeerId(0))));
         }
     }
@@ -250,14 +250,14 @@ impl Net {
     fn settle(&mut self, who: usize) {
         let clocks = self.clocks();
         self.hosts[who].node.handle_timeout(clocks);
-        while let Some(command) = self.hosts[who].node.poll_command() {
+        while let Some(command) = lane_command(&mut self.hosts[who].node) {
             self.queue(1, who, Happening::Command(command));
         }
         let (mut keepalive, mut handshake) = (false, false);
         self.hosts[who].ring.handle_timeout(&Limits::WIREGUARD, self.now, |wish| match wish {
-            Wish::Keepalive => keepalive = true,
-            Wish::Handshake => handshake = true,
-            Wish::Receipt | Wish::GiveUp => {}
+            KeyringAction::Keepalive => keepalive = true,
+            KeyringAction::Handshake => handshake = true,
+            KeyringAction::Receipt | KeyringAction::AbandonLane => {}
         });
         if keepalive {
             self.send(who, false);
@@ -296,7 +296,7 @@ impl Net {
         self.now = end;
     }
 
-    /// How long a message takes at most, while nothing is lost, from keeper to keeper.
+    /// How long a message takes at most, while nothing is lost, from agent to agent.
     fn one_way(&self) -> Duration {
         self.wire.least + Duration::from_millis(self.wire.jitter + 2 * self.lag)
     }

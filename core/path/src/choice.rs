@@ -22,7 +22,7 @@ use core::time::Duration;
 
 use taut_base::Time;
 
-use crate::track::{State, Suspicion, Track};
+use crate::candidate_state::{CandidateState, State, Suspicion};
 use crate::way::Way;
 
 /// Taken for the round trip of a relay that was not measured: the order in which the relays are given then decides.
@@ -69,7 +69,7 @@ pub struct Choice {
 }
 
 /// What a way is worth: less is better. `None` carries nothing.
-pub(crate) fn rank(track: &Track, place: usize) -> Option<(u8, Duration)> {
+pub(crate) fn rank(track: &CandidateState, place: usize) -> Option<(u8, Duration)> {
     match track.way {
         Way::Direct(endpoint) => {
             let grade = if track.is_proven() { 0 } else { 3 };
@@ -89,14 +89,14 @@ pub(crate) fn rank(track: &Track, place: usize) -> Option<(u8, Duration)> {
     }
 }
 
-fn cost(track: &Track, endpoint: SocketAddr) -> Duration {
+fn cost(track: &CandidateState, endpoint: SocketAddr) -> Duration {
     let public = !is_private(endpoint.ip()) || track.seen.is_some_and(|seen| !is_private(seen.ip()));
     let family = if endpoint.is_ipv4() { IPV4 } else { Duration::ZERO };
     let base = track.probes.shortest_yet().unwrap_or(UNMEASURED);
     base + loss(track) + family + if public { PUBLIC } else { Duration::ZERO }
 }
 
-fn loss(track: &Track) -> Duration {
+fn loss(track: &CandidateState) -> Duration {
     PER_CENT_LOST * track.probes.loss().unwrap_or(0)
 }
 
@@ -112,14 +112,18 @@ pub(crate) fn is_private(address: IpAddr) -> bool {
 }
 
 /// The way of least rank, leaving one out.
-fn best(tracks: &[Track], except: Option<Way>, fits: impl Fn(&Track) -> bool) -> Option<(&Track, u8, Duration)> {
+fn best(
+    tracks: &[CandidateState],
+    except: Option<Way>,
+    fits: impl Fn(&CandidateState) -> bool,
+) -> Option<(&CandidateState, u8, Duration)> {
     let others = tracks.iter().enumerate().filter(|(_, track)| Some(track.way) != except && fits(track));
     let ranked = others.filter_map(|(place, track)| rank(track, place).map(|(grade, cost)| (track, grade, cost)));
     ranked.min_by_key(|(_, grade, cost)| (*grade, *cost))
 }
 
 /// The way to take, given the present one and since when it is that; `None` while there is none.
-pub(crate) fn choose(tracks: &[Track], present: Option<(Way, Time)>, now: Time) -> Option<Way> {
+pub(crate) fn choose(tracks: &[CandidateState], present: Option<(Way, Time)>, now: Time) -> Option<Way> {
     let Some((way, since)) = present else { return best(tracks, None, |_| true).map(|(track, ..)| track.way) };
     let place = tracks.iter().position(|track| track.way == way);
     let own = place.and_then(|place| rank(&tracks[place], place).map(|(grade, cost)| (grade, cost, &tracks[place])));
@@ -134,10 +138,11 @@ pub(crate) fn choose(tracks: &[Track], present: Option<(Way, Time)>, now: Time) 
 /// What takes the same data as well while `way` is judged for a reason that data feels: a direct way that was answered just now, or else a relay. And
 /// while `way` is a relay that has shown nothing since it was taken: what is answered again, though it was given up, or what was just `left`. The peer may not
 /// be at that relay any more, nor we.
-pub(crate) fn also(tracks: &[Track], (way, since): (Way, Time), left: Option<Way>, now: Time) -> Option<Way> {
+pub(crate) fn also(tracks: &[CandidateState], (way, since): (Way, Time), left: Option<Way>, now: Time) -> Option<Way> {
     let track = tracks.iter().find(|track| track.way == way);
-    let last_answer = |track: &Track| track.probes.last_answer.filter(|last| now.since(*last) < FRESH);
-    let shown = |track: &&Track| track.is_proven() && track.probes.last_answer.is_some_and(|last| last >= since);
+    let last_answer = |track: &CandidateState| track.probes.last_answer.filter(|last| now.since(*last) < FRESH);
+    let shown =
+        |track: &&CandidateState| track.is_proven() && track.probes.last_answer.is_some_and(|last| last >= since);
     let Some(track) = track.filter(|track| !way.is_relayed() || shown(track)) else {
         let answered = tracks.iter().filter(|track| track.way != way && last_answer(track).is_some());
         let answered = answered.max_by_key(|track| last_answer(track)).map(|track| track.way);
@@ -146,22 +151,22 @@ pub(crate) fn also(tracks: &[Track], (way, since): (Way, Time), left: Option<Way
     if !matches!(track.state, State::Suspected { by: Suspicion::Moved | Suspicion::Elsewhere | Suspicion::Data, .. }) {
         return None;
     }
-    let fresh = |track: &Track| !track.way.is_relayed() && track.is_sound() && last_answer(track).is_some();
+    let fresh = |track: &CandidateState| !track.way.is_relayed() && track.is_sound() && last_answer(track).is_some();
     best(tracks, Some(way), fresh).map(|(track, ..)| track.way).or_else(|| spare(tracks, way, None))
 }
 
 /// What a lane may use by itself: a relay, which shares least with a direct way; or else another direct way. The `former` one stays while it is as good,
 /// so that two relays of about the same distance do not take turns.
-pub(crate) fn spare(tracks: &[Track], way: Way, former: Option<Way>) -> Option<Way> {
+pub(crate) fn spare(tracks: &[CandidateState], way: Way, former: Option<Way>) -> Option<Way> {
     let relayed = best(tracks, Some(way), |track| track.way.is_relayed());
-    let (other, grade, _) = relayed.or_else(|| best(tracks, Some(way), Track::is_sound))?;
+    let (other, grade, _) = relayed.or_else(|| best(tracks, Some(way), CandidateState::is_sound))?;
     let kept = best(tracks, Some(way), |track| Some(track.way) == former);
     let as_good = kept.filter(|(track, kept, _)| *kept == grade && track.way.is_relayed() == other.way.is_relayed());
     Some(as_good.map_or(other.way, |(track, ..)| track.way))
 }
 
 /// How much later what went by `from` may arrive than what goes by `to`: the difference of the ways there, and what the former one's varies by.
-pub(crate) fn behind(tracks: &[Track], from: Way, to: Way) -> Duration {
+pub(crate) fn behind(tracks: &[CandidateState], from: Way, to: Way) -> Duration {
     let find = |way: Way| tracks.iter().find(|track| track.way == way);
     let Some((old, new)) = find(from).zip(find(to)) else { return Duration::ZERO };
     if matches!(old.state, State::Down { .. }) {

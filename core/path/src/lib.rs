@@ -7,40 +7,40 @@
 //! for each Taut peer    Paths      its candidates, their probes, the choice between them; says why (Report)
 //!                                  (looking for ports that nobody knows: `search`)
 //! for the node          Budget     what probes may go where
-//!                       Ours       where we may be reached, as we tell peers
-//!                       Outlook    where relays see us, how our NAT maps and filters, how far the relays are
-//!                       Home       which relays are ours
-//! for each lane, peer   Watch      has what was sent been heard of?
+//!                       LocalEndpoints       where we may be reached, as we tell peers
+//!                       NatReport    where relays see us, how our NAT maps and filters, how far the relays are
+//!                       HomeRelay       which relays are ours
+//! for each lane, peer   LivenessDetector      has what was sent been heard of?
 //! for native peers      Candidates what to try for a handshake; they roam as stock WireGuard does
 //! ```
 //! [`acceptable`] says what may never be sent to, whoever lists it.
 
 mod budget;
+mod candidate_state;
 mod candidates;
 mod choice;
-mod home;
+mod home_relay;
+mod liveness;
+mod local_endpoints;
 mod nat;
-mod ours;
-mod outlook;
+mod nat_report;
 mod paths;
 mod probes;
 mod report;
 mod search;
 mod sizes;
-mod track;
-mod watch;
 mod way;
 
 pub use budget::Budget;
+pub use candidate_state::{Cause, Origins};
 pub use candidates::{Candidates, acceptable};
 pub use choice::Choice;
-pub use home::Home;
+pub use home_relay::HomeRelay;
+pub use liveness::{LivenessDetector, SILENCE};
+pub use local_endpoints::LocalEndpoints;
 pub use nat::Nat;
-pub use ours::Ours;
-pub use outlook::{Ask, Distance, Filtering, Foretold, Mapping, Outlook, OutlookView, Server};
-pub use paths::{Dig, Families, Paths, Probe, Round, View};
+pub use nat_report::{Ask, Distance, Filtering, Foretold, Mapping, NatReport, NatReportView, Server};
+pub use paths::{Families, Paths, PortSearch, Probe, Round, View};
 pub use report::{Here, Meaning, Place, Report, Verdict, WayReport};
 pub use search::{Guessed, SOCKETS};
-pub use track::{Cause, Origins};
-pub use watch::{SILENCE, Watch};
 pub use way::Way;

@@ -7,7 +7,7 @@
 //! handle_session_begun  handle_session_ended    ─▶ │       │ ─▶ poll_endpoints  what the peer is to hear of us
 //! handle_arrival  handle_probe_from             ─▶ │ Paths │ ─▶ poll_choice     the way data takes, when it changed
 //! handle_answer  handle_suspicion               ─▶ │       │ ─▶ poll_search     where it is to look for us ([`crate::search`])
-//! handle_search                                 ─▶ │       │ ─▶ poll_fill       sockets of a search are of no use any more
+//! handle_search                                 ─▶ │       │ ─▶ poll_search_end       sockets of a search are of no use any more
 //! handle_active  handle_look_around             ─▶ └───────┘ ─▶ poll_timeout    when to call handle_timeout
 //! handle_timeout
 //! ```
@@ -26,7 +26,7 @@
 //! ```
 //! each stretched by up to a quarter at random. After five minutes without data all of it ends, and the next packet starts anew, relay first.
 //!
-//! **Judging** is three quick probes ([`crate::track`]); ranking is [`crate::choice`]; the limits are [`Budget`] for the node and for victims, and
+//! **Judging** is three quick probes ([`crate::candidate_state`]); ranking is [`crate::choice`]; the limits are [`Budget`] for the node and for victims, and
 //! 20 probes per second for one peer, burst 60: eight candidates at seven probes.
 
 mod feed;
@@ -47,14 +47,14 @@ use taut_base::{Bucket, Entropy, Prefix, Rate, Time};
 use taut_wire::control::Endpoints;
 
 use crate::budget::Budget;
+use crate::candidate_state::{CandidateState, Cause, Origins, State, Suspicion};
 use crate::candidates::acceptable;
 use crate::choice::{self, Choice};
-use crate::ours::Ours;
+use crate::local_endpoints::LocalEndpoints;
 use crate::search::{Guesses, Rounds};
-use crate::track::{Cause, Origins, State, Suspicion, Track};
 use crate::way::Way;
 
-pub use search::{Dig, Round};
+pub use search::{PortSearch, Round};
 use tell::Tell;
 pub use view::View;
 
@@ -116,7 +116,7 @@ pub struct Paths {
     overlay: Arc<[Prefix]>,
     families: Families,
     /// Relays first, in the order in which they were given.
-    tracks: Vec<Track>,
+    tracks: Vec<CandidateState>,
     /// There is a session to probe in.
     session: bool,
     /// When data flowed last.
@@ -140,7 +140,7 @@ pub struct Paths {
     rounds: Rounds,
     odds: u8,
     /// Where a socket of its own may lead to the peer, and until when many do.
-    dug: Option<(SocketAddr, Time)>,
+    open_search: Option<(SocketAddr, Time)>,
     /// Changes of the way so far.
     changes: u64,
     /// Suspicions of the lane so far.
@@ -169,7 +169,7 @@ impl Paths {
             guesses: Guesses::default(),
             rounds: Rounds::default(),
             odds: 0,
-            dug: None,
+            open_search: None,
             changes: 0,
             suspicions: 0,
         }
@@ -177,7 +177,7 @@ impl Paths {
 
     /// The network has other prefixes now.
     pub fn set_overlay(&mut self, overlay: Arc<[Prefix]>) {
-        let fits = |track: &Track| track.way.direct().is_none_or(|endpoint| acceptable(endpoint, &overlay));
+        let fits = |track: &CandidateState| track.way.direct().is_none_or(|endpoint| acceptable(endpoint, &overlay));
         self.tracks.retain(fits);
         self.overlay = overlay;
     }
@@ -264,12 +264,12 @@ impl Paths {
 
     /// The way whose probe is due first, if that is now.
     fn next_due(&self, now: Time) -> Option<usize> {
-        let due = |(place, track): (usize, &Track)| Some((self.due(track, now)?, place));
+        let due = |(place, track): (usize, &CandidateState)| Some((self.due(track, now)?, place));
         let (due, place) = self.tracks.iter().enumerate().filter_map(due).min()?;
         (due <= now).then_some(place)
     }
 
-    fn due(&self, track: &Track, now: Time) -> Option<Time> {
+    fn due(&self, track: &CandidateState, now: Time) -> Option<Time> {
         let pace = self.pace(track, now)?;
         Some(track.due(pace))
     }
@@ -299,7 +299,7 @@ impl Paths {
 
     /// Whether authentic packets of the peer came from this address just before.
     fn is_heard_at(&self, address: IpAddr, now: Time) -> bool {
-        let came_from_there = |track: &Track| {
+        let came_from_there = |track: &CandidateState| {
             let same = track.way.direct().is_some_and(|other| other.ip() == address);
             same && track.heard.is_some_and(|heard| now.since(heard) < pace::CONSENT)
         };
@@ -307,7 +307,7 @@ impl Paths {
     }
 
     /// What the peer is to be told of where we are, if it is time to.
-    pub fn poll_endpoints(&mut self, ours: &Ours, now: Time) -> Option<Endpoints> {
+    pub fn poll_endpoints(&mut self, ours: &LocalEndpoints, now: Time) -> Option<Endpoints> {
         if !self.session || self.let_go {
             return None;
         }
@@ -320,7 +320,7 @@ impl Paths {
             return None;
         }
         let probes = self.tracks.iter().filter_map(|track| self.due(track, now));
-        let verdicts = self.tracks.iter().filter_map(Track::poll_timeout);
+        let verdicts = self.tracks.iter().filter_map(CandidateState::poll_timeout);
         let lapse = self.active.map(|active| active + pace::IDLE);
         let sizes = self.tracks.iter().filter_map(|track| track.sizes.due());
         probes
@@ -384,7 +384,7 @@ impl Paths {
         if way.is_relayed() {
             self.news = now;
             // Until it has shown something, copies go by what was left: should that carry again meanwhile, they overtake.
-            self.find_mut(way).into_iter().for_each(Track::try_soon);
+            self.find_mut(way).into_iter().for_each(CandidateState::try_soon);
         }
         (self.left, self.way, self.since) = (self.way, Some(way), now);
         self.changes += 1;
@@ -405,11 +405,11 @@ impl Paths {
         self.after(false, now);
     }
 
-    fn find(&self, way: Way) -> Option<&Track> {
+    fn find(&self, way: Way) -> Option<&CandidateState> {
         self.tracks.iter().find(|track| track.way == way)
     }
 
-    fn find_mut(&mut self, way: Way) -> Option<&mut Track> {
+    fn find_mut(&mut self, way: Way) -> Option<&mut CandidateState> {
         self.tracks.iter_mut().find(|track| track.way == way)
     }
 }

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use taut_base::Time;
 
-use crate::watch::AWAY;
+use crate::liveness::AWAY;
 
 /// Probes that may still be answered. With the shortest gap of 30 ms they reach back for as long as a slow path takes.
 const KEPT: usize = 16;

@@ -16,8 +16,8 @@ use std::vec::Vec;
 
 use taut_base::{DEFAULT_MTU, Prefix};
 
+use crate::candidate_state::{Cause, Origins};
 use crate::nat::Nat;
-use crate::track::{Cause, Origins};
 use crate::way::Way;
 
 pub use meaning::Meaning;

@@ -9,7 +9,7 @@
 //! One datagram is one message, in both directions. The bridge reads none of them and holds none back: what the stream does not take goes into a buffer of
 //! [`pump::MOST_WAITING`] bytes, and what finds no room there is dropped, the newest first, and counted. So a lane never waits for a stream.
 //!
-//! - **Owner**: the keeper, by [`Bridge`]. Dropping it ends the connection at once; the thread follows as soon as a resolver or a connect under way lets it.
+//! - **Owner**: the agent, by [`Bridge`]. Dropping it ends the connection at once; the thread follows as soon as a resolver or a connect under way lets it.
 //! - **Memory**: buffers are there while the connection is open, and go with it.
 //! - **Trust**: none in what is at the other end. The certificate is not checked, because whom the node speaks to is said by the relay's key, inside the frames.
 //! - **It refuses**: addresses that no endpoint may have (loopback, the overlay itself, …), whatever a name resolves to.

@@ -1,4 +1,4 @@
-//! The keeper's handle on the control thread.
+//! The agent's handle on the control thread.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -11,7 +11,7 @@ use crate::event::{Command, Event};
 use crate::state::StateDir;
 use crate::worker::{Order, Worker};
 
-/// Events that may wait for the keeper. When it falls behind by more, the thread waits for it, and so does the coordinator.
+/// Events that may wait for the agent. When it falls behind by more, the thread waits for it, and so does the coordinator.
 const EVENTS: usize = 64;
 
 /// What [`Control::start`] needs to know.

@@ -1,4 +1,4 @@
-//! What the keeper asks, and what it is told.
+//! What the agent asks, and what it is told.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use taut_base::{NodeId, PrivateKey, PublicKey, RelayId};
 use taut_netmap::{JoinToken, NetworkMap, Prefixes, Problem};
 
-/// What the user or the keeper wants.
+/// What the user or the agent wants.
 pub enum Command {
     /// Becomes a member of the token's network; the first time, keys are made. Implies [`Command::Up`]. For a node that is a member of
     /// that network already it shows the new secret with the same keys; for a member of another one it is refused.
@@ -107,7 +107,7 @@ pub enum Event {
     /// events: [`Event::Disconnected`] follows when the coordinator said it; nothing follows, and an open channel stays open, when this
     /// thread itself refused a [`Command::Join`] to another network.
     Refused(Problem),
-    /// The decision to leave is on the disk: no start finds the membership any more. The keeper ends the overlay; [`Event::Left`] follows within seconds.
+    /// The decision to leave is on the disk: no start finds the membership any more. The agent ends the overlay; [`Event::Left`] follows within seconds.
     Leaving,
     /// [`Command::Leave`] is done: the state directory holds no membership.
     Left(Left),

@@ -121,7 +121,7 @@ impl Membership {
         PrivateKey::from_bytes(*hmac(self.machine_key.expose(), &[b"taut bind v1", &self.network]))
     }
 
-    /// What the keeper needs to know of it.
+    /// What the agent needs to know of it.
     pub(crate) fn announce(&self) -> Identity {
         Identity {
             node_key: self.node_key.clone(),

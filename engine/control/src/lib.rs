@@ -1,6 +1,6 @@
 //! The control channel to the coordinator, the node's state files, and bridges to relays by WebSocket.
 //!
-//! One thread owns both, so that the keeper never waits for a disk or a distant host (ARCHITECTURE.md). The keeper starts it with
+//! One thread owns both, so that the agent never waits for a disk or a distant host (ARCHITECTURE.md). The agent starts it with
 //! [`Control::start`], tells it what the user wants ([`Command`]) and is woken when something happened ([`Event`]).
 //!
 //! - **Channel** (protocol.md 8): WebSocket over http or https, in it `Noise_IK` between the machine key and the coordinator's pinned key,
@@ -12,7 +12,7 @@
 //!
 //! A [`Bridge`] has a thread of its own, which shares nothing with that one but the code that speaks TLS and WebSocket.
 //!
-//! It promises: only a map that was checked reaches the keeper; the last good one comes first, before the network is asked; private keys
+//! It promises: only a map that was checked reaches the agent; the last good one comes first, before the network is asked; private keys
 //! are made here, from the operating system's randomness, and never leave the host.
 //!
 //! It refuses: proxies, certificate checks, more than one network per state directory.

@@ -1,6 +1,6 @@
-//! The control thread: one loop over the channel's socket, the keeper's orders and a handful of deadlines.
+//! The control thread: one loop over the channel's socket, the agent's orders and a handful of deadlines.
 //!
-//! - this file: the loop, and what the keeper orders;
+//! - this file: the loop, and what the agent orders;
 //! - `leave`: giving up the membership;
 //! - `link`: the life of a channel, from an attempt to its loss;
 //! - `talk`: what the coordinator says;
@@ -37,7 +37,7 @@ use store::Store;
 
 /// What the handle tells the thread.
 pub(crate) enum Order {
-    /// Something the keeper wants.
+    /// Something the agent wants.
     Obey(Command),
     /// The end.
     Stop,
@@ -77,7 +77,7 @@ pub(crate) struct Worker {
     wake: Waker,
     orders: Receiver<Order>,
     events: SyncSender<Event>,
-    keeper: Waker,
+    agent: Waker,
 }
 
 impl Worker {
@@ -88,7 +88,7 @@ impl Worker {
         orders: Receiver<Order>,
         events: SyncSender<Event>,
         wake: Waker,
-        keeper: Waker,
+        agent: Waker,
     ) -> io::Result<Self> {
         let poller = Poller::new()?;
         poller.add(wake.as_fd(), ORDERS, Interest::READ)?;
@@ -114,7 +114,7 @@ impl Worker {
             wake,
             orders,
             events,
-            keeper,
+            agent,
         })
     }
 
@@ -147,7 +147,7 @@ impl Worker {
         self.report_disk(last_words);
     }
 
-    /// Tells the keeper what the disk held. Comes before the thread, so that nobody who asks the keeper is told less; the queue has room for all of it.
+    /// Tells the agent what the disk held. Comes before the thread, so that nobody who asks the agent is told less; the queue has room for all of it.
     pub(crate) fn introduce(&mut self) {
         // State of release 0.1.0, which pinned nothing: the last good map was in force.
         self.pin_prefixes();
@@ -192,7 +192,7 @@ impl Worker {
         let is_for_a_member = !matches!(command, Command::Join { .. } | Command::Leave | Command::Look | Command::Up);
         let is_too_late = self.leaving.is_some() && matches!(command, Command::Up);
         if is_too_late || is_for_a_member && (self.leaving.is_some() || self.membership.is_none()) {
-            // The keeper had not heard yet that the node leaves, or has left.
+            // The agent had not heard yet that the node leaves, or has left.
             return;
         }
         match command {
@@ -313,7 +313,7 @@ impl Worker {
     fn emit(&self, event: Event) {
         // Fails only when nobody listens any more, which the orders tell, too.
         let _ = self.events.send(event);
-        self.keeper.wake();
+        self.agent.wake();
     }
 
     fn next_deadline(&self) -> Option<Time> {

@@ -1,4 +1,4 @@
-//! The keeper's handle on the thread.
+//! The agent's handle on the thread.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -11,7 +11,7 @@ use taut_portmap::{Event, Report};
 
 use crate::worker::{Order, Worker};
 
-/// Events that may wait for the keeper: as many as sixteen ports make in minutes. When it falls behind by more, the thread waits.
+/// Events that may wait for the agent: as many as sixteen ports make in minutes. When it falls behind by more, the thread waits.
 const EVENTS: usize = 64;
 
 /// What [`Portmap::start`] needs to know.
@@ -25,7 +25,7 @@ pub struct Options {
     pub overlay: Vec<Prefix>,
 }
 
-/// What the keeper wants.
+/// What the agent wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// These ports are to be mapped from now on, all others are given back; none at all while the network is down.

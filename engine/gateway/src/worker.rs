@@ -1,4 +1,4 @@
-//! The thread: one loop over two sockets, the keeper's orders, answers of fetches, and the machine's deadlines.
+//! The thread: one loop over two sockets, the agent's orders, answers of fetches, and the machine's deadlines.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
@@ -38,7 +38,7 @@ const MAX_FETCHES: usize = 3;
 
 /// What the handle tells the thread.
 pub(crate) enum Order {
-    /// Something the keeper wants.
+    /// Something the agent wants.
     Obey(Command),
     /// The end.
     Stop,
@@ -192,7 +192,7 @@ impl Worker {
         thread::sleep(FLOOD_PAUSE);
     }
 
-    /// Carries out what the machine wants, and tells the keeper.
+    /// Carries out what the machine wants, and tells the agent.
     fn act(&mut self) {
         while let Some(action) = self.machine.poll_action() {
             match action {

@@ -1,6 +1,6 @@
-//! Which handshake messages reach the keeper (protocol.md 2.4).
+//! Which handshake messages reach the agent (protocol.md 2.4).
 //!
-//! A handshake costs the keeper Diffie-Hellman work, and anybody can ask for one. So each message is judged here, by its sender:
+//! A handshake costs the agent Diffie-Hellman work, and anybody can ask for one. So each message is judged here, by its sender:
 //!
 //! | class | sender | limits |
 //! |---|---|---|
@@ -14,7 +14,7 @@
 //! A sender beyond its limit is not refused but asked for a cookie. That costs an honest sender one more round trip, and a sender with a forged address
 //! everything. A flood cannot make senders of another class show cookies: only new senders share the limit of new senders. A sender with a cookie competes with
 //! its own prefix only, so that one address with thousands of ports cannot use up the share of all others (fault B12); a peer that sends from where it is
-//! known to be does not compete with its prefix either. One queue per class leads to the keeper, so that no class takes another's places. All of it has a
+//! known to be does not compete with its prefix either. One queue per class leads to the agent, so that no class takes another's places. All of it has a
 //! fixed size.
 
 use std::collections::{HashMap, VecDeque};
@@ -22,11 +22,11 @@ use std::collections::{HashMap, VecDeque};
 use taut_base::{KeyedHash, Meter, PeerId, Time, network, site};
 use taut_node::{FromLane, HandshakeMessage, source_of};
 use taut_path::Way;
-use taut_tunnel::cookie::Checker;
+use taut_tunnel::cookie::CookieChecker;
 use taut_tunnel::{Bucket, Rate};
 use taut_wire::wireguard::{Message, cookie_reply, initiation};
 
-use crate::drops::Drop;
+use crate::drops::DropReason;
 
 /// Of one address and port, or one client of a relay: what the kernel's `ratelimiter.c` gives one address.
 const SOURCE: Rate = Rate::new(20, 5);
@@ -40,10 +40,10 @@ const SITE: Rate = Rate::new(100, 24);
 /// Proven senders behind one relay: a quarter of their class, because most peers meet at a relay first. The burst is half of the class's, as in [`SITE`]: one
 /// prefix or relay alone does not empty the class.
 const RELAY: Rate = Rate::new(200, 24);
-/// Each class, in the order of [`Class`]. Their sum is what the keeper computes for (`WORK` in core/node), so no class takes another's share there. Proven
+/// Each class, in the order of [`Class`]. Their sum is what the agent computes for (`WORK` in core/node), so no class takes another's share there. Proven
 /// senders get the most: during a flood of forged addresses all honest new senders are among them.
 const CLASSES: [Rate; 3] = [Rate::new(500, 48), Rate::new(800, 48), Rate::new(500, 48)];
-/// Handshakes of one class that wait for the keeper.
+/// Handshakes of one class that wait for the agent.
 const WAITING: usize = 64;
 /// Initiations of ours that are remembered, to know their answers by.
 const ASKED: usize = 4096;
@@ -51,7 +51,7 @@ const ASKED: usize = 4096;
 /// brings one answer, a response or a cookie. Without this a peer could answer from thousands of ports and use up the class.
 const ANSWERS: u8 = 16;
 
-/// Who sent a handshake message, in the order in which the keeper hears them.
+/// Who sent a handshake message, in the order in which the agent hears them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     Known,
@@ -61,18 +61,18 @@ pub(crate) enum Class {
 
 /// What becomes of a handshake message.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// It waits for the keeper.
-    Taken,
+pub(crate) enum HandshakeVerdict {
+    /// It waits for the agent.
+    Passed,
     /// It is dropped, and answered with this.
     Cookie([u8; cookie_reply::LEN]),
     /// It is dropped.
-    Dropped(Drop),
+    Dropped(DropReason),
 }
 
 /// The door for handshakes.
 pub(crate) struct Ingress {
-    checker: Checker,
+    checker: CookieChecker,
     /// The hashes that stand for sources.
     hash: KeyedHash,
     /// Senders without a cookie, by address and port, and by address.
@@ -102,7 +102,7 @@ struct Sender {
 }
 
 impl Ingress {
-    pub(crate) fn new(checker: Checker) -> Self {
+    pub(crate) fn new(checker: CookieChecker) -> Self {
         Self {
             hash: KeyedHash::new(checker.hash_key()),
             checker,
@@ -155,7 +155,7 @@ impl Ingress {
         bytes: &[u8],
         has_session: impl FnOnce(u32) -> bool,
         now: Time,
-    ) -> Verdict {
+    ) -> HandshakeVerdict {
         let class = match message {
             Message::Initiation(_) => self.class_of(source, bytes, None, now),
             Message::Response(response) => self.class_of(source, bytes, Some(response.receiver), now),
@@ -164,14 +164,14 @@ impl Ingress {
                 let known = self.is_answer(reply.receiver);
                 let class = if known { Class::Known } else { Class::New };
                 if !known && !has_session(reply.receiver) {
-                    Err(Verdict::Dropped(Drop::UnknownIndex))
+                    Err(HandshakeVerdict::Dropped(DropReason::UnknownIndex))
                 } else if self.take(Sender { way: source, known, proven: false }, class, now) {
                     Ok(class)
                 } else {
-                    Err(Verdict::Dropped(Drop::HandshakeRate))
+                    Err(HandshakeVerdict::Dropped(DropReason::HandshakeRate))
                 }
             }
-            Message::Data(_) => Err(Verdict::Dropped(Drop::UnknownIndex)),
+            Message::Data(_) => Err(HandshakeVerdict::Dropped(DropReason::UnknownIndex)),
         };
         match class {
             Ok(class) => self.enqueue(class, source, bytes),
@@ -180,9 +180,15 @@ impl Ingress {
     }
 
     /// The class in which an initiation, or the answer to our initiation `answers`, may pass.
-    fn class_of(&mut self, source: Way, bytes: &[u8], answers: Option<u32>, now: Time) -> Result<Class, Verdict> {
+    fn class_of(
+        &mut self,
+        source: Way,
+        bytes: &[u8],
+        answers: Option<u32>,
+        now: Time,
+    ) -> Result<Class, HandshakeVerdict> {
         if !self.checker.is_for_us(bytes) {
-            return Err(Verdict::Dropped(Drop::BadMac1));
+            return Err(HandshakeVerdict::Dropped(DropReason::BadMac1));
         }
         let asked = answers.is_some_and(|index| self.is_answer(index));
         let known = asked || self.places.contains_key(&source);
@@ -199,16 +205,16 @@ impl Ingress {
             return Ok(*class);
         }
         if proven {
-            return Err(Verdict::Dropped(Drop::HandshakeRate));
+            return Err(HandshakeVerdict::Dropped(DropReason::HandshakeRate));
         }
         // An answer to nothing is worth no answer.
         if answers.is_some() && !asked {
-            return Err(Verdict::Dropped(Drop::UnknownIndex));
+            return Err(HandshakeVerdict::Dropped(DropReason::UnknownIndex));
         }
         Err(self
             .checker
             .reply(bytes, source_of(source), now)
-            .map_or(Verdict::Dropped(Drop::HandshakeRate), Verdict::Cookie))
+            .map_or(HandshakeVerdict::Dropped(DropReason::HandshakeRate), HandshakeVerdict::Cookie))
     }
 
     /// Takes from all limits that count for the sender, or from none. Returns false if one of them is used up.
@@ -237,19 +243,21 @@ impl Ingress {
         has
     }
 
-    fn enqueue(&mut self, class: Class, source: Way, bytes: &[u8]) -> Verdict {
-        let Some(waiting) = self.waiting.get_mut(class as usize) else { return Verdict::Dropped(Drop::KeeperBusy) };
+    fn enqueue(&mut self, class: Class, source: Way, bytes: &[u8]) -> HandshakeVerdict {
+        let Some(waiting) = self.waiting.get_mut(class as usize) else {
+            return HandshakeVerdict::Dropped(DropReason::AgentBusy);
+        };
         match HandshakeMessage::new(bytes) {
             Some(message) if waiting.len() < WAITING => {
                 waiting.push_back(FromLane::Handshake { source, message });
-                Verdict::Taken
+                HandshakeVerdict::Passed
             }
-            _ => Verdict::Dropped(Drop::KeeperBusy),
+            _ => HandshakeVerdict::Dropped(DropReason::AgentBusy),
         }
     }
 
-    /// The next handshake for the keeper.
-    pub(crate) fn poll(&mut self) -> Option<FromLane> {
+    /// The next handshake for the agent.
+    pub(crate) fn poll_output(&mut self) -> Option<FromLane> {
         self.waiting.iter_mut().find_map(VecDeque::pop_front)
     }
 

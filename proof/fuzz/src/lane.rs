@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{DEFAULT_MTU, PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
-use taut_lane::{Flush, Heart, InboundPorts, SendBatch};
+use taut_lane::{Flush, InboundIo, LaneCore, SendBatch};
 use taut_node::{Routes, ToLane};
 use taut_tunnel::handshake::Identity;
 use taut_tunnel::{Exporter, Limits, Role, Session, SessionKeys};
@@ -40,7 +40,7 @@ pub(crate) fn own_key() -> PrivateKey {
 #[derive(Default)]
 struct Ports(Vec<Vec<u8>>);
 
-impl InboundPorts for Ports {
+impl InboundIo for Ports {
     fn write(&mut self, run: Run<'_>) -> bool {
         self.0.extend(apart(run));
         true
@@ -52,7 +52,7 @@ impl InboundPorts for Ports {
 }
 
 struct End {
-    heart: Heart,
+    core: LaneCore,
     out: SendBatch,
     ports: Ports,
     /// The peer's half of the session.
@@ -78,8 +78,8 @@ pub(crate) fn lane(data: &[u8]) {
 impl End {
     fn new() -> Self {
         let checker = Identity::new(own_key()).checker([7; 32]);
-        let mut heart =
-            Heart::new(Limits::WIREGUARD, DEFAULT_MTU, checker, true, Offloads::ALL, Arc::default(), Arc::default());
+        let mut core =
+            LaneCore::new(Limits::WIREGUARD, DEFAULT_MTU, checker, true, Offloads::ALL, Arc::default(), Arc::default());
         let mut out = SendBatch::new();
         let keys = |role, local, remote, sending: u8, receiving: u8| {
             let (local, remote) = (ReceiverIndex(local), ReceiverIndex(remote));
@@ -98,10 +98,10 @@ impl End {
             ToLane::AddSession { peer: PEER, id: SessionId(1), keys: session, born: START, proven: None },
             ToLane::UseSuite { peer: PEER, session: SessionId(1), suite: Suite::Aes256Gcm, abilities: Abilities::OURS },
         ] {
-            heart.command(command, &mut out, START);
+            core.command(command, &mut out, START);
         }
         let theirs = Session::new(SessionId(1), keys(Role::Initiator, 0x20, 0x10, 4, 3), START);
-        Self { heart, out, ports: Ports::default(), theirs, history: Vec::new(), now: START }
+        Self { core, out, ports: Ports::default(), theirs, history: Vec::new(), now: START }
     }
 
     fn step(&mut self, input: &mut Input<'_>) {
@@ -159,11 +159,11 @@ impl End {
             }
             4 => {
                 self.now = self.now + Duration::from_millis(u64::from(input.word()));
-                self.heart.handle_timeout(&mut self.out, self.now);
+                self.core.handle_timeout(&mut self.out, self.now);
             }
             _ => {
                 let packet = input.piece();
-                self.heart.outbound(packet, &mut self.out, self.now);
+                self.core.outbound(packet, &mut self.out, self.now);
             }
         }
     }
@@ -197,7 +197,7 @@ impl End {
     /// A run arrives; of it, `packets` may be delivered.
     fn receive(&mut self, source: SocketAddr, mut bytes: Vec<u8>, size: usize, packets: &[&[u8]]) {
         let allowed = allowed(packets);
-        self.heart.inbound(source, &mut bytes, size, &mut self.ports, &mut self.out, self.now);
+        self.core.inbound(source, &mut bytes, size, &mut self.ports, &mut self.out, self.now);
         let delivered = std::mem::take(&mut self.ports.0);
         let expected = by_flow(&allowed);
         let too_old = self.now.since(START) >= Limits::WIREGUARD.reject_after;
@@ -219,9 +219,9 @@ impl End {
 
     fn check(&mut self) {
         self.drain();
-        let said = std::iter::from_fn(|| self.heart.poll_message()).count();
+        let said = std::iter::from_fn(|| self.core.poll_output()).count();
         // Each datagram of a stranger's run may be a handshake; nothing else is said twice per step.
-        assert!(said <= crate::MAX_INPUT / 64 + 4, "{said} messages to the keeper");
+        assert!(said <= crate::MAX_INPUT / 64 + 4, "{said} messages to the agent");
     }
 }
 

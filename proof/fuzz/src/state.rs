@@ -34,9 +34,9 @@ pub(crate) fn local_api(data: &[u8]) {
     let (may_change, reads) = (how & 1 != 0, how & 2 != 0);
     // Whoever does not read says it again and again: enough to fill the socket with answers.
     let said = input.rest().repeat(if reads { 1 } else { 16 });
-    let seen = taut_keeper::fuzzing::serve(&said, may_change, reads);
+    let seen = taut_agent::fuzzing::serve(&said, may_change, reads);
     assert!(may_change || seen.changes == 0, "a user without rights changed something");
-    assert!(seen.answers == seen.requests && seen.kept <= taut_keeper::fuzzing::MOST_KEPT, "{seen:?}");
+    assert!(seen.answers == seen.requests && seen.kept <= taut_agent::fuzzing::MOST_KEPT, "{seen:?}");
 }
 
 /// Datagrams of the kernel.

@@ -1,4 +1,4 @@
-//! A host that runs Taut with several lanes: one brain, and a heart for each lane's thread, all of which may be late.
+//! A host that runs Taut with several lanes: one brain, and a lane core for each lane's thread, all of which may be late.
 //!
 //! What the threads do with packets of each other is the thread's own code in the daemon (engine/lane/src/thread/hand.rs) and made again here in its
 //! simplest form: the kernel puts a packet on the queue of its flow; the lane seals it, holds it, or hands it to the first one.
@@ -10,18 +10,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{DEFAULT_MTU, LaneId, PeerId, SessionId, Time};
-use taut_lane::{DropCounts, Flush, Heart, InboundPorts, Outcome, Released, SendBatch};
+use taut_lane::{DropCounts, Flush, InboundIo, LaneCore, Mark, SendBatch};
 use taut_netmap::NetworkMap;
-use taut_node::{Clocks, FromLane, Node, ToLane};
+use taut_node::{Clocks, FromLane, Node, Output, ToLane};
 use taut_tun::flow;
 use taut_udp::Transmit;
-use taut_wire::control::{Control, Lanes};
+use taut_wire::control::{ControlMessage, Lanes};
 use taut_wire::merge::{Offloads, Run};
 
-use crate::chance::Seeded;
 use crate::host::Host;
 use crate::party::Party;
 use crate::taut::Settings;
+use taut_testkit::Seeded;
 
 /// What the wall clock shows when virtual time begins, and from there on.
 const WALL_AT_START: Duration = Duration::from_secs(1_780_000_000);
@@ -44,7 +44,7 @@ pub struct LanesHost {
 
 /// One lane's thread.
 struct Thread {
-    heart: Heart,
+    core: LaneCore,
     out: SendBatch,
     /// How late it is for everything: datagrams, commands, what others hand over.
     late: Duration,
@@ -58,12 +58,12 @@ struct Thread {
 
 enum Handed {
     Packet(Vec<u8>),
-    Mark(PeerId, u64),
+    Mark(Mark),
 }
 
 impl Thread {
     fn backlog(&mut self, now: Time) -> bool {
-        self.heart.send_backlog(&mut self.out, now)
+        self.core.send_backlog(&mut self.out, now)
     }
 }
 
@@ -109,7 +109,7 @@ impl LanesHost {
         self.node.set_lanes(Lanes::with_ports(&further));
         let count = self.lanes();
         for (own, thread) in (0..).zip(&mut self.threads) {
-            thread.heart = heart(&mut self.node, &self.settings, &self.drops).as_lane(LaneId(own), count);
+            thread.core = core(&mut self.node, &self.settings, &self.drops).as_lane(LaneId(own), count);
             thread.out = SendBatch::new();
             thread.commands.clear();
             thread.datagrams.clear();
@@ -122,19 +122,19 @@ impl LanesHost {
         self.pump(now);
     }
 
-    /// The keeper's brain, to look at.
+    /// The agent's brain, to look at.
     pub fn node(&self) -> &Node<Seeded> {
         &self.node
     }
 
     /// Has the host say something to its first peer, on this lane of their newest session: a hostile member says what it likes.
-    pub fn say(&mut self, lane: LaneId, message: Control, now: Time) {
+    pub fn say(&mut self, lane: LaneId, message: ControlMessage, now: Time) {
         let Some(peer) = self.node.peers().next().map(|peer| peer.id) else { return };
         let sessions = self.given.iter().filter(|(_, of, _, on)| (*of, *on) == (peer, lane));
         let Some((own, _, session, _)) = sessions.max_by_key(|(_, _, session, _)| *session).copied() else { return };
         let thread = &mut self.threads[usize::from(own.0)];
         let command = ToLane::Control { peer, session, lane, way: None, message };
-        thread.heart.command(command, &mut thread.out, now);
+        thread.core.command(command, &mut thread.out, now);
         self.transmit(usize::from(own.0));
         self.pump(now);
     }
@@ -148,14 +148,16 @@ impl LanesHost {
         u8::try_from(self.threads.len()).unwrap_or(u8::MAX)
     }
 
-    /// Lets every thread and the keeper do what is due, until nothing is, and sends.
+    /// Lets every thread and the agent do what is due, until nothing is, and sends.
     fn pump(&mut self, now: Time) {
         let clocks = Clocks { now, wall: WALL_AT_START + now.since(Time::ZERO) };
         loop {
             let mut busy = false;
-            while let Some((lane, command)) = self.node.poll_lane_command() {
-                let thread = &mut self.threads[usize::from(lane.0)];
-                thread.commands.push_back((now + thread.late, command));
+            while let Some(output) = self.node.poll_output() {
+                if let Output::Lane(lane, command) = output {
+                    let thread = &mut self.threads[usize::from(lane.0)];
+                    thread.commands.push_back((now + thread.late, command));
+                }
             }
             for place in 0..self.threads.len() {
                 busy |= self.work(place, now);
@@ -180,7 +182,7 @@ impl LanesHost {
         let mut busy = false;
         while let Some((_, command)) = thread.commands.pop_front_if(|(due, _)| *due <= now) {
             note(&mut self.given, own, &command);
-            thread.heart.command(command, &mut thread.out, now);
+            thread.core.command(command, &mut thread.out, now);
             busy = true;
         }
         let mut strays = Vec::new();
@@ -193,31 +195,28 @@ impl LanesHost {
                 strays: &mut strays,
             };
             let length = datagram.len();
-            thread.heart.inbound(source, &mut datagram, length, &mut ports, &mut thread.out, now);
+            thread.core.inbound(source, &mut datagram, length, &mut ports, &mut thread.out, now);
             busy = true;
         }
         while let Some((_, handed)) = thread.handed.pop_front_if(|(due, _)| *due <= now) {
             match handed {
-                Handed::Packet(packet) => thread.heart.outbound_handed(&packet, &mut thread.out, now),
-                Handed::Mark(peer, barrier) => thread.heart.mark_handed(peer, barrier, &mut thread.out),
+                Handed::Packet(packet) => thread.core.outbound_handed_off(&packet, &mut thread.out, now),
+                Handed::Mark(mark) => thread.core.mark_handed_off(mark, &mut thread.out),
             }
             busy = true;
         }
         let mut to_first = Vec::new();
         loop {
-            match thread.heart.release(&mut thread.out, now) {
-                Released::First(packet) => to_first.push(Handed::Packet(packet.into())),
-                Released::One => {}
-                Released::Nothing => {
-                    let Some(packet) = thread.queue.pop_front() else { break };
-                    if thread.heart.outbound(&packet, &mut thread.out, now) == Outcome::First {
-                        to_first.push(Handed::Packet(packet));
-                    }
-                }
-            }
-            while let Some((peer, barrier)) = thread.heart.poll_mark() {
-                to_first.push(Handed::Mark(peer, barrier));
-            }
+            let mark = if let Some(released) = thread.core.release(&mut thread.out, now) {
+                to_first.extend(released.packet.map(|packet| Handed::Packet(packet.into())));
+                released.mark
+            } else {
+                let Some(packet) = thread.queue.pop_front() else { break };
+                let hand_off = thread.core.outbound(&packet, &mut thread.out, now);
+                to_first.extend(hand_off.packet.then_some(Handed::Packet(packet)));
+                hand_off.mark
+            };
+            to_first.extend(mark.map(Handed::Mark));
             busy = true;
         }
         self.transmit(place);
@@ -227,11 +226,7 @@ impl LanesHost {
         self.tell(place, now);
         for handed in to_first {
             let first = &mut self.threads[0];
-            match handed {
-                // What the first lane itself read was sealed already.
-                Handed::Mark(peer, barrier) if place == 0 => first.heart.mark(peer, barrier, &mut first.out),
-                handed => first.handed.push_back((now + first.late, handed)),
-            }
+            first.handed.push_back((now + first.late, handed));
         }
         for (lane, source, datagram) in strays {
             let other = &mut self.threads[usize::from(lane.0)];
@@ -242,7 +237,7 @@ impl LanesHost {
     }
 
     fn tell(&mut self, place: usize, now: Time) {
-        while let Some(message) = self.threads[place].heart.poll_message() {
+        while let Some(message) = self.threads[place].core.poll_output() {
             let lane = LaneId(u8::try_from(place).unwrap_or(u8::MAX));
             self.messages.push_back((now + self.settings.keeper_delay, lane, message));
         }
@@ -266,7 +261,7 @@ impl LanesHost {
 /// A thread for each lane, with nothing to do yet.
 fn threads(node: &mut Node<Seeded>, settings: &Settings, late: &[Duration]) -> Vec<Thread> {
     let thread = |late: &Duration| Thread {
-        heart: heart(node, settings, &Arc::default()),
+        core: core(node, settings, &Arc::default()),
         out: SendBatch::new(),
         late: *late,
         commands: VecDeque::new(),
@@ -277,9 +272,9 @@ fn threads(node: &mut Node<Seeded>, settings: &Settings, late: &[Duration]) -> V
     late.iter().map(thread).collect()
 }
 
-fn heart(node: &mut Node<Seeded>, settings: &Settings, drops: &Arc<DropCounts>) -> Heart {
+fn core(node: &mut Node<Seeded>, settings: &Settings, drops: &Arc<DropCounts>) -> LaneCore {
     let checker = node.checker();
-    Heart::new(settings.limits, DEFAULT_MTU, checker, false, Offloads::NONE, Arc::clone(drops), Arc::default())
+    LaneCore::new(settings.limits, DEFAULT_MTU, checker, false, Offloads::NONE, Arc::clone(drops), Arc::default())
 }
 
 /// Each lane of a session is given away once, to the lane that serves it (protocol.md 1.7).
@@ -305,7 +300,7 @@ impl Host for LanesHost {
     fn handle_timeout(&mut self, now: Time) {
         for place in 0..self.threads.len() {
             let thread = &mut self.threads[place];
-            thread.heart.handle_timeout(&mut thread.out, now);
+            thread.core.handle_timeout(&mut thread.out, now);
             self.transmit(place);
             self.tell(place, now);
         }
@@ -313,16 +308,16 @@ impl Host for LanesHost {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        let keeper = [self.node.poll_timeout(), self.messages.front().map(|(due, ..)| *due)];
+        let agent = [self.node.poll_timeout(), self.messages.front().map(|(due, ..)| *due)];
         let threads = self.threads.iter().flat_map(|thread| {
             [
-                thread.heart.poll_timeout(),
+                thread.core.poll_timeout(),
                 thread.commands.front().map(|(due, _)| *due),
                 thread.datagrams.front().map(|(due, ..)| *due),
                 thread.handed.front().map(|(due, _)| *due),
             ]
         });
-        keeper.into_iter().chain(threads).flatten().min()
+        agent.into_iter().chain(threads).flatten().min()
     }
 
     fn poll_transmit(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
@@ -357,13 +352,13 @@ struct Ports<'a> {
     strays: &'a mut Vec<(LaneId, SocketAddr, Vec<u8>)>,
 }
 
-impl InboundPorts for Ports<'_> {
+impl InboundIo for Ports<'_> {
     fn write(&mut self, run: Run<'_>) -> bool {
         self.delivered.push_back(run.slices().collect::<Vec<_>>().concat());
         true
     }
 
-    fn hand_over(&mut self, to: LaneId, source: SocketAddr, datagram: &[u8]) -> bool {
+    fn hand_off(&mut self, to: LaneId, source: SocketAddr, datagram: &[u8]) -> bool {
         self.strays.push((to, source, datagram.to_vec()));
         true
     }

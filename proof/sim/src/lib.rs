@@ -1,7 +1,7 @@
 //! A deterministic world of two hosts in virtual time: whole nodes talk over a simulated wire, and hours pass in milliseconds.
 //!
-//! A [`TautHost`] is what runs in the daemon, without threads, sockets and clock: a [`Node`](taut_node::Node) (the keeper's brain) and a
-//! [`Heart`](taut_lane::Heart) (the lane), joined by the two queues that join them there; a [`LanesHost`] has a heart for each of several lanes. Another implementation of WireGuard takes part as
+//! A [`TautHost`] is what runs in the daemon, without threads, sockets and clock: a [`Node`](taut_node::Node) (the agent's brain) and a
+//! [`LaneCore`](taut_lane::LaneCore) (the lane), joined by the two queues that join them there; a [`LanesHost`] has a lane core for each of several lanes. Another implementation of WireGuard takes part as
 //! another [`Host`]. A [`World`] carries their datagrams over two [`Link`]s with delay, jitter, loss and duplication, lets applications
 //! send ([`World::flow`]), and jumps from one event to the next:
 //!
@@ -13,7 +13,6 @@
 //! stays within its bounds ([`Host::check`]).
 //! It refuses: threads, sleeping, the machine's clock and its randomness. More than two hosts are a matter of the lab.
 
-mod chance;
 mod host;
 mod lanes;
 mod ledger;
@@ -28,7 +27,6 @@ mod taut;
 mod wire;
 mod world;
 
-pub use chance::{Probability, Seeded};
 pub use host::Host;
 pub use lanes::LanesHost;
 pub use ledger::Ledger;
@@ -39,5 +37,6 @@ pub use relay::{Relay, RelayStation, credentials};
 pub use side::Side;
 pub use station::{Station, StationId};
 pub use taut::{Settings, TautHost};
+pub use taut_testkit::{Probability, Seeded};
 pub use wire::Recorded;
 pub use world::World;

@@ -1,4 +1,4 @@
-//! A host that runs Taut: keeper's brain and lane's heart, joined as in the daemon.
+//! A host that runs Taut: agent's brain and lane's lane core, joined as in the daemon.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -6,19 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{DEFAULT_MTU, PeerId, PublicKey, ReceiverIndex, RelayId, SessionId, Time};
-use taut_lane::{DropCounts, Flush, Heart, InboundPorts, SendBatch};
+use taut_lane::{DropCounts, Flush, InboundIo, LaneCore, SendBatch};
 use taut_netmap::NetworkMap;
-use taut_node::{Clocks, FromLane, Node, ToLane};
+use taut_node::{Clocks, FromLane, Node, Output, ToLane};
 use taut_path::Families;
 use taut_tunnel::Limits;
 use taut_udp::Transmit;
 use taut_wire::control::Suites;
 use taut_wire::merge::{Offloads, Run};
 
-use crate::chance::Seeded;
 use crate::host::Host;
 use crate::party::Party;
 use crate::relay::credentials;
+use taut_testkit::Seeded;
 
 /// What the wall clock showed when virtual time began: some day of 2026, in seconds since the Unix epoch.
 pub(crate) const WALL_AT_START: Duration = Duration::from_secs(1_780_000_000);
@@ -37,7 +37,7 @@ const MAX_QUEUED: usize = 256;
 pub struct Settings {
     /// WireGuard's time limits.
     pub limits: Limits,
-    /// How long a message waits until the keeper looks at it.
+    /// How long a message waits until the agent looks at it.
     pub keeper_delay: Duration,
     /// How long a command waits until the lane wakes up for it. The lane may drain it earlier.
     pub lane_delay: Duration,
@@ -66,7 +66,7 @@ pub struct TautHost {
     settings: Settings,
     entropy: Seeded,
     node: Node<Seeded>,
-    heart: Heart,
+    core: LaneCore,
     out: SendBatch,
     drops: Arc<DropCounts>,
     messages: VecDeque<(Time, FromLane)>,
@@ -82,6 +82,8 @@ pub struct TautHost {
     /// Where gateways and relays see the node, and what the coordinator was told of its endpoints.
     seen: Vec<SocketAddr>,
     told: Vec<SocketAddr>,
+    /// The relays that the node is bound to, as long as the coordinator has not been told.
+    bound: Option<Vec<RelayId>>,
 }
 
 impl TautHost {
@@ -91,14 +93,14 @@ impl TautHost {
         let mut node = Node::new(me.key.clone(), settings.limits, Seeded::new(entropy.next_u64()));
         node.set_suites(settings.suites);
         let drops = Arc::new(DropCounts::default());
-        let heart = start_heart(&mut node, &settings, &drops);
+        let core = start_heart(&mut node, &settings, &drops);
         let mut host = Self {
             me: me.clone(),
             map,
             settings,
             entropy,
             node,
-            heart,
+            core,
             out: SendBatch::new(),
             drops,
             messages: VecDeque::new(),
@@ -110,6 +112,7 @@ impl TautHost {
             ceiling: None,
             seen: Vec::new(),
             told: vec![me.endpoint],
+            bound: None,
         };
         host.begin(Time::ZERO);
         host
@@ -119,7 +122,7 @@ impl TautHost {
     pub fn restart(&mut self, now: Time) {
         self.node = Node::new(self.me.key.clone(), self.settings.limits, Seeded::new(self.entropy.next_u64()));
         self.node.set_suites(self.settings.suites);
-        self.heart = start_heart(&mut self.node, &self.settings, &self.drops);
+        self.core = start_heart(&mut self.node, &self.settings, &self.drops);
         self.messages.clear();
         self.commands.clear();
         self.sessions.clear();
@@ -129,7 +132,7 @@ impl TautHost {
         self.begin(now);
     }
 
-    /// What the keeper does first: map and ticket from the disk, the addresses of the interfaces.
+    /// What the agent does first: map and ticket from the disk, the addresses of the interfaces.
     fn begin(&mut self, now: Time) {
         let clocks = self.clocks(now);
         if self.settings.ticket {
@@ -181,7 +184,6 @@ impl TautHost {
 
     /// Where the node may be reached, if the coordinator is to be told: its interface first, then where it is seen from outside.
     pub fn poll_endpoints(&mut self) -> Option<Vec<SocketAddr>> {
-        self.seen = self.node.poll_endpoints().unwrap_or(std::mem::take(&mut self.seen));
         let mut all = vec![self.me.endpoint];
         all.extend(self.seen.iter().filter(|endpoint| **endpoint != self.me.endpoint));
         let news = all != self.told;
@@ -189,12 +191,12 @@ impl TautHost {
         news.then_some(all)
     }
 
-    /// The relays that the node is bound to, if the coordinator is to be told.
+    /// Returns the relays that the node is bound to, if the coordinator was told of others.
     pub fn poll_home(&mut self) -> Option<Vec<RelayId>> {
-        self.node.poll_home()
+        self.bound.take()
     }
 
-    /// The keeper's brain, to look at.
+    /// The agent's brain, to look at.
     pub fn node(&self) -> &Node<Seeded> {
         &self.node
     }
@@ -206,17 +208,17 @@ impl TautHost {
 
     /// The highest counter of its data that a peer acknowledged in the session in use.
     pub fn acknowledged(&self) -> Option<u64> {
-        self.node.peers().find_map(|peer| self.heart.acknowledged(peer.id))
+        self.node.peers().find_map(|peer| self.core.acknowledged(peer.id))
     }
 
     /// Whether the lane marks what it sends to its peer, where the kernel vouches for it.
     pub fn marks(&self) -> bool {
-        self.node.peers().any(|peer| self.heart.marks(peer.id))
+        self.node.peers().any(|peer| self.core.sends_partial_checksums(peer.id))
     }
 
     /// What both ends call the session that is sealed with.
     pub fn session_name(&self) -> Option<(ReceiverIndex, ReceiverIndex)> {
-        self.node.peers().find_map(|peer| self.heart.session_name(peer.id))
+        self.node.peers().find_map(|peer| self.core.session_name(peer.id))
     }
 
     /// Sessions that the lane holds now, of all peers.
@@ -234,25 +236,36 @@ impl TautHost {
         let clocks = self.clocks(now);
         loop {
             self.hear_lane(now);
-            while let Some(command) = self.node.poll_command() {
-                self.commands.push_back((now + self.settings.lane_delay, command));
-            }
+            self.drain_node(now);
             if let Some((_, command)) = self.commands.pop_front_if(|(due, _)| *due <= now) {
                 note_session(&mut self.sessions, &command);
-                self.heart.command(command, &mut self.out, now);
+                self.core.command(command, &mut self.out, now);
             } else if let Some((_, message)) = self.messages.pop_front_if(|(due, _)| *due <= now) {
                 self.node.handle_lane(message, clocks);
             } else if self.node.poll_timeout().is_some_and(|due| due <= now) {
                 self.node.handle_timeout(clocks);
-            } else if self.heart.has_released() {
-                self.heart.release(&mut self.out, now);
-            } else if !self.heart.send_backlog(&mut self.out, now) {
+            } else if self.core.has_released() {
+                self.core.release(&mut self.out, now);
+            } else if !self.core.send_backlog(&mut self.out, now) {
                 break;
             }
             self.transmit();
         }
-        self.ceiling = self.node.poll_ceiling().or(self.ceiling);
         self.transmit();
+    }
+
+    /// Carries out what the node wants, as the daemon does.
+    fn drain_node(&mut self, now: Time) {
+        while let Some(output) = self.node.poll_output() {
+            match output {
+                Output::Lane(_, command) => self.commands.push_back((now + self.settings.lane_delay, command)),
+                Output::StampCeiling(ceiling) => self.ceiling = Some(ceiling),
+                Output::Endpoints(endpoints) => self.seen = endpoints,
+                Output::HomeRelays(relays) => self.bound = Some(relays),
+                // The simulated wire carries UDP alone, and the host has one socket: there are no bridges and no test of the NAT's filter.
+                Output::NatTest { .. } | Output::Bridges(_) | Output::ResetBridge(_) => {}
+            }
+        }
     }
 
     fn clocks(&self, now: Time) -> Clocks {
@@ -260,7 +273,7 @@ impl TautHost {
     }
 
     fn hear_lane(&mut self, now: Time) {
-        while let Some(message) = self.heart.poll_message() {
+        while let Some(message) = self.core.poll_output() {
             if let FromLane::Retired { peer, id, .. } = message {
                 let known = self.sessions.get_mut(&peer).is_some_and(|sessions| sessions.remove(&id));
                 assert!(known, "session {id:?} was retired, but never added");
@@ -282,9 +295,9 @@ impl TautHost {
     }
 }
 
-fn start_heart(node: &mut Node<Seeded>, settings: &Settings, drops: &Arc<DropCounts>) -> Heart {
+fn start_heart(node: &mut Node<Seeded>, settings: &Settings, drops: &Arc<DropCounts>) -> LaneCore {
     let checker = node.checker();
-    Heart::new(settings.limits, DEFAULT_MTU, checker, false, Offloads::NONE, Arc::clone(drops), Arc::default())
+    LaneCore::new(settings.limits, DEFAULT_MTU, checker, false, Offloads::NONE, Arc::clone(drops), Arc::default())
 }
 
 fn note_session(sessions: &mut BTreeMap<PeerId, BTreeSet<SessionId>>, command: &ToLane) {
@@ -301,7 +314,7 @@ fn note_session(sessions: &mut BTreeMap<PeerId, BTreeSet<SessionId>>, command: &
 
 impl Host for TautHost {
     fn send(&mut self, packet: &[u8], now: Time) {
-        self.heart.outbound(packet, &mut self.out, now);
+        self.core.outbound(packet, &mut self.out, now);
         self.pump(now);
     }
 
@@ -309,18 +322,18 @@ impl Host for TautHost {
         let mut buffer = datagram.to_vec();
         let mut ports =
             Ports { commands: &mut self.commands, sessions: &mut self.sessions, delivered: &mut self.delivered };
-        self.heart.inbound(source, &mut buffer, datagram.len(), &mut ports, &mut self.out, now);
+        self.core.inbound(source, &mut buffer, datagram.len(), &mut ports, &mut self.out, now);
         self.pump(now);
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        self.heart.handle_timeout(&mut self.out, now);
+        self.core.handle_timeout(&mut self.out, now);
         self.pump(now);
     }
 
     fn poll_timeout(&self) -> Option<Time> {
         let queued = [self.messages.front().map(|(due, _)| *due), self.commands.front().map(|(due, _)| *due)];
-        [self.node.poll_timeout(), self.heart.poll_timeout()].into_iter().chain(queued).flatten().min()
+        [self.node.poll_timeout(), self.core.poll_timeout()].into_iter().chain(queued).flatten().min()
     }
 
     fn poll_transmit(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
@@ -337,7 +350,7 @@ impl Host for TautHost {
         let peers = self.node.peers().count();
         let queued = self.messages.len() + self.commands.len();
         assert!(queued <= MAX_QUEUED, "{queued} messages and commands wait");
-        // An index whose retirement is still on its way to the keeper is counted there, too.
+        // An index whose retirement is still on its way to the agent is counted there, too.
         let indices = self.node.indices_in_use();
         assert!(
             indices <= peers * (MAX_SESSIONS * MAX_INDICES + MAX_WAITING) + queued * MAX_INDICES,
@@ -353,7 +366,7 @@ struct Ports<'a> {
     delivered: &'a mut VecDeque<Vec<u8>>,
 }
 
-impl InboundPorts for Ports<'_> {
+impl InboundIo for Ports<'_> {
     fn write(&mut self, run: Run<'_>) -> bool {
         self.delivered.push_back(run.slices().collect::<Vec<_>>().concat());
         true

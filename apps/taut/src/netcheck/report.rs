@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::Serialize;
-use taut_keeper::api::{Filtering, NatKind, NatStatus, PortMapStatus, SCHEMA};
+use taut_agent::api::{Filtering, NatKind, NatStatus, PortMapStatus, SCHEMA};
 
 use super::Server;
 use super::reach::CoordinatorSight;

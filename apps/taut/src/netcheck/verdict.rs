@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use taut_keeper::api::{Filtering, Mapping, NatStatus};
+use taut_agent::api::{Filtering, Mapping, NatStatus};
 
 use super::survey::{Family, Seen};
 
@@ -55,7 +55,7 @@ fn mapping(local: Option<SocketAddr>, answers: &[Seen]) -> Mapping {
 mod tests {
     use std::time::Duration;
 
-    use taut_keeper::api::NatKind;
+    use taut_agent::api::NatKind;
 
     use super::*;
 

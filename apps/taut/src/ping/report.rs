@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use serde::Serialize;
-use taut_keeper::api::{PathKind, PathStatus, SCHEMA};
+use taut_agent::api::{PathKind, PathStatus, SCHEMA};
 
 /// Everything, as `--json` prints it.
 #[derive(Debug, Serialize)]

@@ -1,8 +1,8 @@
-use taut_base::PublicKey;
-use taut_keeper::api::{
+use taut_agent::api::{
     Bytes, Changes, CoordinatorStatus, Failure, Filtering, Handshakes, LanesStatus, LeaveStatus, Mapping, NatStatus,
     PathStatus, PortMapStatus, RelayState, RelayStatus, SCHEMA, SelfStatus, SessionStatus, Traffic, TunStatus,
 };
+use taut_base::PublicKey;
 
 use super::*;
 

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use taut_keeper::wg;
+use taut_agent::wg;
 
 use super::{FOREGROUND, Log, PROGRAM};
 use crate::fault::Fault;

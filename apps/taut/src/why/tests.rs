@@ -1,4 +1,4 @@
-use taut_keeper::api::{Filtering, Mapping, NatStatus, PathStatus, SCHEMA};
+use taut_agent::api::{Filtering, Mapping, NatStatus, PathStatus, SCHEMA};
 
 use super::*;
 

@@ -6,13 +6,13 @@ use std::net::SocketAddr;
 use taut_base::{Entropy, LaneId, PeerId, SessionId, Time};
 use taut_path::Way;
 use taut_tunnel::Role;
-use taut_wire::control::{Abilities, Control, Lanes, Suite, Suites};
+use taut_wire::control::{Abilities, ControlMessage, Lanes, Suite, Suites};
 
 use super::Node;
 use crate::contract::{Clocks, ToLane};
-use crate::further::{Learned, Opened};
+use crate::extra_lanes::{LaneOutput, Learned, Ports};
 use crate::peer::Peer;
-use crate::talk::Talk;
+use crate::talk::{Question, Talk};
 
 impl<E: Entropy> Node<E> {
     /// What data may be sealed with in sessions made from now on, where the peer is ready for it, too. [`Suites::STOCK`] before.
@@ -43,13 +43,18 @@ impl<E: Entropy> Node<E> {
     pub(super) fn continue_talk(&mut self, id: PeerId, clocks: Clocks) {
         let Some(talk) = self.peers.get_mut(&id).and_then(|peer| peer.talk.as_mut()) else { return };
         let session = talk.session();
-        let questions = talk.handle_timeout(&mut self.entropy, clocks.now);
-        let probe = questions.probe.map(|id| Control::Probe { id });
-        let offer = Control::Offer { lanes: self.lanes, suites: self.suites, abilities: Abilities::OURS };
-        for message in [probe, questions.offer.then_some(offer)].into_iter().flatten() {
-            self.tell_first(id, session, None, message);
+        talk.handle_timeout(&mut self.entropy, clocks.now);
+        while let Some(question) = talk.poll_output() {
+            let message = match question {
+                Question::Probe(id) => ControlMessage::Probe { id },
+                Question::Offer => {
+                    ControlMessage::Offer { lanes: self.lanes, suites: self.suites, abilities: Abilities::OURS }
+                }
+            };
+            let lane = LaneId::FIRST;
+            self.outputs.tell(lane, ToLane::Control { peer: id, session, lane, way: None, message });
         }
-        if let Some(lanes) = self.peers.get_mut(&id).and_then(|peer| peer.further.poll_later(clocks.now)) {
+        if let Some(lanes) = self.peers.get_mut(&id).and_then(|peer| peer.further.take_later(clocks.now)) {
             self.learn_lanes(id, session, lanes, clocks);
         }
         self.probe_lanes(id, session, clocks.now);
@@ -58,24 +63,33 @@ impl<E: Entropy> Node<E> {
     /// Asks on the further lanes, at the address where the peer is, if no relay is between.
     pub(super) fn probe_lanes(&mut self, id: PeerId, session: SessionId, now: Time) {
         let Some(Peer { further, way, paths: Some(paths), .. }) = self.peers.get_mut(&id) else { return };
+        let (ports, first, budget) = (further.ports(), way.and_then(|way| way.direct()), &mut self.budget);
+        let may = |lane| lane_endpoint(lane, ports, first).is_none_or(|place| paths.grant_lane(place, budget, now));
+        further.handle_timeout(&mut self.entropy, now, may);
+        self.drain_lanes(id, session);
+    }
+
+    /// Carries out what the further lanes of a peer want.
+    fn drain_lanes(&mut self, id: PeerId, session: SessionId) {
+        let Some(Peer { further, way, .. }) = self.peers.get_mut(&id) else { return };
         let (ports, first) = (further.ports(), way.and_then(|way| way.direct()));
-        // Port 0 is how a node says that a lane cannot be reached.
-        let place = |lane| {
-            let endpoint = first.map(|first| SocketAddr::new(first.ip(), ports.of(lane).unwrap_or(first.port())));
-            endpoint.filter(|endpoint| endpoint.port() != 0)
-        };
-        let budget = &mut self.budget;
-        let may = |lane| place(lane).is_none_or(|endpoint| paths.grant_lane(endpoint, budget, now));
-        for (lane, probe) in further.handle_timeout(&mut self.entropy, now, may) {
-            if let Some(endpoint) = place(lane) {
-                let (way, message) = (Some(endpoint.into()), Control::Probe { id: probe });
-                let ask = ToLane::Control { peer: id, session, lane, way, message };
-                self.commands.push_back((lane.served_by(self.lanes.count()), ask));
+        while let Some(output) = further.poll_output() {
+            match output {
+                LaneOutput::Probe { lane, probe } => {
+                    if let Some(endpoint) = lane_endpoint(lane, ports, first) {
+                        let (way, message) = (Some(endpoint.into()), ControlMessage::Probe { id: probe });
+                        let ask = ToLane::Control { peer: id, session, lane, way, message };
+                        self.outputs.tell(lane.served_by(self.lanes.count()), ask);
+                    }
+                }
+                LaneOutput::Open { own, lanes, barrier } => {
+                    self.outputs.tell(own, ToLane::OpenLanes { peer: id, lanes, barrier });
+                }
             }
         }
     }
 
-    fn tell_first(&mut self, peer: PeerId, session: SessionId, way: Option<Way>, message: Control) {
+    fn tell_first(&mut self, peer: PeerId, session: SessionId, way: Option<Way>, message: ControlMessage) {
         self.tell(LaneId::FIRST, ToLane::Control { peer, session, lane: LaneId::FIRST, way, message });
     }
 
@@ -86,20 +100,18 @@ impl<E: Entropy> Node<E> {
         session: SessionId,
         lane: LaneId,
         source: Way,
-        message: Control,
+        message: ControlMessage,
         clocks: Clocks,
     ) {
         let Some(peer) = self.peers.get_mut(&id).filter(|peer| !peer.native) else { return };
         match message {
-            Control::Answer { id: probe, .. } if lane != LaneId::FIRST => {
+            ControlMessage::Answer { id: probe, .. } if lane != LaneId::FIRST => {
                 // Further lanes go without a relay.
                 let Some(endpoint) = source.direct() else { return };
-                if let Some(opened) = peer.further.answered(lane, probe, endpoint, &mut self.entropy, clocks.now) {
-                    let Opened { own, lanes, barrier } = opened;
-                    self.tell(own, ToLane::OpenLanes { peer: id, lanes, barrier });
-                }
+                peer.further.handle_answer(lane, probe, endpoint, &mut self.entropy, clocks.now);
+                self.drain_lanes(id, session);
             }
-            Control::Answer { id: probe, seen } => {
+            ControlMessage::Answer { id: probe, seen } => {
                 if let Some(own) = peer.further.waits_for(probe) {
                     return self.tell(own, ToLane::Passed { peer: id, barrier: probe });
                 }
@@ -112,10 +124,10 @@ impl<E: Entropy> Node<E> {
                     None => self.answered(id, source, probe, seen),
                 }
             }
-            Control::Offer { lanes, suites, abilities } => {
+            ControlMessage::Offer { lanes, suites, abilities } => {
                 let better = self.suites.better_than_stock(suites);
                 let suite = better.unwrap_or(Suite::ChaCha20Poly1305);
-                let message = Control::Accept { lanes: self.lanes, suite, abilities: Abilities::OURS };
+                let message = ControlMessage::Accept { lanes: self.lanes, suite, abilities: Abilities::OURS };
                 // Where nobody has proven to be, no more is sent than came (law 16): an answer that is longer than its question goes where data goes.
                 let longer = self.lanes.count() > lanes.count();
                 self.learn_lanes(id, session, lanes, clocks);
@@ -123,7 +135,7 @@ impl<E: Entropy> Node<E> {
                 self.tell_first(id, session, Some(source).filter(|_| !longer), message);
                 self.probe_lanes(id, session, clocks.now);
             }
-            Control::Accept { lanes, suite, abilities } => {
+            ControlMessage::Accept { lanes, suite, abilities } => {
                 let offered = self.suites.has(suite);
                 let talk = peer.talk.as_mut().filter(|talk| offered && talk.session() == session);
                 if talk.is_some_and(Talk::accepted) {
@@ -132,10 +144,10 @@ impl<E: Entropy> Node<E> {
                     self.probe_lanes(id, session, clocks.now);
                 }
             }
-            Control::Endpoints(endpoints) => self.said(id, &endpoints),
-            Control::Search(search) => self.asked_to_search(id, &search),
+            ControlMessage::Endpoints(endpoints) => self.said(id, &endpoints),
+            ControlMessage::Search(search) => self.asked_to_search(id, &search),
             // These end in the lane.
-            Control::Probe { .. } | Control::Receipt { .. } => {}
+            ControlMessage::Probe { .. } | ControlMessage::Receipt { .. } => {}
         }
     }
 
@@ -165,4 +177,11 @@ impl<E: Entropy> Node<E> {
         }
         self.give_lanes(id, session, lanes);
     }
+}
+
+/// Returns the endpoint of a further lane of a peer whose first lane is at `first`; `None` while the peer is reached through a relay, and for a lane that
+/// the peer names with port 0 because it cannot be reached.
+fn lane_endpoint(lane: LaneId, ports: Ports, first: Option<SocketAddr>) -> Option<SocketAddr> {
+    let endpoint = first.map(|first| SocketAddr::new(first.ip(), ports.of(lane).unwrap_or(first.port())));
+    endpoint.filter(|endpoint| endpoint.port() != 0)
 }

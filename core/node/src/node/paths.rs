@@ -10,8 +10,8 @@
 //!                               Paths::poll_choice     ──▶ ToLane::SetPath
 //!                               Paths::poll_endpoints  ──▶ ToLane::Control where data goes
 //!                               Paths::poll_probe      ──▶ ToLane::Control on the newest session, by the probe's way
-//!                               Paths::poll_search     ──▶ ToLane::Control where data goes, and ToLane::Dig: sockets for it
-//!                               Paths::poll_fill       ──▶ ToLane::Fill
+//!                               Paths::poll_search     ──▶ ToLane::Control where data goes, and ToLane::OpenSearch: sockets for it
+//!                               Paths::poll_search_end       ──▶ ToLane::CloseSearch
 //! FromLane::Control(Search) ──▶ Paths::handle_search            the peer asks to be looked for
 //! ```
 //! Further lanes go without a relay: they are closed when the path is relayed or leads to another host, and proven anew when it is direct.
@@ -22,36 +22,38 @@ use std::sync::Arc;
 
 use taut_base::{Entropy, LaneId, PeerId, Prefix, Time};
 use taut_path::{Families, Here, Paths, Report, Way};
-use taut_wire::control::{Control, Endpoints, Search};
+use taut_wire::control::{ControlMessage, Endpoints, Search};
 
 use super::Node;
 use crate::contract::{Clocks, ToLane};
+use crate::output::Output;
 
 impl<E: Entropy> Node<E> {
     /// The addresses of our interfaces with the first lane's port, best first: what peers are told inside a session.
     pub fn set_interfaces(&mut self, endpoints: &[SocketAddr], clocks: Clocks) {
-        self.now = clocks.now;
-        self.outlook.set_hosts(endpoints);
-        if self.ours.set_host(endpoints, &self.overlay) {
+        self.set_clocks(clocks);
+        self.nat_report.set_hosts(endpoints);
+        if self.local_endpoints.set_host(endpoints, &self.overlay) {
             self.tell_endpoints();
         }
     }
 
     /// What gateways forward to the first lane's port, as far as they say the truth: peers prove it by their probes.
     pub fn set_mapped(&mut self, endpoints: &[SocketAddr], clocks: Clocks) {
-        self.now = clocks.now;
-        self.mapped = endpoints.to_vec();
-        if self.ours.set_mapped(endpoints, &self.overlay) {
+        self.set_clocks(clocks);
+        self.outside.set_mapped(endpoints);
+        self.tell_coordinator();
+        if self.local_endpoints.set_mapped(endpoints, &self.overlay) {
             self.tell_endpoints();
         }
     }
 
     /// The host's addresses, routes or links changed, or it slept: every way is proven anew, and relays are asked whether they still know us.
     pub fn handle_look_around(&mut self, families: Families, clocks: Clocks) {
-        self.now = clocks.now;
+        self.set_clocks(clocks);
         self.families = families;
         self.relays.handle_look_around(families, &mut self.entropy, clocks.now);
-        self.outlook.handle_look_around(families, clocks.now);
+        self.nat_report.handle_look_around(families, clocks.now);
         self.relays_turn();
         for id in self.peers.keys().copied().collect::<Vec<_>>() {
             let Some(paths) = self.peers.get_mut(&id).and_then(|peer| peer.paths.as_mut()) else { continue };
@@ -64,10 +66,10 @@ impl<E: Entropy> Node<E> {
     pub fn report(&self, peer: PeerId, now: Time) -> Option<Report> {
         let paths = self.peers.get(&peer)?.paths.as_ref()?;
         let here = Here {
-            nat: self.ours.nat(),
+            nat: self.local_endpoints.nat(),
             networks: &self.networks,
-            own: self.outlook.hosts(),
-            seen: &self.reflexive,
+            own: self.nat_report.hosts(),
+            seen: self.outside.reflexive(),
             longest: self.budget.longest(),
         };
         Some(paths.report(&here, now))
@@ -83,6 +85,13 @@ impl<E: Entropy> Node<E> {
         self.budget.set_longest(mtu);
     }
 
+    /// The coordinator hears of our endpoints outside the NAT, if they changed.
+    pub(super) fn tell_coordinator(&mut self) {
+        if let Some(endpoints) = self.outside.poll_output() {
+            self.outputs.push(Output::Endpoints(endpoints));
+        }
+    }
+
     /// All peers hear of a list of ours that is new.
     pub(super) fn tell_endpoints(&mut self) {
         for id in self.peers.keys().copied().collect::<Vec<_>>() {
@@ -95,7 +104,7 @@ impl<E: Entropy> Node<E> {
         self.want_relays(id);
         let now = self.now;
         if by.is_some_and(|way| !way.is_relayed()) {
-            self.outlook.handle_heard(now);
+            self.nat_report.handle_heard(now);
         }
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let Some(paths) = peer.paths.as_mut() else { return };
@@ -108,8 +117,8 @@ impl<E: Entropy> Node<E> {
         let now = self.now;
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let Some(former) = peer.paths.as_mut() else { return };
-        if former.has_dug() {
-            self.commands.push_back((LaneId::FIRST, ToLane::Fill(id)));
+        if former.has_open_search() {
+            self.outputs.tell(LaneId::FIRST, ToLane::CloseSearch(id));
         }
         let mut paths = Paths::new(Arc::clone(&self.overlay), self.families);
         paths.set_listed(peer.candidates.listed(), now);
@@ -134,14 +143,14 @@ impl<E: Entropy> Node<E> {
         if let Some(way) = peer.way {
             self.relays.suspect(&peer.key, way, &mut self.entropy, now);
             if !way.is_relayed() {
-                self.outlook.handle_doubt(now);
+                self.nat_report.handle_doubt(now);
             }
         }
         let Some(paths) = peer.paths.as_mut() else { return };
         paths.handle_suspicion(now);
         self.relays_turn();
         self.steer(id);
-        self.outlook_turn();
+        self.nat_report_turn();
     }
 
     /// Data flows.
@@ -160,7 +169,7 @@ impl<E: Entropy> Node<E> {
         let now = self.now;
         let Some(paths) = self.peers.get_mut(&id).and_then(|peer| peer.paths.as_mut()) else { return };
         if !way.is_relayed() {
-            self.outlook.handle_heard(now);
+            self.nat_report.handle_heard(now);
         }
         paths.handle_answer(way, probe, seen, now);
         self.steer(id);
@@ -178,7 +187,7 @@ impl<E: Entropy> Node<E> {
     pub(super) fn asked_to_search(&mut self, id: PeerId, search: &Search) {
         let now = self.now;
         let Some(paths) = self.peers.get_mut(&id).and_then(|peer| peer.paths.as_mut()) else { return };
-        paths.handle_search(search, &self.ours, now);
+        paths.handle_search(search, &self.local_endpoints, now);
         self.steer(id);
     }
 
@@ -202,25 +211,26 @@ impl<E: Entropy> Node<E> {
         let Some(paths) = peer.paths.as_mut() else { return };
         let first = LaneId::FIRST;
         if let Some((session, _)) = peer.sessions.last().copied() {
-            let say = |way, message| (first, ToLane::Control { peer: id, session, lane: first, way, message });
-            if let Some(endpoints) = paths.poll_endpoints(&self.ours, self.now) {
-                self.commands.push_back(say(None, Control::Endpoints(endpoints)));
+            let say = |way, message| ToLane::Control { peer: id, session, lane: first, way, message };
+            if let Some(endpoints) = paths.poll_endpoints(&self.local_endpoints, self.now) {
+                self.outputs.tell(first, say(None, ControlMessage::Endpoints(endpoints)));
             }
-            if let Some(round) = paths.poll_search(&self.ours, &mut self.budget, self.now) {
-                self.commands.push_back(say(None, Control::Search(round.ask)));
-                if let Some(dig) = round.dig {
-                    self.commands.push_back((first, ToLane::Dig { peer: id, session, dig }));
+            if let Some(round) = paths.poll_search(&self.local_endpoints, &mut self.budget, self.now) {
+                self.outputs.tell(first, say(None, ControlMessage::Search(round.ask)));
+                if let Some(search) = round.search {
+                    self.outputs.tell(first, ToLane::OpenSearch { peer: id, session, search });
                 }
             }
             while let Some(probe) = paths.poll_probe(&mut self.budget, &mut self.entropy, self.now) {
-                self.commands.push_back(match probe.size {
-                    0 => say(Some(probe.way), Control::Probe { id: probe.id }),
-                    size => (first, ToLane::SizedProbe { peer: id, session, way: probe.way, id: probe.id, size }),
-                });
+                let command = match probe.size {
+                    0 => say(Some(probe.way), ControlMessage::Probe { id: probe.id }),
+                    size => ToLane::SizedProbe { peer: id, session, way: probe.way, id: probe.id, size },
+                };
+                self.outputs.tell(first, command);
             }
         }
-        if paths.poll_fill(self.now) {
-            self.commands.push_back((first, ToLane::Fill(id)));
+        if paths.poll_search_end(self.now) {
+            self.outputs.tell(first, ToLane::CloseSearch(id));
         }
     }
 

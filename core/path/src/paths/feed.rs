@@ -6,7 +6,7 @@ use core::time::Duration;
 use taut_base::{MAX_CANDIDATES, Time};
 use taut_wire::control::Endpoints;
 
-use super::{Families, Origins, Paths, Suspicion, Track};
+use super::{CandidateState, Families, Origins, Paths, Suspicion};
 use crate::candidates::{acceptable, canonical};
 use crate::way::Way;
 
@@ -65,7 +65,7 @@ impl Paths {
             } else {
                 let mut origins = Origins::default();
                 *list(&mut origins) = true;
-                self.tracks.push(Track::new(way, origins, now));
+                self.tracks.push(CandidateState::new(way, origins, now));
                 named += 1;
             }
         }
@@ -85,9 +85,9 @@ impl Paths {
     pub fn set_relays(&mut self, ways: &[Way], now: Time) {
         let mut relays = Vec::with_capacity(RELAYS);
         for way in ways.iter().filter(|way| way.is_relayed()).take(RELAYS).map(|way| spelled(*way)) {
-            if relays.iter().all(|track: &Track| track.way != way) {
+            if relays.iter().all(|track: &CandidateState| track.way != way) {
                 let origins = Origins { relay: true, ..Origins::default() };
-                relays.push(self.find(way).cloned().unwrap_or_else(|| Track::new(way, origins, now)));
+                relays.push(self.find(way).cloned().unwrap_or_else(|| CandidateState::new(way, origins, now)));
             }
         }
         let lost = self.way.is_some_and(|way| way.is_relayed() && relays.iter().all(|track| track.way != way));
@@ -237,7 +237,7 @@ impl Paths {
             return Some(way);
         }
         self.forget_heard(HEARD - 1);
-        self.tracks.push(Track::new(way, Origins { heard: true, ..Origins::default() }, now));
+        self.tracks.push(CandidateState::new(way, Origins { heard: true, ..Origins::default() }, now));
         Some(way)
     }
 
@@ -245,7 +245,7 @@ impl Paths {
     /// Without this the dead ports of a NAT that changes them would fill all places, and its new one found none.
     fn forget_heard(&mut self, most: usize) {
         let in_use = self.way;
-        let only_heard = |track: &Track| {
+        let only_heard = |track: &CandidateState| {
             !track.way.is_relayed() && !track.origins.listed && !track.origins.said && Some(track.way) != in_use
         };
         loop {

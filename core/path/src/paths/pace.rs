@@ -5,7 +5,7 @@ use core::time::Duration;
 use taut_base::Time;
 
 use super::Paths;
-use crate::track::{Cause, State, Track};
+use crate::candidate_state::{CandidateState, Cause, State};
 
 /// Without data for so long a peer is let go (protocol.md 5.5).
 pub(super) const IDLE: Duration = Duration::from_secs(300);
@@ -44,7 +44,7 @@ const SEARCH_LONGEST: Duration = Duration::from_secs(30);
 
 impl Paths {
     /// Between two probes of a way, at least; `None` when it is not probed at all.
-    pub(super) fn pace(&self, track: &Track, now: Time) -> Option<Duration> {
+    pub(super) fn pace(&self, track: &CandidateState, now: Time) -> Option<Duration> {
         if !self.session || self.let_go || !self.families.has(track.way) {
             return None;
         }
@@ -83,7 +83,7 @@ impl Paths {
 }
 
 /// Ever more rarely.
-fn standby(track: &Track, now: Time) -> Duration {
+fn standby(track: &CandidateState, now: Time) -> Duration {
     let since = track.proven_since().unwrap_or(track.news);
     (now.since(since) / 4).clamp(STANDBY, STANDBY_LONGEST)
 }

@@ -7,13 +7,13 @@ use taut_base::{Entropy, Time};
 use taut_wire::control::Search;
 
 use super::pace::CONSENT;
-use super::{Paths, Track};
+use super::{CandidateState, Paths};
 use crate::budget::{Budget, Grant};
 use crate::candidates::acceptable;
 use crate::choice::is_private;
+use crate::local_endpoints::LocalEndpoints;
 use crate::nat::Nat;
-use crate::ours::Ours;
-use crate::outlook::Foretold;
+use crate::nat_report::Foretold;
 use crate::search::{AT_RANDOM, BEFORE, FAR, Guessed, NEAR, ROUNDS, counted, odds};
 use crate::way::Way;
 
@@ -29,12 +29,12 @@ pub struct Round {
     /// What the peer is asked for, by the relay.
     pub ask: Search,
     /// Sockets that are to be opened beside it.
-    pub dig: Option<Dig>,
+    pub search: Option<PortSearch>,
 }
 
 /// Many sockets towards one endpoint of the peer, for a short time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dig {
+pub struct PortSearch {
     /// Where each of them sends a probe.
     pub to: SocketAddr,
     /// How many, at most.
@@ -45,7 +45,7 @@ pub struct Dig {
 
 impl Paths {
     /// A round that begins now, if one is due and makes sense: the two talk, by a relay, and ours is a NAT that gives each destination another port.
-    pub fn poll_search(&mut self, ours: &Ours, budget: &mut Budget, now: Time) -> Option<Round> {
+    pub fn poll_search(&mut self, ours: &LocalEndpoints, budget: &mut Budget, now: Time) -> Option<Round> {
         if !self.searches(now) {
             return None;
         }
@@ -58,8 +58,8 @@ impl Paths {
             return None;
         };
         self.rounds.begin(now);
-        if let Some(dig) = round.dig {
-            self.dug = Some((dig.to, now + dig.lasts + GRACE));
+        if let Some(search) = round.search {
+            self.open_search = Some((search.to, now + search.lasts + GRACE));
         }
         self.odds = if round.ask.step == 0 { odds(round.ask.sockets, round.ask.ports) } else { 0 };
         Some(round)
@@ -71,22 +71,22 @@ impl Paths {
     }
 
     /// Whether the sockets of the last search are of no use any more: said once.
-    pub fn poll_fill(&mut self, now: Time) -> bool {
+    pub fn poll_search_end(&mut self, now: Time) -> bool {
         let due = self.fill_due().is_some_and(|due| now >= due);
         if due {
-            self.dug = None;
+            self.open_search = None;
         }
         due
     }
 
     /// Whether there may be sockets of a search.
-    pub fn has_dug(&self) -> bool {
-        self.dug.is_some()
+    pub fn has_open_search(&self) -> bool {
+        self.open_search.is_some()
     }
 
     /// When they are of no use, if nothing is proven or answered before. What died may be back while its NAT remembers it.
     fn fill_due(&self) -> Option<Time> {
-        let (place, until) = self.dug?;
+        let (place, until) = self.open_search?;
         let track = self.find(Way::Direct(place)).filter(|_| self.session && !self.let_go);
         match track {
             Some(track) if track.is_proven() => None,
@@ -96,7 +96,7 @@ impl Paths {
     }
 
     /// What is to be tried next.
-    fn plan(&self, ours: &Ours, budget: &mut Budget, now: Time) -> Option<Round> {
+    fn plan(&self, ours: &LocalEndpoints, budget: &mut Budget, now: Time) -> Option<Round> {
         let Foretold { latest, step } = ours.foretold().filter(|foretold| may_be_guessed(foretold.latest))?;
         let there = self.public()?;
         let from = |further: u32| SocketAddr::new(latest.ip(), counted(latest.port(), further));
@@ -116,20 +116,20 @@ impl Paths {
             }
             (_, 1.., 1) => row(wide * u32::from(NEAR - BEFORE), step, FAR),
             _ => {
-                if self.dug.is_some() {
+                if self.open_search.is_some() {
                     return None;
                 }
                 let sockets = budget.take_sockets(now + LASTS, now)?;
                 let ask = Search { from: latest, step: 0, ports: AT_RANDOM, sockets };
-                return Some(Round { ask, dig: Some(Dig { to: there, sockets, lasts: LASTS }) });
+                return Some(Round { ask, search: Some(PortSearch { to: there, sockets, lasts: LASTS }) });
             }
         };
-        Some(Round { ask, dig: None })
+        Some(Round { ask, search: None })
     }
 
     /// Where the peer is seen from outside, as it says: one after the other.
     fn public(&self) -> Option<SocketAddr> {
-        let said = |track: &&Track| track.origins.said && !track.is_proven();
+        let said = |track: &&CandidateState| track.origins.said && !track.is_proven();
         let direct = self.tracks.iter().filter(said).filter_map(|track| track.way.direct());
         let mut public = direct.filter(|endpoint| may_be_guessed(*endpoint));
         let many = public.clone().count().max(1);
@@ -137,7 +137,7 @@ impl Paths {
     }
 
     /// The peer asks to be looked for.
-    pub fn handle_search(&mut self, search: &Search, ours: &Ours, now: Time) {
+    pub fn handle_search(&mut self, search: &Search, ours: &LocalEndpoints, now: Time) {
         let counts = ours.foretold().is_some_and(|foretold| foretold.step > 0);
         // Behind a NAT that draws a port for each guess, none of them would be let in by what another one opened.
         let sensible = !ours.nat().is_hard() || counts && search.step > 0;

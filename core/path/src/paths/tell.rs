@@ -11,7 +11,7 @@ use core::time::Duration;
 use taut_base::Time;
 use taut_wire::control::Endpoints;
 
-use crate::ours::Ours;
+use crate::local_endpoints::LocalEndpoints;
 
 /// Between the first two; doubled each time (protocol.md 2.2).
 const FIRST_RETRY: Duration = Duration::from_millis(250);
@@ -61,7 +61,7 @@ impl Tell {
         news
     }
 
-    pub(super) fn poll(&mut self, ours: &Ours, now: Time) -> Option<Endpoints> {
+    pub(super) fn poll(&mut self, ours: &LocalEndpoints, now: Time) -> Option<Endpoints> {
         if ours.serial() != self.told {
             (self.told, self.tries, self.next) = (ours.serial(), 0, None);
         }

@@ -477,7 +477,7 @@ fn while_a_relay_has_shown_nothing_a_direct_way_that_answers_again_carries_as_we
 }
 
 /// What may happen to the paths of a peer, in any order and at any time. Returns the way that was probed and answered, if one was.
-fn stir(paths: &mut Paths, ours: &mut Ours, dice: &mut Dice, sent: &[(Way, u64)], now: Time) -> Option<Way> {
+fn stir(paths: &mut Paths, ours: &mut LocalEndpoints, dice: &mut Dice, sent: &[(Way, u64)], now: Time) -> Option<Way> {
     let endpoint = |number: u64| {
         SocketAddr::from(([198, 51, 100, u8::try_from(number % 5).unwrap()], 1 + u16::try_from(number % 3).unwrap()))
     };
@@ -515,7 +515,7 @@ fn stir(paths: &mut Paths, ours: &mut Ours, dice: &mut Dice, sent: &[(Way, u64)]
 fn whatever_happens_there_is_no_choice_without_proof_and_no_probe_beyond_the_budget() {
     for seed in 0..SEEDS {
         let mut dice = Dice(seed);
-        let mut ours = Ours::new(&mut dice);
+        let mut ours = LocalEndpoints::new(&mut dice);
         let (mut paths, mut budget) =
             (Paths::new(Arc::from(["198.51.100.4/32".parse().unwrap()]), Families::default()), Budget::new());
         let (mut now, mut sent, mut answered, mut times) = (at(1_000), Vec::new(), Vec::new(), Vec::new());
@@ -621,7 +621,7 @@ fn fault_i10_where_data_is_lost_and_probes_are_not_the_length_that_passes_is_nam
     let end = &mut world.ends[0];
     let (mut now, mut sized) = (world.now, 0);
     for round in 0..1_000 {
-        if round % 15 == 0 && end.paths.find(direct).is_some_and(Track::is_sound) {
+        if round % 15 == 0 && end.paths.find(direct).is_some_and(CandidateState::is_sound) {
             end.paths.handle_suspicion(now);
         }
         end.paths.handle_active(now);

@@ -5,9 +5,9 @@ use core::time::Duration;
 use taut_base::Time;
 
 use super::Paths;
+use crate::candidate_state::{CandidateState, State};
 use crate::nat::Nat;
 use crate::report::{Here, Place, Report, Verdict, WayReport};
-use crate::track::{State, Track};
 use crate::way::Way;
 
 /// A peer's path, in short: what `taut status` shows.
@@ -62,7 +62,7 @@ impl Paths {
         Report { way: self.way, for_long: self.way.map(|_| now.since(self.since)), verdict, our_nat, their_nat, ways }
     }
 
-    fn report_way(&self, track: &Track, here: &Here<'_>, now: Time) -> WayReport {
+    fn report_way(&self, track: &CandidateState, here: &Here<'_>, now: Time) -> WayReport {
         WayReport {
             way: track.way,
             origins: track.origins,

@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use taut_wire::control::{Endpoints, Search};
 
 use super::*;
+use crate::liveness::LivenessDetector;
 use crate::nat::Nat;
-use crate::outlook::Foretold;
+use crate::nat_report::Foretold;
 use crate::search::SOCKETS;
-use crate::watch::Watch;
 
 /// A seeded source of numbers (splitmix64).
 #[derive(Clone)]
@@ -195,9 +195,9 @@ pub(super) enum Said {
 pub(super) struct End {
     pub(super) paths: Paths,
     pub(super) budget: Budget,
-    pub(super) ours: Ours,
+    pub(super) ours: LocalEndpoints,
     pub(super) gate: Gate,
-    pub(super) watch: Watch,
+    pub(super) watch: LivenessDetector,
     dice: Dice,
     choice: Option<Choice>,
     copies: Option<Way>,
@@ -333,7 +333,7 @@ impl World {
         for side in 0..2 {
             let end = &mut self.ends[side];
             if end.watch.handle_timeout(self.now) {
-                // As a lane does: the spare way at once, and the keeper judges.
+                // As a lane does: the spare way at once, and the agent judges.
                 end.copies = end.copies.or(end.choice.and_then(|choice| choice.spare));
                 end.paths.handle_suspicion(self.now);
             }
@@ -388,27 +388,27 @@ impl World {
             self.send_as_data(side, Said::Endpoints(endpoints));
         }
         let end = &mut self.ends[side];
-        if end.paths.poll_fill(now) {
+        if end.paths.poll_search_end(now) {
             (end.digs, end.found) = (None, None);
         }
         if let Some(round) = end.paths.poll_search(&end.ours, &mut end.budget, now) {
             end.rounds.push(now);
             self.send_as_data(side, Said::Search(round.ask));
-            if let Some(dig) = round.dig {
-                self.dig(side, dig);
+            if let Some(search) = round.search {
+                self.open_search(side, search);
             }
         }
     }
 
     /// Opens many sockets, as a lane does, each with a probe.
-    fn dig(&mut self, side: usize, dig: Dig) {
+    fn open_search(&mut self, side: usize, search: PortSearch) {
         let end = &mut self.ends[side];
         let first = end.last_socket + 1;
-        end.last_socket += dig.sockets;
+        end.last_socket += search.sockets;
         let last = end.last_socket;
-        (end.digs, end.found) = (Some((dig.to, first, last, self.now + dig.lasts)), None);
+        (end.digs, end.found) = (Some((search.to, first, last, self.now + search.lasts)), None);
         for socket in first..=last {
-            self.send_from(side, socket, Way::Direct(dig.to), Said::Probe(u64::from(socket)));
+            self.send_from(side, socket, Way::Direct(search.to), Said::Probe(u64::from(socket)));
         }
     }
 
@@ -503,7 +503,7 @@ impl End {
         let mut gate = Gate::new(kind, inner, outer, dice);
         let relay = SocketAddr::from(([192, 0, 2, 9], 3478));
         let reflexive = gate.out(FIRST, relay, dice, at(1_000));
-        let mut ours = Ours::new(&mut own);
+        let mut ours = LocalEndpoints::new(&mut own);
         ours.set_host(&[inner], &[]);
         let nat = match kind {
             Kind::Symmetric => Nat::Symmetric,
@@ -520,7 +520,7 @@ impl End {
             budget,
             ours,
             gate,
-            watch: Watch::default(),
+            watch: LivenessDetector::default(),
             dice: own,
             choice: None,
             copies: None,

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use super::{Place, WayReport};
-use crate::track::Cause;
+use crate::candidate_state::Cause;
 
 /// So many probes without an answer are enough to say that nothing comes back.
 const ENOUGH: u64 = 5;

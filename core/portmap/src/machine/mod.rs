@@ -44,7 +44,7 @@ use upnp::Upnp;
 /// How long the machine rests when nobody maps anything. A user who has just switched it on in the router asks for a look, or waits this long.
 const REST: Duration = Duration::from_secs(900);
 
-/// The least time between two rounds of asking for one mapping, whatever the gateway says or the keeper wishes.
+/// The least time between two rounds of asking for one mapping, whatever the gateway says or the agent wishes.
 const PACE: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

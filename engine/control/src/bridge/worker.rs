@@ -34,7 +34,7 @@ pub(super) struct Worker {
     overlay: Option<Vec<Prefix>>,
     shared: Arc<Shared>,
     wake: Waker,
-    keeper: Waker,
+    agent: Waker,
     poller: Poller,
     backoff: Backoff,
     jitter: Jitter,
@@ -47,12 +47,12 @@ impl Worker {
         overlay: Option<Vec<Prefix>>,
         shared: Arc<Shared>,
         wake: Waker,
-        keeper: Waker,
+        agent: Waker,
     ) -> io::Result<Self> {
         let poller = Poller::new()?;
         poller.add(wake.as_fd(), WAKE, Interest::READ)?;
         let (backoff, jitter) = (Backoff::default(), Jitter::new());
-        Ok(Self { url, lane, overlay, shared, wake, keeper, poller, backoff, jitter })
+        Ok(Self { url, lane, overlay, shared, wake, agent, poller, backoff, jitter })
     }
 
     /// Runs until the handle is gone.
@@ -88,7 +88,7 @@ impl Worker {
             (report.is_open, report.problem) = (true, None);
             report.opened += 1;
         }
-        self.keeper.wake();
+        self.agent.wake();
         pump.run(&self.wake)
     }
 
@@ -100,7 +100,7 @@ impl Worker {
         }
         drop(report);
         if was_open {
-            self.keeper.wake();
+            self.agent.wake();
         }
     }
 

@@ -20,7 +20,7 @@ use crate::event::{Event, OtherPrefixes};
 pub(super) struct PrefixConsent {
     /// The coordinator's present map, checked, as the coordinator said it. At most one.
     pub(super) waiting: Option<NetworkMap>,
-    /// What the keeper was told last.
+    /// What the agent was told last.
     told: Option<OtherPrefixes>,
 }
 
@@ -43,7 +43,7 @@ impl Worker {
         self.membership.as_ref()?.pinned
     }
 
-    /// Keeps a checked map until the user consents to its prefixes, and tells the keeper.
+    /// Keeps a checked map until the user consents to its prefixes, and tells the agent.
     pub(super) fn set_aside(&mut self, map: NetworkMap, now: Time) {
         let Some(pinned) = self.pinned() else { return };
         self.note_accepted(now);

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use taut_base::Time;
-use taut_netmap::{Delta, NetworkMap, Problem, ProblemCode, ToNode, settle, settle_web};
+use taut_netmap::{Delta, NetworkMap, Problem, ProblemCode, ToNode, resolve_relay_endpoints, resolve_relay_urls};
 use taut_noise::public_key;
 
 use super::Worker;
@@ -94,12 +94,12 @@ impl Worker {
         self.at.iter().copied().chain(literal).collect()
     }
 
-    /// Takes a checked map: tells the keeper, saves it. Its relays are settled anew each time, because the coordinator may have moved.
+    /// Takes a checked map: tells the agent, saves it. Its relays are settled anew each time, because the coordinator may have moved.
     pub(super) fn follow(&mut self, mut map: NetworkMap, now: Time) {
         map.replace_reserved_names();
         map.relays = self.store.named().to_vec();
-        settle(&mut map.relays, &self.addresses(), &[map.network.ipv4, map.network.ipv6]);
-        settle_web(&mut map.relays, self.url());
+        resolve_relay_endpoints(&mut map.relays, &self.addresses(), &[map.network.ipv4, map.network.ipv6]);
+        resolve_relay_urls(&mut map.relays, self.url());
         self.resume = true;
         self.note_accepted(now);
         // The answer of a coordinator that has nothing new.
@@ -113,7 +113,7 @@ impl Worker {
         self.save_what_is_due(now);
     }
 
-    /// Keeps a ticket for the time without a coordinator, and tells the keeper. One that is known already is no news.
+    /// Keeps a ticket for the time without a coordinator, and tells the agent. One that is known already is no news.
     fn take_ticket(&mut self, ticket: String, numbered: Option<String>, expires: u64, now: Time) {
         let Some(membership) = &self.membership else { return };
         let bind_key = public_key(&membership.bind_key());

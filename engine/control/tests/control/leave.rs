@@ -47,7 +47,7 @@ fn the_coordinator_is_told_and_then_the_keys_go() {
     session.say(&refusal(ProblemCode::NotAMember));
     assert_eq!(left(&node), Left { listed: None, leftover: None });
     assert_eq!(files(&state), Vec::<String>::new());
-    // What the keeper says before it hears of it changes nothing.
+    // What the agent says before it hears of it changes nothing.
     node.send(Command::RememberStamps(std::time::Duration::from_secs(1)));
     node.send(Command::Up);
     node.expect(|event| matches!(event, Event::NeedsJoin).then_some(()));

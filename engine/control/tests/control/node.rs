@@ -1,4 +1,4 @@
-//! A control thread as the keeper sees it, with a state directory that is gone at the end.
+//! A control thread as the agent sees it, with a state directory that is gone at the end.
 
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};

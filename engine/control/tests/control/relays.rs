@@ -1,4 +1,4 @@
-//! Relays and tickets: what the coordinator says of them reaches the keeper, and is there after a restart without it.
+//! Relays and tickets: what the coordinator says of them reaches the agent, and is there after a restart without it.
 
 use std::net::SocketAddr;
 
@@ -18,7 +18,7 @@ fn next_ticket(node: &Node) -> (Vec<u8>, u64) {
     node.expect(|event| if let Event::Ticket { ticket, expires, .. } = event { Some((ticket, expires)) } else { None })
 }
 
-/// Where the first relay is, as the keeper is told. The coordinator's own address is a loopback one here, which is never sent to: the place
+/// Where the first relay is, as the agent is told. The coordinator's own address is a loopback one here, which is never sent to: the place
 /// that was left open stays empty.
 fn places(map: &NetworkMap) -> Vec<SocketAddr> {
     map.relays[0].endpoints.clone()

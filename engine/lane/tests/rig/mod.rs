@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
-use taut_lane::{DropCounts, Flush, Heart, InboundPorts, SendBatch};
+use taut_lane::{DropCounts, Flush, InboundIo, LaneCore, SendBatch};
 use taut_node::{Routes, ToLane};
 use taut_path::{Choice, Way};
 use taut_tunnel::handshake::Identity;
@@ -18,7 +18,7 @@ use taut_wire::control::{Abilities, Suite, Suites};
 use taut_wire::merge::{Offloads, Run};
 use taut_wire::vnet::VnetHeader;
 
-/// Peers of each heart. Peer n of one is the n-th address of the other, so that small packets go to many.
+/// Peers of each lane core. Peer n of one is the n-th address of the other, so that small packets go to many.
 pub(crate) const PEERS: u16 = 16;
 
 /// A moment this many milliseconds after the sessions began.
@@ -42,7 +42,7 @@ pub(crate) struct Tun {
     pub(crate) bytes: u64,
 }
 
-impl InboundPorts for Tun {
+impl InboundIo for Tun {
     fn write(&mut self, run: Run<'_>) -> bool {
         self.writes += 1;
         self.packets += run.packets() as u64;
@@ -55,22 +55,22 @@ impl InboundPorts for Tun {
     }
 }
 
-/// One host: its heart, what it sends, and what it wrote.
-pub(crate) struct End {
+/// One host: its lane core, what it sends, and what it wrote.
+pub(crate) struct Host {
     pub(crate) side: u8,
-    pub(crate) heart: Heart,
+    pub(crate) core: LaneCore,
     pub(crate) out: SendBatch,
     pub(crate) tun: Tun,
     pub(crate) drops: Arc<DropCounts>,
 }
 
-impl End {
+impl Host {
     fn new(side: u8) -> Self {
         let drops = Arc::<DropCounts>::default();
         let checker = Identity::new(PrivateKey::from_bytes([side; 32])).checker([side; 32]);
         let (limits, offloads) = (Limits::WIREGUARD, Offloads::ALL);
-        let heart = Heart::new(limits, 1420, checker, true, offloads, Arc::clone(&drops), Arc::default());
-        let mut end = Self { side, heart, out: SendBatch::new(), tun: Tun::default(), drops };
+        let core = LaneCore::new(limits, 1420, checker, true, offloads, Arc::clone(&drops), Arc::default());
+        let mut end = Self { side, core, out: SendBatch::new(), tun: Tun::default(), drops };
         let other = 3 - side;
         let routes = (0..PEERS).map(|peer| (Prefix::host(inner(other, peer)), PeerId(peer.into())));
         let own: Vec<IpAddr> = (0..PEERS).map(|peer| inner(side, peer)).collect();
@@ -83,7 +83,7 @@ impl End {
     }
 
     fn command(&mut self, command: ToLane) {
-        self.heart.command(command, &mut self.out, at(0));
+        self.core.command(command, &mut self.out, at(0));
     }
 
     fn add_session(&mut self, peer: u16, suite: Suite) {
@@ -103,11 +103,11 @@ impl End {
     /// What the thread does with a packet from the TUN, and then with whatever is due.
     pub(crate) fn send(&mut self, read: &[u8], now: Time) {
         assert!(self.out.has_room());
-        self.heart.outbound(read, &mut self.out, now);
+        self.core.outbound(read, &mut self.out, now);
     }
 
     /// Hands all that waits to `other`, which changes it in place as it does with what it received; `wire` is the kernel between them.
-    pub(crate) fn deliver(&mut self, other: &mut End, wire: &mut [u8], now: Time) {
+    pub(crate) fn deliver(&mut self, other: &mut Host, wire: &mut [u8], now: Time) {
         while !self.out.is_empty() {
             let mut transmits = [Transmit { destination: outer(0), contents: &[], segment_size: 0, ecn: 0 }; 8];
             let count = self.out.transmits(Flush::All, &mut transmits);
@@ -122,13 +122,13 @@ impl End {
 
     /// A run of datagrams arrives from the other host.
     pub(crate) fn receive(&mut self, run: &mut [u8], segment_size: usize, now: Time) {
-        self.heart.inbound(outer(3 - self.side), run, segment_size, &mut self.tun, &mut self.out, now);
+        self.core.inbound(outer(3 - self.side), run, segment_size, &mut self.tun, &mut self.out, now);
     }
 
-    /// Timers, and what the keeper would take.
+    /// Timers, and what the agent would take.
     pub(crate) fn turn(&mut self, now: Time) {
-        self.heart.handle_timeout(&mut self.out, now);
-        while self.heart.poll_message().is_some() {}
+        self.core.handle_timeout(&mut self.out, now);
+        while self.core.poll_output().is_some() {}
     }
 
     /// Packets that were dropped for whatever reason.
@@ -137,7 +137,7 @@ impl End {
     }
 }
 
-impl End {
+impl Host {
     /// Has all peers reached by a relay, which is where the other host is, and changes no number.
     pub(crate) fn go_by_relay(&mut self, also: bool) {
         let place = outer(3 - self.side);
@@ -153,8 +153,8 @@ impl End {
 }
 
 /// Two hosts that have spoken on all their sessions.
-pub(crate) fn pair(suite: Suite) -> (End, End) {
-    let (mut here, mut there) = (End::new(1), End::new(2));
+pub(crate) fn pair(suite: Suite) -> (Host, Host) {
+    let (mut here, mut there) = (Host::new(1), Host::new(2));
     for peer in 0..PEERS {
         there.add_session(peer, suite);
         here.add_session(peer, suite);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use taut_base::{Entropy, PublicKey};
 use taut_noise::{hash, keyed_mac};
-use taut_sim::Seeded;
+use taut_testkit::Seeded;
 use taut_wire::wireguard::{
     DATA_MIN, Message, TYPE_COOKIE_REPLY, TYPE_DATA, classify, cookie_reply, initiation, response,
 };
@@ -24,7 +24,7 @@ pub(crate) struct Run {
     /// Bytes of each; the last may be shorter.
     pub(crate) segment_size: usize,
     pub(crate) datagrams: u64,
-    /// How many of them a lane passes on to the keeper.
+    /// How many of them a lane passes on to the agent.
     pub(crate) welcome: u64,
 }
 
@@ -157,7 +157,7 @@ impl Malformed {
             .is_some_and(|covered| keyed_mac(&self.mac1_key, covered) == *mac1)
     }
 
-    /// Whether a lane passes it on to the keeper.
+    /// Whether a lane passes it on to the agent.
     fn is_welcome(&self, message: &Message<'_>) -> bool {
         match message {
             Message::Initiation(initiation) => self.has_mac1(initiation.bytes, initiation.mac1),

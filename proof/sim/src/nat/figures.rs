@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use taut_base::Entropy;
 
-use crate::chance::Seeded;
 use crate::link::Link;
 use crate::nat::kind::{Kind, Place};
 use crate::nat::matrix::pairs;
 use crate::nat::scene::Setup;
 use crate::nat::verdict::{Reach, possible};
+use taut_testkit::Seeded;
 
 /// What is measured. The names, limits and units are those of the table in docs/paths.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Figure {
     pub const ALL: [Self; 8] =
         [Self::Cold, Self::Direct, Self::Dies, Self::Back, Self::Moves, Self::RelayDies, Self::Reboots, Self::Control];
 
-    /// Its name, as `lab/paths.py` has it.
+    /// Its name, as `lab/runs/paths.py` has it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cold => "cold",

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use taut_base::{LaneId, PresharedKey, PrivateKey, ReceiverIndex};
-use taut_lane::Drop;
+use taut_lane::DropReason;
 use taut_netmap::NetworkMap;
-use taut_node::{Clocks, FromLane, HandshakeCounts, HandshakeMessage, Node, ToLane};
+use taut_node::{Clocks, FromLane, HandshakeCounts, HandshakeMessage, Node, Output, ToLane};
 use taut_sim::{Link, Party, Side, map_for};
 use taut_tunnel::Limits;
-use taut_tunnel::handshake::{Identity, Initiation, Remote, Timestamp};
+use taut_tunnel::handshake::{Identity, Remote, SentInitiation, Timestamp};
 
 use crate::{TautWorld, assert_complete, for_seeds, ms, parties, secs, taut_world, took};
 
@@ -36,7 +36,7 @@ fn initiation(from: &PrivateKey, to: &Party, seconds: u64) -> [u8; 148] {
     let remote = Remote::new(&identity, to.public(), PresharedKey::NONE).expect("a good key");
     let stamp = Timestamp::from_wall_clock(Duration::from_secs(seconds));
     let index = ReceiverIndex(16 * u32::try_from(seconds % 1_000_000).expect("six digits"));
-    Initiation::start(&identity, &remote, index, stamp, PrivateKey::from_bytes([9; 32])).expect("a good key").1
+    SentInitiation::start(&identity, &remote, index, stamp, PrivateKey::from_bytes([9; 32])).expect("a good key").1
 }
 
 /// Ten thousand datagrams a second to host B.
@@ -68,7 +68,7 @@ fn fault_b1_a_flood_without_a_good_mac1_gets_no_answer_and_costs_no_packet() {
     world.run(secs(1));
     assert_complete(&world, start, world.ago(secs(1)));
     assert_eq!(world.counts(Side::B).astray, 0);
-    assert_eq!(world.b().drops().count(Drop::BadMac1), 30_000);
+    assert_eq!(world.b().drops().count(DropReason::BadMac1), 30_000);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn fault_b10_two_nodes_talk_and_rekey_through_a_flood_from_everywhere() {
         world.run(secs(1));
         assert_complete(&world, start, world.ago(secs(1)));
         assert_eq!(world.b().established(), sessions + 1, "the rekey came through, and nothing else");
-        let asked = world.b().drops().count(Drop::CookieAsked);
+        let asked = world.b().drops().count(DropReason::CookieAsked);
         assert!(asked > 45_000, "{asked} of 50,000 were asked for a cookie");
         assert_eq!(world.counts(Side::B).astray, asked, "nobody got anything else");
     });
@@ -133,8 +133,8 @@ fn fault_b5_a_flood_from_behind_the_same_nat_delays_by_one_round_trip() {
     });
 }
 
-/// A keeper alone, and what it answers.
-fn keeper(me: &Party, map: &NetworkMap) -> Node<impl taut_base::Entropy + use<>> {
+/// An agent alone, and what it answers.
+fn agent(me: &Party, map: &NetworkMap) -> Node<impl taut_base::Entropy + use<>> {
     let mut drawn = 0_u64;
     let mut node = Node::new(me.key.clone(), Limits::WIREGUARD, move |bytes: &mut [u8]| {
         for chunk in bytes.chunks_mut(8) {
@@ -147,13 +147,14 @@ fn keeper(me: &Party, map: &NetworkMap) -> Node<impl taut_base::Entropy + use<>>
 }
 
 fn answered(node: &mut Node<impl taut_base::Entropy>) -> usize {
-    std::iter::from_fn(|| node.poll_command()).filter(|command| matches!(command, ToLane::Send { .. })).count()
+    let outputs = std::iter::from_fn(|| node.poll_output());
+    outputs.filter(|output| matches!(output, Output::Lane(_, ToLane::Send { .. }))).count()
 }
 
 #[test]
 fn fault_b6_one_initiation_is_answered_four_times_at_most() {
     let [a, b] = parties();
-    let mut node = keeper(&b, &map_for(&b, &[&a]));
+    let mut node = agent(&b, &map_for(&b, &[&a]));
     answered(&mut node);
     let message = HandshakeMessage::new(&initiation(&a.key, &b, 1_000_000)).expect("an initiation");
     let mut answers = Vec::new();
@@ -172,7 +173,7 @@ fn fault_b6_one_initiation_is_answered_four_times_at_most() {
 #[test]
 fn fault_b7_a_peer_gets_fifty_sessions_a_second_at_most() {
     let [a, b] = parties();
-    let mut node = keeper(&b, &map_for(&b, &[&a]));
+    let mut node = agent(&b, &map_for(&b, &[&a]));
     answered(&mut node);
     let mut answers = 0;
     for number in 0..1_000 {
@@ -189,7 +190,7 @@ fn fault_b7_a_peer_gets_fifty_sessions_a_second_at_most() {
 #[test]
 fn fault_b12_initiations_to_other_lanes_leave_the_first_lane_its_share() {
     let [a, b] = parties();
-    let mut node = keeper(&b, &map_for(&b, &[&a]));
+    let mut node = agent(&b, &map_for(&b, &[&a]));
     answered(&mut node);
     let stranger = HandshakeMessage::new(&stranger_to_b()).unwrap();
     let mut answers = 0;
@@ -212,7 +213,7 @@ fn fault_b12_initiations_to_other_lanes_leave_the_first_lane_its_share() {
 #[test]
 fn fault_b2_the_keeper_computes_for_two_thousand_a_second_at_most() {
     let [a, b] = parties();
-    let mut node = keeper(&b, &map_for(&b, &[&a]));
+    let mut node = agent(&b, &map_for(&b, &[&a]));
     answered(&mut node);
     let stranger = HandshakeMessage::new(&stranger_to_b()).unwrap();
     let clocks = Clocks { now: taut_base::Time(0) + secs(100), wall: secs(1_000_000) };

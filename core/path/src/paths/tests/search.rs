@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::nat::Nat;
-use crate::outlook::Foretold;
+use crate::nat_report::Foretold;
 use crate::report::{Here, Verdict};
 use taut_wire::control::Search;
 
@@ -124,11 +124,11 @@ fn two_drawn_ports_are_not_guessed_and_who_is_silent_does_not_search() {
 }
 
 /// Paths of a peer that is reached by a relay, and what we are behind.
-fn relayed(overlay: &str) -> (Paths, Ours) {
+fn relayed(overlay: &str) -> (Paths, LocalEndpoints) {
     let mut paths = Paths::new(Arc::from([overlay.parse().unwrap()]), Families::default());
     paths.set_relays(&[relay_of(0)], at(0));
     paths.handle_session_begun(Some(relay_of(0)), at(0));
-    (paths, Ours::new(&mut Dice(1)))
+    (paths, LocalEndpoints::new(&mut Dice(1)))
 }
 
 fn asked(from: &str) -> Search {

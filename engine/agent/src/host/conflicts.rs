@@ -1,0 +1,207 @@
+//! Overlay addresses that this host uses for something else (fault J13).
+//!
+//! | | at the first join | later |
+//! |---|---|---|
+//! | an address in use here is a member's, or ours in the overlay | refused | warned of |
+//! | a network of this host, or another overlay, overlaps the prefix | warned of | warned of |
+//!
+//! In use are the host's own addresses, the routers in front of it, and the members of other networks of Taut. Only an address is refused, not an overlap:
+//! the default prefix, 100.64.0.0/10, is also the range that carriers give to their customers (RFC 6598), and there a conflict needs that very address. Name servers
+//! do not count: many people run theirs on a member of the overlay. Later nothing is refused, because what runs stays up (law 5).
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use taut_base::Prefix;
+use taut_netmap::NetworkMap;
+
+use super::surroundings::{Kind, Own, Surroundings, is_shared};
+use crate::api::Failure;
+use crate::error::failure;
+
+/// Warnings of one kind that are shown; more say the same.
+const SHOWN: usize = 3;
+
+/// What this host uses an address for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use<'a> {
+    /// It is the host's own, on this interface.
+    Own(&'a str),
+    /// It is the router behind this interface.
+    Router(&'a str),
+    /// A member of another network of Taut has it, through this interface.
+    Member(&'a str),
+}
+
+/// An address that is used twice.
+#[derive(Debug, PartialEq, Eq)]
+struct Conflict<'a> {
+    address: IpAddr,
+    here: Use<'a>,
+}
+
+/// Why this network must not come up on this host for the first time, if there is a reason.
+pub(crate) fn first_join(map: &NetworkMap, surroundings: &Surroundings) -> Result<(), Failure> {
+    let conflicts = conflicts(map, surroundings);
+    let Some(first) = conflicts.first() else { return Ok(()) };
+    let more = match conflicts.len() - 1 {
+        0 => String::new(),
+        more => format!(" (and {more} more)"),
+    };
+    let text = format!("the network was not joined: {}{more}", first.describe(map));
+    let hint = "use a network with another prefix (`taut-coordinator networks create NAME --ipv4-prefix PREFIX`), or free the address on this \
+                host and run `taut up` again. The coordinator lists this node already; `taut leave` ends that";
+    Err(failure(text, hint))
+}
+
+/// What overlaps while the network is up.
+pub(crate) fn warnings(map: &NetworkMap, surroundings: &Surroundings) -> Vec<Failure> {
+    let conflicts = conflicts(map, surroundings);
+    let hint = "taut leaves both as they are; to end this, use another address on one of the two sides";
+    let mut warnings: Vec<Failure> =
+        conflicts.iter().take(SHOWN).map(|conflict| failure(conflict.describe(map), hint)).collect();
+    let overlaps = surroundings.own.iter().filter_map(|own| Some((own, overlap(map, own)?)));
+    // What is said of an address need not be said of its network.
+    let overlaps =
+        overlaps.filter(|(own, _)| conflicts.iter().all(|conflict| conflict.here != Use::Own(&own.interface)));
+    warnings.extend(overlaps.take(SHOWN).map(|(own, prefix)| {
+        let Own { network, interface, kind, .. } = own;
+        let what = if *kind == Kind::Overlay { "another overlay" } else { "a network" };
+        let text =
+            format!("{what} of this host overlaps this one: {interface} has {network}, and the overlay {prefix}");
+        failure(
+            text,
+            "a host there that has the address of a member cannot be reached; give one of the two another prefix",
+        )
+    }));
+    warnings
+}
+
+/// The overlay's prefix that this network of the host overlaps.
+fn overlap(map: &NetworkMap, own: &Own) -> Option<Prefix> {
+    // Customers of a carrier have no business with each other by these addresses.
+    let shared = matches!(own.ip, IpAddr::V4(v4) if is_shared(v4)) && own.kind != Kind::Overlay;
+    [map.network.ipv4, map.network.ipv6].into_iter().find(|prefix| !shared && prefix.overlaps(own.network))
+}
+
+/// All addresses of the overlay that this host uses for something else: its own first, those of other networks' members last.
+fn conflicts<'a>(map: &'a NetworkMap, surroundings: &'a Surroundings) -> Vec<Conflict<'a>> {
+    let members = surroundings.routes.iter().filter(|route| route.is_member);
+    let members = members.map(|route| (route.prefix.address(), Use::Member(&route.interface)));
+    let routers = surroundings.routers.iter().map(|(ip, interface)| (*ip, Use::Router(interface)));
+    let own = surroundings.own.iter().map(|own| (own.ip, Use::Own(&own.interface)));
+    let theirs = map.peers.values().flat_map(|peer| &peer.addresses);
+    // Of several uses of an address the first one counts.
+    let mut overlay: BTreeSet<IpAddr> = map.me.addresses.iter().chain(theirs).copied().collect();
+    let used = own.chain(routers).chain(members).filter(|(address, _)| overlay.remove(address));
+    used.map(|(address, here)| Conflict { address, here }).collect()
+}
+
+impl Conflict<'_> {
+    fn describe(&self, map: &NetworkMap) -> String {
+        let (address, network) = (self.address, &map.network.name);
+        let member = map.peers.values().find(|peer| peer.addresses.contains(&address));
+        let whose =
+            member.map_or_else(|| String::from("this node's"), |member| format!("that of member {}", member.name));
+        let here = match self.here {
+            Use::Own(interface) => format!("this host has it on {interface}"),
+            Use::Router(interface) => format!("the router behind {interface} has it"),
+            Use::Member(interface) => format!("a member of another network has it, through {interface}"),
+        };
+        format!("{address} is {whose} in network {network}, and {here}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use taut_base::{NodeId, PublicKey};
+    use taut_netmap::{LocalMember, NetworkInfo, Peer};
+
+    use super::super::surroundings::TunnelRoute;
+    use super::super::surroundings::tests::own;
+    use super::*;
+
+    fn map() -> NetworkMap {
+        let peer = Peer {
+            id: NodeId(2),
+            name: String::from("web"),
+            key: PublicKey([2; 32]),
+            addresses: vec!["100.64.0.2".parse().unwrap(), "fd00::2".parse().unwrap()],
+            endpoints: Vec::new(),
+            relays: Vec::new(),
+            native: false,
+        };
+        NetworkMap {
+            version: 1,
+            network: NetworkInfo {
+                name: String::from("home"),
+                ipv4: "100.64.0.0/10".parse().unwrap(),
+                ipv6: "fd00::/64".parse().unwrap(),
+            },
+            me: LocalMember {
+                id: NodeId(1),
+                name: String::from("a"),
+                key: PublicKey([1; 32]),
+                addresses: vec!["100.64.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
+            },
+            peers: BTreeMap::from([(peer.id, peer)]),
+            relays: Vec::new(),
+        }
+    }
+
+    fn with(own: Vec<Own>) -> Surroundings {
+        Surroundings { own, ..Surroundings::default() }
+    }
+
+    #[test]
+    fn fault_j13_an_address_in_use_is_refused_at_the_first_join() {
+        let refused = |surroundings: &Surroundings| first_join(&map(), surroundings).map_err(|failure| failure.message);
+        for (address, whose) in
+            [("100.64.0.1/24", "this node's"), ("100.64.0.2/10", "member web"), ("fd00::2/64", "member web")]
+        {
+            let message = refused(&with(vec![own("eth0", Kind::Network, address)])).unwrap_err();
+            assert!(message.contains(whose) && message.contains("on eth0"), "{message}");
+        }
+        let routers = vec![("100.64.0.2".parse().unwrap(), String::from("wlan0"))];
+        let message = refused(&Surroundings { routers, ..Surroundings::default() }).unwrap_err();
+        assert!(message.contains("the router behind wlan0"), "{message}");
+        let route = |is_member| TunnelRoute {
+            prefix: "100.64.0.2/32".parse().unwrap(),
+            interface: String::from("taut1"),
+            is_member,
+        };
+        let routes = |is_member| Surroundings { routes: vec![route(is_member)], ..Surroundings::default() };
+        let message = refused(&routes(true)).unwrap_err();
+        assert!(message.contains("another network has it, through taut1"), "{message}");
+        // What some other VPN routes is not an address in use here.
+        assert_eq!(refused(&routes(false)), Ok(()));
+    }
+
+    #[test]
+    fn fault_d12_a_carriers_address_in_the_default_prefix_is_no_reason_to_refuse() {
+        let carrier = with(vec![own("ppp0", Kind::Network, "100.70.1.2/10"), own("eth0", Kind::Network, "10.0.0.7/8")]);
+        assert_eq!(first_join(&map(), &carrier), Ok(()));
+        assert_eq!(warnings(&map(), &carrier), []);
+    }
+
+    #[test]
+    fn fault_j13_overlaps_are_warned_of_and_not_refused() {
+        let mut map = map();
+        map.network.ipv4 = "10.0.0.0/8".parse().unwrap();
+        let local = with(vec![own("eth0", Kind::Network, "10.1.2.3/24"), own("taut1", Kind::Overlay, "10.9.0.1/32")]);
+        assert_eq!(first_join(&map, &local), Ok(()));
+        let told = warnings(&map, &local);
+        assert_eq!(told.len(), 2);
+        assert!(told[0].message.contains("eth0 has 10.1.2.0/24, and the overlay 10.0.0.0/8"), "{}", told[0].message);
+        assert!(told[1].message.starts_with("another overlay"), "{}", told[1].message);
+    }
+
+    #[test]
+    fn fault_j13_a_conflict_that_appears_later_is_warned_of_once() {
+        let told = warnings(&map(), &with(vec![own("eth0", Kind::Network, "100.64.0.2/24")]));
+        assert_eq!(told.len(), 1);
+        assert!(told[0].message.contains("100.64.0.2 is that of member web in network home"), "{}", told[0].message);
+    }
+}

@@ -1,0 +1,251 @@
+//! Hearts with a peer, sessions between them, and packets.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use taut_base::{PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
+use taut_node::{FromLane, Routes, ToLane};
+use taut_path::{Choice, Way};
+use taut_tunnel::handshake::Identity;
+use taut_tunnel::{Exporter, Limits, Role, SessionKeys};
+use taut_udp::Transmit;
+use taut_wire::icmp::{Echo, EchoKind};
+use taut_wire::merge::{Offloads, Run};
+use taut_wire::vnet::VnetHeader;
+
+use crate::batch::{Flush, SendBatch};
+use crate::drops::DropReason;
+use crate::inbound_io::InboundIo;
+use crate::lane_core::LaneCore;
+
+/// The peer of each lane core.
+pub(super) const PEER: PeerId = PeerId(5);
+
+pub(super) fn at(seconds: u64) -> Time {
+    Time::ZERO + Duration::from_secs(1_000 + seconds)
+}
+
+/// Overlay address of a host.
+pub(super) fn inner(number: u8) -> IpAddr {
+    IpAddr::from([100, 64, 0, number])
+}
+
+/// Where host `number` is on the wire.
+pub(super) fn outer(number: u8) -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, number], 8288))
+}
+
+pub(super) fn identity(number: u8) -> Identity {
+    Identity::new(PrivateKey::from_bytes([number; 32]))
+}
+
+/// A lane core with its batch, and what came in.
+pub(super) struct TestLane {
+    pub(super) core: LaneCore,
+    pub(super) out: SendBatch,
+    pub(super) io: TestIo,
+}
+
+/// Keeps what is written to the TUN.
+#[derive(Default)]
+pub(super) struct TestIo {
+    pub(super) written: Vec<(VnetHeader, Vec<u8>)>,
+    pub(super) commands: VecDeque<ToLane>,
+    pub(super) refuses: bool,
+}
+
+impl InboundIo for TestIo {
+    fn write(&mut self, run: Run<'_>) -> bool {
+        self.written.push((run.header(), run.slices().collect::<Vec<_>>().concat()));
+        !self.refuses
+    }
+
+    fn next_command(&mut self) -> Option<ToLane> {
+        self.commands.pop_front()
+    }
+}
+
+impl TestLane {
+    /// Host `number`, whose one peer is host `peer`, a stock WireGuard.
+    pub(super) fn new(number: u8, peer: u8) -> Self {
+        Self::with(number, peer, true)
+    }
+
+    fn with(number: u8, peer: u8, roams: bool) -> Self {
+        let checker = identity(number).checker([number; 32]);
+        let core = LaneCore::new(Limits::WIREGUARD, 1420, checker, true, Offloads::ALL, Arc::default(), Arc::default());
+        let mut end = Self { core, out: SendBatch::new(), io: TestIo::default() };
+        end.command(ToLane::AddPeer { peer: PEER, persistent_keepalive: None, roams }, at(0));
+        end.command(ToLane::Routes(Arc::new(Routes::new([(Prefix::host(inner(peer)), PEER)]))), at(0));
+        end
+    }
+
+    pub(super) fn command(&mut self, command: ToLane, now: Time) {
+        self.core.command(command, &mut self.out, now);
+    }
+
+    /// The host sends a packet; what stands in the batch stays there.
+    pub(super) fn outbound(&mut self, packet: &[u8], now: Time) {
+        self.core.outbound(&read(VnetHeader::NONE, packet), &mut self.out, now);
+    }
+
+    /// Time passes, and what was held and need not wait any longer leaves.
+    pub(super) fn time_passes(&mut self, now: Time) {
+        self.core.handle_timeout(&mut self.out, now);
+        while self.core.release(&mut self.out, now).is_some() {}
+    }
+
+    /// One datagram, or a run of equal ones, arrives.
+    pub(super) fn inbound(&mut self, source: SocketAddr, data: &[u8], segment_size: usize, now: Time) {
+        self.core.inbound(source, &mut data.to_vec(), segment_size, &mut self.io, &mut self.out, now);
+    }
+
+    /// What the batch would send, as runs.
+    pub(super) fn runs(&mut self) -> Vec<(SocketAddr, Vec<u8>, usize)> {
+        let mut runs = Vec::new();
+        while !self.out.is_empty() {
+            let mut transmit = [Transmit { destination: outer(0), contents: &[], segment_size: 0, ecn: 0 }];
+            let count = self.out.transmits(Flush::All, &mut transmit);
+            let [Transmit { destination, contents, segment_size, .. }] = transmit;
+            runs.push((destination, contents.to_vec(), segment_size));
+            self.out.consume(count, 0);
+        }
+        runs
+    }
+
+    /// What the batch would send, datagram by datagram.
+    pub(super) fn datagrams(&mut self) -> Vec<Vec<u8>> {
+        let runs = self.runs();
+        runs.iter().flat_map(|(_, contents, size)| contents.chunks(*size)).map(<[u8]>::to_vec).collect()
+    }
+
+    /// The packets that were written to the TUN, without their headers.
+    pub(super) fn written(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.io.written).into_iter().map(|(_, packet)| packet).collect()
+    }
+
+    /// Bytes sent to the peer: of packets, and of messages.
+    pub(super) fn sent(&self) -> (u64, u64) {
+        (self.core.traffic.of(PEER).1, self.core.traffic.outer_of(PEER).1)
+    }
+
+    /// Bytes received from the peer: of packets, and of messages.
+    pub(super) fn received(&self) -> (u64, u64) {
+        (self.core.traffic.of(PEER).0, self.core.traffic.outer_of(PEER).0)
+    }
+
+    pub(super) fn said(&mut self) -> Vec<FromLane> {
+        std::iter::from_fn(|| self.core.poll_output()).collect()
+    }
+
+    pub(super) fn dropped(&self, reason: DropReason) -> u64 {
+        self.core.drops.count(reason)
+    }
+
+    /// Only this reason was counted, so many times.
+    #[track_caller]
+    pub(super) fn assert_dropped(&self, reason: DropReason, packets: u64) {
+        let total: u64 = self.core.drops.iter().map(|(_, count)| count).sum();
+        assert_eq!((self.dropped(reason), total), (packets, packets), "{:?}", self.core.drops);
+    }
+}
+
+/// The keys of session `number` for its two sides: the one that started and the one that answered.
+pub(super) fn keys(number: u32) -> (SessionKeys, SessionKeys) {
+    let side = |role, local: u32, remote: u32, sending: u8, receiving: u8| {
+        let (local, remote) = (ReceiverIndex(local << 4), ReceiverIndex(remote << 4));
+        SessionKeys::stock(role, local, remote, [sending; 32].into(), [receiving; 32].into())
+    };
+    let (here, there) = (2 * number, 2 * number + 1);
+    let [first, second] = [here, there].map(|number| number.to_le_bytes()[0]);
+    (side(Role::Initiator, here, there, first, second), side(Role::Responder, there, here, second, first))
+}
+
+/// Where the pairs beside WireGuard's own come from, as if a handshake had ended with it.
+pub(super) fn exporter(role: Role, local: ReceiverIndex, remote: ReceiverIndex) -> Exporter {
+    Exporter::new([9; 32].into(), role, local, remote)
+}
+
+pub(super) fn add_session(number: u32, keys: SessionKeys, proven: Option<SocketAddr>, born: Time) -> ToLane {
+    ToLane::AddSession {
+        peer: PEER,
+        id: SessionId(u64::from(number)),
+        keys: Box::new(keys),
+        born,
+        proven: proven.map(Into::into),
+    }
+}
+
+/// Hosts 1 and 2 with session 1, which host 1 started and which host 2 has not heard of yet, and nothing in the batches.
+pub(super) fn pair() -> (TestLane, TestLane) {
+    let (mut here, mut there) = (TestLane::new(1, 2), TestLane::new(2, 1));
+    let (ours, theirs) = keys(1);
+    there.command(add_session(1, theirs, None, at(0)), at(0));
+    here.command(add_session(1, ours, Some(outer(2)), at(0)), at(0));
+    here.datagrams();
+    here.said();
+    (here, there)
+}
+
+/// The same between Taut nodes; host 1 knows where host 2 is.
+pub(super) fn taut_pair() -> (TestLane, TestLane) {
+    let (mut here, mut there) = (TestLane::with(1, 2, false), TestLane::with(2, 1, false));
+    let (ours, theirs) = keys(1);
+    let extended = |keys: SessionKeys| SessionKeys {
+        extension: Some(exporter(keys.role, keys.stock.local, keys.stock.remote)),
+        ..keys
+    };
+    there.command(add_session(1, extended(theirs), None, at(0)), at(0));
+    here.command(add_session(1, extended(ours), Some(outer(2)), at(0)), at(0));
+    here.datagrams();
+    here.said();
+    (here, there)
+}
+
+/// This way and no other, near.
+pub(super) fn choice(way: Way) -> Choice {
+    let round_trip = Some(Duration::from_millis(10));
+    Choice { way, also: None, spare: None, behind: Duration::ZERO, round_trip }
+}
+
+/// A packet from host `from` to host `to`, `length` bytes long.
+pub(super) fn packet(from: u8, to: u8, length: usize) -> Vec<u8> {
+    let payload = vec![length.to_le_bytes()[0]; length - 28];
+    let echo = Echo { kind: EchoKind::Request, ident: 1, sequence: 1, payload: &payload };
+    let mut packet = vec![0; length];
+    assert_eq!(echo.write_packet(inner(from), inner(to), &mut packet), Ok(length));
+    packet
+}
+
+/// As read from the TUN.
+pub(super) fn read(header: VnetHeader, packet: &[u8]) -> Vec<u8> {
+    [&header.encode(), packet].concat()
+}
+
+/// A TCP superpacket from host 1 to host 2, as the kernel hands it out: its checksum partial.
+pub(super) fn superpacket(payload: usize, gso_size: u16) -> (VnetHeader, Vec<u8>) {
+    let length = u16::try_from(40 + payload).unwrap();
+    let mut packet = vec![0x45, 0];
+    packet.extend(length.to_be_bytes());
+    packet.extend([0x12, 0x34, 0x40, 0, 64, 6, 0, 0]);
+    packet.extend([100, 64, 0, 1, 100, 64, 0, 2]);
+    let checksum = !ones_sum(&packet);
+    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+    let partial = ones_sum(&[&packet[12..20], &[0, 6], &(length - 20).to_be_bytes()].concat());
+    packet.extend([0x9c, 0x40, 1, 0xbb, 0, 0, 1, 0, 0, 0, 2, 0, 0x50, 0x10, 2, 0]);
+    packet.extend(partial.to_be_bytes());
+    packet.extend([0, 0]);
+    packet.extend((0..payload).map(|place| place.to_le_bytes()[0]));
+    let header = VnetHeader { flags: 1, gso_type: 1, hdr_len: 40, gso_size, csum_start: 20, csum_offset: 16 };
+    (header, packet)
+}
+
+/// RFC 1071, the slow way.
+fn ones_sum(bytes: &[u8]) -> u16 {
+    bytes.chunks_exact(2).fold(0, |sum: u16, pair| {
+        let (sum, carry) = sum.overflowing_add(u16::from_be_bytes([pair[0], pair[1]]));
+        sum + u16::from(carry)
+    })
+}

@@ -1,0 +1,1 @@
+"""Traffic between hosts: transfers with a checksum, probes, connection floods, and kinds of work."""
