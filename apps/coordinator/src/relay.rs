@@ -56,10 +56,8 @@ pub(crate) async fn start(
     let relay = running.map(|(relay, _)| relay);
     if let Some(relay) = &relay {
         state.watch_relay(relay.removals()).await?;
-        log::event(
-            "relay-started",
-            &[("port", &relay.port()), ("stun-port", &relay.stun_port()), ("key", &relay.key())],
-        );
+        let (port, stun_port, key) = (relay.port(), relay.stun_port(), relay.key());
+        tracing::info!(target: log::RELAY, event = "relay-started", port, stun_port, %key);
     }
     Ok(relay)
 }
@@ -75,11 +73,9 @@ fn open(state: &State, wanted: &Wanted, admission: &Arc<Admission>) -> Option<Re
     match Relay::start(&config) {
         Ok(relay) => Some(relay),
         Err(error) => {
-            let todo = "nodes that no direct path joins need a relay: free the ports, choose others with --relay-port, or say --no-relay";
-            log::event(
-                "relay-not-started",
-                &[("port", &config.port), ("stun-port", &config.stun_port), ("error", &error), ("do", &todo)],
-            );
+            let hint = "nodes without a direct path need a relay: free the ports, choose others with --relay-port, or give --no-relay";
+            let (port, stun_port) = (config.port, config.stun_port);
+            tracing::error!(target: log::RELAY, event = "relay-not-started", port, stun_port, reason = %error, hint);
             None
         }
     }

@@ -6,6 +6,7 @@ mod door;
 mod operator;
 mod patient;
 mod relay;
+mod request_id;
 mod requests;
 mod server;
 

@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use taut_base::AdmissionDenied;
+use taut_relay_server::log::UNAUTHENTICATED;
 use taut_relay_server::{ACCEPT_PAUSE, Admission, Pass, Source, is_of_one_connection};
 use taut_wire::forwarded;
 use taut_wire::proxy::{self, ProxyHeader};
@@ -26,12 +27,15 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tower::ServiceExt;
+use tracing::Instrument;
 
 use super::door::Guest;
 use super::operator::{Failure, Operator};
 use super::patient::Patient;
+use super::request_id::{self, RequestId};
 use super::requests::Requests;
 use super::stopped;
+use crate::contract::ErrorCode;
 use crate::log;
 
 /// From the first byte of a request, or from the end of the one before, to the end of its headers.
@@ -69,7 +73,7 @@ pub(super) async fn serve(listener: TcpListener, server: Server) {
             Err(error) if is_of_one_connection(&error) => {}
             // The connection stays in the kernel's queue, so an immediate retry would fail, too (fault P6).
             Err(error) => {
-                log::stranger("not-accepted", &[("error", &error)]);
+                tracing::warn!(target: log::API, limited = UNAUTHENTICATED, event = "not-accepted", reason = %error);
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -113,7 +117,8 @@ async fn proxied(stream: &mut TcpStream, address: SocketAddr, pass: &Pass) -> Op
     let mut got = Vec::new();
     while pass.believes() {
         let start = proxy::parse(&got).inspect_err(|error| {
-            log::stranger("bad-proxy-header", &[("from", &address.ip()), ("why", error)]);
+            let address = address.ip();
+            tracing::warn!(target: log::API, limited = UNAUTHENTICATED, event = "bad-proxy-header", %address, reason = %error);
         });
         match start.ok()? {
             ProxyHeader::Absent => break,
@@ -133,8 +138,34 @@ async fn proxied(stream: &mut TcpStream, address: SocketAddr, pass: &Pass) -> Op
     Some(got)
 }
 
-/// Answers one request.
-async fn answer(mut request: Request, is_first: bool, guest: Arc<Guest>, server: Server) -> Response {
+/// Answers one request. Its id is in the answer and in all lines of the log about it.
+async fn answer(request: Request, is_first: bool, guest: Arc<Guest>, server: Server) -> Response {
+    let id = RequestId::of(request.headers(), guest.pass());
+    let span = tracing::error_span!(target: log::API, "request", request_id = %id);
+    let (method, path, start) = (request.method().clone(), request.uri().path().to_owned(), Instant::now());
+    let answer = id.clone().scope(respond(request, is_first, guest, server));
+    let mut response = answer.instrument(span.clone()).await;
+    span.in_scope(|| log_request(&method, &path, start, &response));
+    if let Some(id) = id.header() {
+        response.headers_mut().insert(request_id::HEADER, id);
+    }
+    response
+}
+
+/// Logs an answered request. The path of a refused one is left out: it may hold a token that somebody typed at the wrong place.
+fn log_request(method: &Method, path: &str, start: Instant, response: &Response) {
+    let (status, took_ms) =
+        (response.status().as_u16(), u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX));
+    let reason = response.extensions().get::<ErrorCode>().map(|code| code.name());
+    let path = Some(path).filter(|_| status < 400);
+    if response.extensions().get::<Operator>().is_some() {
+        tracing::debug!(target: log::API, event = "request", %method, path, status, reason, took_ms);
+    } else {
+        tracing::debug!(target: log::API, limited = UNAUTHENTICATED, event = "request", %method, path, status, reason, took_ms);
+    }
+}
+
+async fn respond(mut request: Request, is_first: bool, guest: Arc<Guest>, server: Server) -> Response {
     if !is_first {
         guest.pass().renew();
     }

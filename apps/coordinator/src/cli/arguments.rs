@@ -9,7 +9,7 @@ use taut_base::closest;
 use super::Failed;
 
 /// Options with a value.
-const VALUED: [&str; 15] = [
+const VALUED: [&str; 17] = [
     "state",
     "listen",
     "url",
@@ -25,6 +25,8 @@ const VALUED: [&str; 15] = [
     "relay-address",
     "relay-metrics",
     "trusted-proxy",
+    "log-format",
+    "log-level",
 ];
 
 /// Options without one.

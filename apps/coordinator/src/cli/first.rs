@@ -7,8 +7,8 @@ use super::{Failed, announce};
 use crate::log;
 use crate::state::{FirstStart, kept_first_tokens};
 
-/// The file's request to its reader.
-const TODO: &str = "read it, keep the tokens elsewhere, and delete it";
+/// What the reader of the file should do.
+const HINT: &str = "read it, keep the tokens elsewhere, and delete it";
 
 /// Shows the tokens to a terminal, and only there: what else standard output may be, such as a journal, is kept and has other readers.
 /// Otherwise the file that has them is named (fault E23).
@@ -17,7 +17,8 @@ pub(super) fn show_tokens(first: &FirstStart) -> Result<(), Failed> {
     if !out.is_terminal() {
         drop(out);
         let note = "it holds the operator token and a join token that is reusable for 90 days";
-        log::event("first-start", &[("file", &first.file().display()), ("note", &note), ("do", &TODO)]);
+        let file = first.file();
+        tracing::info!(target: log::DAEMON, event = "first-start", file = %file.display(), note, hint = HINT);
         announce(&format!("first-tokens: {}\n", first.file().display()));
         return Ok(());
     }
@@ -25,10 +26,11 @@ pub(super) fn show_tokens(first: &FirstStart) -> Result<(), Failed> {
     match shown.and_then(|()| first.forget_file()) {
         Ok(()) => {
             let note = "the two tokens are shown this once; the join token is reusable for 90 days";
-            log::event("first-start", &[("note", &note)]);
+            tracing::info!(target: log::DAEMON, event = "first-start", note);
         }
         Err(error) => {
-            log::event("first-tokens-kept", &[("file", &first.file().display()), ("why", &error), ("do", &TODO)]);
+            let file = first.file();
+            tracing::warn!(target: log::DAEMON, event = "first-tokens-kept", file = %file.display(), reason = %error, hint = HINT);
         }
     }
     Ok(())
@@ -37,6 +39,6 @@ pub(super) fn show_tokens(first: &FirstStart) -> Result<(), Failed> {
 /// At a later start: names the file while it is there.
 pub(super) fn remind(directory: &Path) {
     if let Some(file) = kept_first_tokens(directory) {
-        log::event("first-tokens-kept", &[("file", &file.display()), ("do", &TODO)]);
+        tracing::warn!(target: log::DAEMON, event = "first-tokens-kept", file = %file.display(), hint = HINT);
     }
 }

@@ -78,6 +78,10 @@ Nodes whose UDP is blocked reach it by WebSocket at the URL by which they reach 
   --no-relay           be no relay
   --trusted-proxy P    prefix of reverse proxies in front, such as 10.0.0.0/8; limits and the log go by the client that
                        they name in Forwarded, X-Forwarded-For or by the PROXY protocol; repeat for several
+  --log-format FORMAT  text (default) or json: the form of the log on standard error
+  --log-level LEVELS   error, warn, info (default), debug or trace; others for some areas as in info,api=debug. Areas:
+                       daemon, api, control, members, database, relay. SIGUSR1 records one level more, and after
+                       trace those of the command line again
   --network NAME       the first network's name (default `default`); first start only
   --ipv4-prefix P      the first network's IPv4 prefix (default 100.64.0.0/10); first start only
 ";

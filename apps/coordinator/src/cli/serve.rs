@@ -1,11 +1,13 @@
 //! `serve`.
 
+use std::fmt::Display;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use taut_base::{DEFAULT_PORT, Descriptors, Prefix, Uses, WhenFull};
+use taut_relay_server::log::{Log, LogFormatError, LogLevels};
 use taut_relay_server::{Admission, Metrics, Places, Relay, raise_open_files};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -30,7 +32,9 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), Failed> {
     let (relay_port, relay_addresses) = (arguments.value("relay-port")?, arguments.values("relay-address"));
     let (no_relay, metrics) = (arguments.switch("no-relay"), arguments.value("relay-metrics")?);
     let proxies = arguments.values("trusted-proxy");
+    let (log_format, log_level) = (arguments.value("log-format")?, arguments.value("log-level")?);
     arguments.finish()?;
+    let log = start_log(log_format.as_deref(), log_level.as_deref())?;
     let proxies: Vec<Prefix> =
         proxies.iter().map(|text| text.parse().map_err(|_| bad_proxy(text))).collect::<Result<_, _>>()?;
     let mut relay = if no_relay { None } else { Some(wanted_relay(relay_port.as_deref(), &relay_addresses)?) };
@@ -61,31 +65,30 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), Failed> {
             None => first::remind(&directory),
         }
         if is_named && first.is_none() {
-            log::event("ignored", &[("what", &"--network, --ipv4-prefix"), ("why", &"not the first start")]);
+            let (options, reason) = ("--network, --ipv4-prefix", "not the first start");
+            tracing::warn!(target: log::DAEMON, event = "ignored", options, reason);
         }
         let admission = Admission::new(descriptors.unauthenticated, proxies);
         let relay = relay::start(&state, relay.as_ref(), &admission).await.map_err(Failed::run)?;
         let figures = relay.as_ref().zip(metrics).map(|(relay, address)| figures(relay, address)).transpose()?;
+        raise_levels_on_signal(log).map_err(|error| Failed::Run(format!("signals cannot be waited for: {error}")))?;
         let stop = stop_on_signals().map_err(|error| Failed::Run(format!("signals cannot be waited for: {error}")))?;
         announce(&format!("listening on {address}\n"));
-        log::event("started", &[("version", &env!("CARGO_PKG_VERSION")), ("address", &address)]);
+        tracing::info!(target: log::DAEMON, event = "started", version = env!("CARGO_PKG_VERSION"), %address);
         tell_descriptors(&descriptors);
         let channels = Places::new(descriptors.channels, WhenFull::Balance);
         let front = api::Front { relay: relay.as_ref().and_then(Relay::entrance), admission, channels };
         api::serve(Arc::new(state), front, listeners, stop).await;
         drop((figures, relay));
-        log::event("stopped", &[]);
+        tracing::info!(target: log::DAEMON, event = "stopped");
         Ok(())
     })
 }
 
 /// Logs how many connections there may be, and of whom.
 fn tell_descriptors(descriptors: &Descriptors) {
-    let Descriptors { unauthenticated, channels, streams, rest } = descriptors;
-    log::event(
-        "descriptors",
-        &[("unauthenticated", unauthenticated), ("channels", channels), ("relay-streams", streams), ("rest", rest)],
-    );
+    let Descriptors { unauthenticated, channels, streams: relay_streams, rest } = *descriptors;
+    tracing::info!(target: log::DAEMON, event = "descriptors", unauthenticated, channels, relay_streams, rest);
 }
 
 pub(super) fn state_directory(arguments: &mut Arguments) -> Result<PathBuf, Failed> {
@@ -112,7 +115,7 @@ async fn bind(listen: Option<SocketAddr>) -> Result<(Vec<TcpListener>, SocketAdd
             let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT));
             let listener = TcpListener::bind(v4).await.map_err(failed(v4))?;
             // Only a host without IPv6 refuses the default address for another reason than that it is taken (fault J12).
-            log::event("ipv4-only", &[("address", &v4), ("why", &error)]);
+            tracing::warn!(target: log::DAEMON, event = "ipv4-only", address = %v4, reason = %error);
             listener
         }
         other => other.map_err(failed(wanted))?,
@@ -135,7 +138,7 @@ fn derived_urls(address: SocketAddr) -> Vec<String> {
         urls.push(format!("http://{}", SocketAddr::new(ip, address.port())));
     }
     let note = "a guess that goes into join tokens; give --url where nodes reach this coordinator by another address";
-    log::event("derived-urls", &[("urls", &urls.join(",")), ("note", &note)]);
+    tracing::info!(target: log::DAEMON, event = "derived-urls", urls = urls.join(","), note);
     urls
 }
 
@@ -194,6 +197,30 @@ fn check_url(url: &str) -> Result<(), Failed> {
     if host.is_none_or(str::is_empty) || url.len() > 255 || !url.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(Failed::Usage(format!("--url `{url}` is no URL; write http://HOST:PORT or https://HOST")));
     }
+    Ok(())
+}
+
+/// Starts the log in the form and with the levels that the command line gives.
+fn start_log(format: Option<&str>, levels: Option<&str>) -> Result<Log, Failed> {
+    let usage = |option: &str, error: &dyn Display| Failed::Usage(format!("--{option}: {error}"));
+    let format = format.map(str::parse).transpose().map_err(|error: LogFormatError| usage("log-format", &error))?;
+    let levels = match levels {
+        Some(text) => LogLevels::parse(text, log::AREAS).map_err(|error| usage("log-level", &error))?,
+        None => LogLevels::new(log::AREAS),
+    };
+    taut_relay_server::log::start(format.unwrap_or_default(), levels)
+        .ok_or_else(|| Failed::Run(String::from("this process has a log already")))
+}
+
+/// Records one level more at each SIGUSR1.
+fn raise_levels_on_signal(log: Log) -> io::Result<()> {
+    let mut raise = signal(SignalKind::user_defined1())?;
+    tokio::spawn(async move {
+        while raise.recv().await.is_some() {
+            let levels = log.next_levels();
+            tracing::info!(target: log::DAEMON, event = "levels-changed", %levels);
+        }
+    });
     Ok(())
 }
 

@@ -105,9 +105,8 @@ impl State {
         let row = tx.insert_node(&new, now).await?;
         tx.commit().await?;
         self.hub(network.id).announce(row.version);
-        let fields: [(&str, &dyn std::fmt::Display); 5] =
-            [("network", &network.name), ("node", &row.id), ("name", &row.name), ("ipv4", &row.ipv4), ("key", &key)];
-        log::event("joined", &fields);
+        let (node, ipv4) = (row.id.0, row.ipv4);
+        tracing::info!(target: log::MEMBERS, event = "joined", network = network.name, node, name = row.name, %ipv4, key);
         Ok(row)
     }
 
@@ -125,7 +124,7 @@ impl State {
         // With tickets that do not name the node, the former key would have a place of its own at the relay.
         self.cut_key_off(network.id, row.node_key);
         self.hub(network.id).announce(version);
-        log::event("node-key-changed", &[("network", &network.name), ("node", &row.id), ("name", &row.name)]);
+        tracing::info!(target: log::MEMBERS, event = "node-key-changed", network = network.name, node = row.id.0, name = row.name);
         Ok(row)
     }
 

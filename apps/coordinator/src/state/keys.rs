@@ -38,7 +38,7 @@ impl State {
         let network = networks::named(&mut tx, network).await?;
         let (row, secret) = create(&mut tx, network.id, reusable, expiry, unix_now()).await?;
         tx.commit().await?;
-        log::event("key-created", &[("key", &row.id), ("network", &network.name), ("reusable", &reusable)]);
+        tracing::info!(target: log::MEMBERS, event = "key-created", key = row.id, network = network.name, reusable);
         let token = join_token(network.id, self.public, &self.urls, &secret);
         Ok((network.name, row, token))
     }
@@ -59,7 +59,7 @@ impl State {
         let mut tx = self.store.write(Party::Operators).await?;
         tx.revoke_key(id, unix_now()).await?.ok_or(StateError::NoKey(id))?;
         tx.commit().await?;
-        log::event("key-revoked", &[("key", &id)]);
+        tracing::info!(target: log::MEMBERS, event = "key-revoked", key = id);
         Ok(())
     }
 }

@@ -163,7 +163,7 @@ impl State {
             {
                 forgot_at = Some(Instant::now());
                 if let Err(error) = self.forget_marks(now).await {
-                    log::event("marks-not-forgotten", &[("error", &error)]);
+                    tracing::error!(target: log::DATABASE, event = "marks-not-forgotten", reason = %error);
                 }
             }
             if seen_at.elapsed() >= SEEN_EVERY {
@@ -178,8 +178,8 @@ impl State {
     fn warn_of_log(&self) {
         let share = self.store.log_share();
         if share >= LARGE_LOG {
-            let todo = "end the program that reads the database (`fuser coordinator.db` shows it)";
-            log::event("database-log-large", &[("percent", &share), ("do", &todo)]);
+            let hint = "end the program that reads the database (`fuser coordinator.db` shows it)";
+            tracing::warn!(target: log::DATABASE, event = "database-log-large", percent = share, hint);
         }
     }
 
@@ -195,7 +195,7 @@ impl State {
         for hub in hubs {
             let online = hub.online();
             for node in hub.sweep(Instant::now()) {
-                log::member("offline", node, &[]);
+                tracing::info!(target: log::CONTROL, limited = node.0, event = "offline", node = node.0);
             }
             self.seen.lock().unwrap_or_else(PoisonError::into_inner).extend(online);
         }
@@ -218,7 +218,7 @@ impl State {
             tx.commit().await
         };
         if let Err(error) = written.await {
-            log::event("last-seen-failed", &[("error", &error)]);
+            tracing::error!(target: log::DATABASE, event = "last-seen-failed", reason = %error);
             let mut newer = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
             for (node, program) in programs {
                 newer.entry(node).or_insert(program);

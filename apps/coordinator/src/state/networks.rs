@@ -38,7 +38,8 @@ impl State {
         let row = create(&mut tx, name, ipv4, unix_now()).await?;
         tx.commit().await?;
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(row.id);
-        log::event("network-created", &[("network", &row.name), ("ipv4", &row.ipv4), ("ipv6", &row.ipv6)]);
+        let NetworkRow { name: network, ipv4, ipv6, .. } = &row;
+        tracing::info!(target: log::MEMBERS, event = "network-created", network, %ipv4, %ipv6);
         Ok(NetworkView { row, nodes: 0, online: 0 })
     }
 }

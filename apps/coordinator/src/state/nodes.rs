@@ -91,7 +91,8 @@ impl State {
         tx.set_name(row.id, new, version).await?;
         tx.commit().await?;
         self.hub(network.id).announce(version);
-        log::event("renamed", &[("network", &network.name), ("node", &row.id), ("from", &row.name), ("to", &new)]);
+        let (node, from) = (row.id.0, &row.name);
+        tracing::info!(target: log::MEMBERS, event = "renamed", network = network.name, node, from, to = new);
         Ok(self.view(&network, NodeRow { name: String::from(new), version, ..row }))
     }
 

@@ -29,7 +29,7 @@ impl State {
         }
         tx.revoke_operator(id, unix_now()).await?;
         tx.commit().await?;
-        log::event("operator-token-revoked", &[("token", &id)]);
+        tracing::info!(target: log::MEMBERS, event = "operator-token-revoked", token = id);
         Ok(())
     }
 }

@@ -86,10 +86,8 @@ impl State {
         tx.set_relays_version(network.id, version).await?;
         tx.commit().await?;
         self.hub(network.id).announce(version);
-        log::event(
-            "relay-added",
-            &[("network", &network.name), ("relay", &relay.id), ("name", &relay.name), ("key", &relay.key)],
-        );
+        let (id, key) = (relay.id.0, &relay.key);
+        tracing::info!(target: log::MEMBERS, event = "relay-added", network = network.name, relay = id, name = relay.name, %key);
         Ok(RelayView { network: network.name, relay, created_at, bound: 0 })
     }
 
@@ -112,7 +110,7 @@ impl State {
         tx.set_relays_version(network.id, version).await?;
         tx.commit().await?;
         self.hub(network.id).announce(version);
-        log::event("relay-removed", &[("network", &network.name), ("relay", &row.id), ("name", &row.name)]);
+        tracing::info!(target: log::MEMBERS, event = "relay-removed", network = network.name, relay = row.id.0, name = row.name);
         Ok(RelayView { network: network.name, created_at: Some(row.created_at), relay: relay(row), bound })
     }
 

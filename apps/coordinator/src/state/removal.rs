@@ -33,7 +33,7 @@ impl State {
         self.forget_members("removed", row.id, &row.name, &members);
         self.hub(row.id).announce(version);
         self.hubs.lock().unwrap_or_else(PoisonError::into_inner).remove(&row.id);
-        log::event("network-removed", &[("network", &row.name), ("nodes", &members.len())]);
+        tracing::info!(target: log::MEMBERS, event = "network-removed", network = row.name, nodes = members.len());
         Ok(NetworkView { row, nodes: members.len() as u64, online })
     }
 
@@ -45,7 +45,7 @@ impl State {
             let hub = self.hub(network);
             for row in rows {
                 hub.forget(row.id);
-                log::event(event, &[("network", &name), ("node", &row.id), ("name", &row.name)]);
+                tracing::info!(target: log::MEMBERS, event, network = name, node = row.id.0, name = row.name);
             }
         };
         if rows.len() > FEW { tokio::task::block_in_place(forget) } else { forget() }

@@ -25,10 +25,9 @@ pub(super) async fn rename(store: &Store) -> Result<(), StateError> {
     }
     tx.commit().await?;
     for (network, row, name) in renamed {
-        let why = "programs look the old name up for a purpose of their own";
-        let fields: [(&str, &dyn std::fmt::Display); 5] =
-            [("network", &network), ("node", &row.id), ("from", &row.name), ("to", &name), ("why", &why)];
-        log::event("renamed", &fields);
+        let reason = "programs look the old name up for a purpose of their own";
+        let (node, from) = (row.id.0, row.name);
+        tracing::info!(target: log::MEMBERS, event = "renamed", network, node, from, to = name, reason);
     }
     Ok(())
 }

@@ -191,7 +191,8 @@ pub(super) fn lock(directory: &Path) -> Result<File, StartError> {
 /// A directory that was there already keeps its mode: it may be shared on purpose. The files in it are private anyway.
 fn warn_if_readable(directory: &Path) {
     if std::fs::metadata(directory).is_ok_and(|metadata| metadata.mode() & 0o077 != 0) {
-        log::event("state-directory-open-to-others", &[("directory", &directory.display()), ("do", &"chmod 700")]);
+        let (directory, hint) = (directory.display(), "chmod 700");
+        tracing::warn!(target: log::DAEMON, event = "state-directory-open-to-others", %directory, hint);
     }
 }
 

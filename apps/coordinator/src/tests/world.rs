@@ -21,9 +21,9 @@ use tokio::sync::watch;
 use tungstenite::client::IntoClientRequest;
 use tungstenite::{Message, WebSocket};
 
+use crate::api;
 use crate::state::{Expiry, FirstStart, Options, State, TICKET_LIFE, random};
 use crate::store::{NetworkId, Party, Writing};
-use crate::{api, log};
 
 /// Longest wait for anything; only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -162,7 +162,6 @@ impl Drop for Coordinator {
         if let Some(server) = self.server.take() {
             let _ = self.runtime.block_on(server);
         }
-        log::event("test-coordinator-stopped", &[("address", &self.address)]);
     }
 }
 

@@ -13,6 +13,7 @@ use axum::extract::{Query, State as Shared};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use taut_relay_server::Source;
+use tracing::{Instrument, Span};
 
 use super::Context;
 use super::door::Guest;
@@ -57,5 +58,7 @@ pub(super) async fn open(
             .into_response();
         }
     };
-    upgrade.on_upgrade(move |socket| Session::run(context, guest, source, socket, network))
+    // The channel's lines have the id of the request that opened it.
+    let span = Span::current();
+    upgrade.on_upgrade(move |socket| Session::run(context, guest, source, socket, network).instrument(span))
 }

@@ -3,6 +3,7 @@
 //! There is no queue: hints collapse into "something changed", and what is sent is read from the rows when it is sent. A slow node
 //! therefore costs one message of memory, and gets fewer, larger changes.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use axum::extract::ws::WebSocket;
 use taut_base::{AdmissionDenied, Bounds, NodeId, PublicKey, RelayId};
 use taut_netmap::{Hello, Problem, SCHEMA, ToCoordinator, ToNode};
+use taut_relay_server::log::UNAUTHENTICATED;
 use taut_relay_server::{Seat, Source};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -110,38 +112,38 @@ impl Session {
         let Context { state, front, stop, .. } = context;
         let opened = tokio::select! {
             opened = timeout_at(guest.deadline(), open(&state, socket, network)) => opened,
-            () = guest.asked_to_leave() => return log::stranger("channel-refused", &[("from", &source), ("why", &"too many strangers")]),
+            () = guest.asked_to_leave() => return refused(&source, &"too many unauthenticated connections"),
         };
         let (channel, machine, hello) = match opened {
             Ok(Ok(opened)) => opened,
-            Ok(Err(end)) => return log::stranger("channel-refused", &[("from", &source), ("why", &end)]),
-            Err(_) => return log::stranger("channel-refused", &[("from", &source), ("why", &"no hello in time")]),
+            Ok(Err(end)) => return refused(&source, &end),
+            Err(_) => return refused(&source, &"no hello in time"),
         };
         if !state.may_come(machine) {
-            let why = "it comes back too often";
-            return log::stranger("channel-refused", &[("from", &source), ("machine", &machine), ("why", &why)]);
+            let reason = "it comes back too often";
+            return tracing::info!(target: log::CONTROL, limited = UNAUTHENTICATED, event = "channel-refused", address = %source, %machine, reason);
         }
         // Held until it is a member, or told that it is none.
         let busy = Arc::clone(&guest).busy();
         let admitted = match admit(&state, network, machine, &hello, source.address).await {
             Ok(admitted) => admitted,
             Err(problem) => {
-                log::stranger("refused", &[("from", &source), ("machine", &machine), ("why", &problem.message)]);
+                tracing::info!(target: log::CONTROL, limited = UNAUTHENTICATED, event = "refused", address = %source, %machine, reason = problem.message);
                 return channel.refuse(problem).await;
             }
         };
         let Admitted { node, name } = admitted;
         let Ok((seat, displaced)) = take_place(&front.channels, network, node) else {
-            log::member("no-room-for-channel", node, &[("name", &name), ("from", &source)]);
+            tracing::warn!(target: log::CONTROL, limited = node.0, event = "no-room-for-channel", node = node.0, name, address = %source);
             return channel.refuse(refusal::crowded()).await;
         };
         drop(busy);
         guest.pass().admit();
         let Some(membership) = state.hub(network).enter(node, state.next_connection(), hello.run) else {
-            log::stranger("twin", &[("node", &node), ("name", &name), ("from", &source)]);
+            tracing::warn!(target: log::CONTROL, limited = UNAUTHENTICATED, event = "twin", node = node.0, name, address = %source);
             return channel.refuse(refusal::twin()).await;
         };
-        log::member("connected", node, &[("name", &name), ("from", &source)]);
+        tracing::info!(target: log::CONTROL, limited = node.0, event = "connected", node = node.0, name, address = %source);
         let now = Instant::now();
         let mut session = Self {
             state,
@@ -227,7 +229,7 @@ impl Session {
             }
             // The node has the other half of the last one left.
             Err(error @ StateError::Store(_)) => {
-                log::event("ticket-delayed", &[("node", &self.node), ("error", &error)]);
+                tracing::warn!(target: log::CONTROL, limited = self.node.0, event = "ticket-delayed", node = self.node.0, reason = %error);
                 self.ticket = Some((key, due.max(now) + RETRY));
                 Ok(())
             }
@@ -327,7 +329,7 @@ impl Session {
     }
 
     fn not_stored(&mut self, error: &StateError) {
-        log::event("endpoints-not-stored", &[("node", &self.node), ("error", error)]);
+        tracing::warn!(target: log::CONTROL, limited = self.node.0, event = "endpoints-not-stored", node = self.node.0, reason = %error);
         self.membership.pause_places();
     }
 
@@ -349,7 +351,7 @@ impl Session {
             Ok(Update::Delta(delta)) => self.tell(ToNode::Delta(delta)).await?,
             // An error is not an empty map (law 6): the node keeps what it has, and is served when the database is back.
             Err(error @ StateError::Store(_)) => {
-                log::event("update-delayed", &[("node", &self.node), ("error", &error)]);
+                tracing::warn!(target: log::CONTROL, limited = self.node.0, event = "update-delayed", node = self.node.0, reason = %error);
                 self.stale = true;
                 self.update_due = Some(Instant::now() + RETRY);
             }
@@ -391,21 +393,31 @@ impl Session {
         // Who takes its place does not wait for the last words.
         drop(membership);
         match why {
-            Stop::Channel(end) => log::member("disconnected", node, &[("why", &end)]),
+            Stop::Channel(end) => disconnected(node, &end),
             Stop::Goodbye => {
-                log::member("disconnected", node, &[("why", &"goodbye")]);
+                disconnected(node, &"goodbye");
                 channel.close().await;
             }
             Stop::Ours(why) => {
-                log::member("disconnected", node, &[("why", &why)]);
+                disconnected(node, &why);
                 channel.close().await;
             }
             Stop::Refused(problem) => {
-                log::member("disconnected", node, &[("why", &problem.message)]);
+                disconnected(node, &problem.message);
                 channel.refuse(problem).await;
             }
         }
     }
+}
+
+/// Logs that a connection did not become a control channel.
+fn refused(source: &Source, reason: &dyn fmt::Display) {
+    tracing::info!(target: log::CONTROL, limited = UNAUTHENTICATED, event = "channel-refused", address = %source, %reason);
+}
+
+/// Logs the end of a member's control channel.
+fn disconnected(node: NodeId, reason: &dyn fmt::Display) {
+    tracing::info!(target: log::CONTROL, limited = node.0, event = "disconnected", node = node.0, %reason);
 }
 
 /// Takes a place among the channels. Networks share them fairly.

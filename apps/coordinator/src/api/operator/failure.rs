@@ -5,6 +5,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
 use crate::api::MAX_BODY;
+use crate::api::request_id::RequestId;
 use crate::contract::{ErrorAnswer, ErrorBody, ErrorCode, SchemaVersion};
 use crate::log;
 use crate::state::StateError;
@@ -94,7 +95,7 @@ impl From<StateError> for Failure {
             | StateError::BadMap(_) => ErrorCode::Internal,
         };
         if code.status() >= 500 {
-            log::event("request-failed", &[("code", &code.name()), ("error", &error)]);
+            tracing::error!(target: log::API, event = "request-failed", code = code.name(), reason = %error);
         }
         Self { code, message: error.to_string(), hint: String::from(error.hint()) }
     }
@@ -103,7 +104,11 @@ impl From<StateError> for Failure {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let error = ErrorBody { code: String::from(self.code.name()), message: self.message, hint: self.hint };
-        (status, Json(ErrorAnswer { schema: SchemaVersion, error })).into_response()
+        let request_id = RequestId::current().map(|id| id.to_string());
+        let code = String::from(self.code.name());
+        let error = ErrorBody { code, message: self.message, hint: self.hint, request_id };
+        let mut response = (status, Json(ErrorAnswer { schema: SchemaVersion, error })).into_response();
+        response.extensions_mut().insert(self.code);
+        response
     }
 }
