@@ -1,18 +1,18 @@
-//! Output of the first start of `serve`.
+//! Output of the first start of `serve`: two tokens.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
-use super::{Failed, announce};
+use super::{CommandError, announce};
 use crate::log;
 use crate::state::{FirstStart, kept_first_tokens};
 
 /// What the reader of the file should do.
 const HINT: &str = "read it, keep the tokens elsewhere, and delete it";
 
-/// Shows the tokens to a terminal, and only there: what else standard output may be, such as a journal, is kept and has other readers.
-/// Otherwise the file that has them is named (fault E23).
-pub(super) fn show_tokens(first: &FirstStart) -> Result<(), Failed> {
+/// Prints the tokens if standard output is a terminal. Otherwise prints the name of the file that contains them, because a journal is kept and has other
+/// readers (fault E23).
+pub(super) fn show_tokens(first: &FirstStart) -> Result<(), CommandError> {
     let mut out = io::stdout().lock();
     if !out.is_terminal() {
         drop(out);
@@ -36,7 +36,7 @@ pub(super) fn show_tokens(first: &FirstStart) -> Result<(), Failed> {
     Ok(())
 }
 
-/// At a later start: names the file while it is there.
+/// Logs a warning at later starts as long as the file exists.
 pub(super) fn remind(directory: &Path) {
     if let Some(file) = kept_first_tokens(directory) {
         tracing::warn!(target: log::DAEMON, event = "first-tokens-kept", file = %file.display(), hint = HINT);

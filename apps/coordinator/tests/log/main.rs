@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use taut_base::encode_base64url;
 use taut_netmap::{JoinToken, ToCoordinator};
 
-use client::{Host, Operator, PROGRAM, Serve};
+use client::{Operator, PROGRAM, Serve, TestHost};
 
 /// Longest wait for a line; only a failing test reaches it.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -91,7 +91,7 @@ fn no_line_holds_a_secret_and_every_line_has_its_fields() {
     let operator = Operator::new(&logging.serve, &token);
     let (_, created) = operator.ask("POST", "keys", &json!({ "one_off": true })).unwrap();
     let another = created["join_token"].as_str().unwrap();
-    let host = Host::new(&join.parse::<JoinToken>().unwrap(), String::from("a"));
+    let host = TestHost::new(&join.parse::<JoinToken>().unwrap(), String::from("a"));
     let (mut channel, _) = host.hello(&logging.serve.address, 0).unwrap();
     channel.send(&ToCoordinator::Goodbye).unwrap();
     // Tokens at wrong places, and wrong tokens.
@@ -138,7 +138,7 @@ fn an_id_joins_an_answer_with_its_lines_and_only_a_trusted_proxy_chooses_it() {
     assert_eq!((id.as_str(), &answer["error"]["request_id"]), ("chosen-by-the-proxy", &json!("chosen-by-the-proxy")));
     behind.line("request_id=chosen-by-the-proxy");
     // A control channel has the id of the request that opened it.
-    let host = Host::new(&behind.tokens().1.parse::<JoinToken>().unwrap(), String::from("a"));
+    let host = TestHost::new(&behind.tokens().1.parse::<JoinToken>().unwrap(), String::from("a"));
     let _channel = host.hello(&behind.serve.address, 0).unwrap();
     assert!(behind.line("event=connected").contains("request_id="));
 }

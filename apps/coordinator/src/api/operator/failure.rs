@@ -1,4 +1,4 @@
-//! Failures as the operator's programs get them.
+//! Failures, and their answers.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -10,7 +10,7 @@ use crate::contract::{ErrorAnswer, ErrorBody, ErrorCode, SchemaVersion};
 use crate::log;
 use crate::state::StateError;
 
-/// An answer that says what happened, why, and what to do.
+/// A failure of a request: what happened, why, and what to do.
 #[derive(Clone)]
 pub(in crate::api) struct Failure {
     code: ErrorCode,
@@ -38,15 +38,15 @@ impl Failure {
 
     pub(super) fn unauthorized() -> Self {
         let message = "the request has no operator token that this coordinator knows";
-        let hint = "send `Authorization: Bearer tautop-…`; whoever lost theirs makes one with `taut-coordinator operator-token create`";
+        let hint = "send `Authorization: Bearer tautop-…`; `taut-coordinator operator-token create` creates a token on the coordinator's host";
         Self::new(ErrorCode::Unauthorized, message, hint)
     }
 
-    /// A refusal of the framework's own.
+    /// Returns the failure for a refusal of axum itself.
     pub(super) fn of_framework(status: StatusCode) -> Self {
         if status == StatusCode::PAYLOAD_TOO_LARGE {
             let message = format!("the body is larger than {MAX_BODY} bytes");
-            return Self::new(ErrorCode::TooLarge, &message, "send less; no honest request is that large");
+            return Self::new(ErrorCode::TooLarge, &message, "send a smaller body; no valid request is that large");
         }
         let message = format!("the request cannot be read: {status}");
         let code = if status.is_server_error() { ErrorCode::Internal } else { ErrorCode::BadRequest };

@@ -1,4 +1,4 @@
-//! Why a command failed, and how that is told: words on standard error, with `--json` an object on standard output, too.
+//! Failures of commands, and how they are reported: a sentence on standard error, and with `--json` also an object on standard output.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -9,14 +9,14 @@ use serde_json::json;
 /// Hint of every usage error.
 const SEE_HELP: &str = "Try `taut-coordinator --help`.";
 
-/// Why a command did not do what it should.
+/// The failure of a command.
 #[derive(Debug)]
-pub(crate) enum Failed {
-    /// The command line makes no sense.
+pub(crate) enum CommandError {
+    /// The command line is wrong.
     Usage(String),
-    /// It was understood, and failed; the text says what, why and what to do.
+    /// The command failed. The text says what happened, why, and what to do.
     Run(String),
-    /// The coordinator refused; it says what happened and what to do.
+    /// The coordinator refused the request.
     Refused {
         /// The error and its cause.
         message: String,
@@ -27,20 +27,20 @@ pub(crate) enum Failed {
     Output(io::Error),
 }
 
-impl Failed {
+impl CommandError {
     pub(super) fn run(error: impl fmt::Display) -> Self {
         Self::Run(error.to_string())
     }
 
-    /// Returns the same failure with what the user loses if it is one of the output: a secret that is shown once.
-    pub(super) fn losing(self, what: &str) -> Self {
+    /// Adds `consequence` to a failure of the output. For commands that print a secret that cannot be printed again.
+    pub(super) fn with_consequence(self, what: &str) -> Self {
         match self {
             Self::Output(error) => Self::Run(format!("{}; {what}", unwritten(&error))),
             other => other,
         }
     }
 
-    /// Prints why, and returns the exit status. The sentence goes to standard error; with `json` an object goes to standard output, too.
+    /// Reports the failure on standard error, and with `json` also as an object on standard output. Returns the exit status.
     pub(super) fn report(self, json: bool) -> ExitCode {
         let message = self.to_string();
         let (hint, status) = match self {
@@ -52,14 +52,14 @@ impl Failed {
         let hint_line = hint.as_ref().map_or_else(String::new, |hint| format!("\n{hint}"));
         complain(&format!("{message}{hint_line}"));
         if json {
-            // Where standard output does not take it, the sentence on standard error has to do.
+            // The sentence on standard error remains if standard output cannot be written.
             let _ = write(&format!("{:#}\n", json!({ "schema": 1, "error": { "message": message, "hint": hint } })));
         }
         ExitCode::from(status)
     }
 }
 
-impl fmt::Display for Failed {
+impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(message) | Self::Run(message) | Self::Refused { message, .. } => f.write_str(message),
@@ -72,12 +72,12 @@ fn unwritten(error: &io::Error) -> String {
     format!("the output cannot be written: {error}")
 }
 
-/// Prints for the user or a script.
-pub(super) fn show(text: &str) -> Result<(), Failed> {
-    write(text).map_err(Failed::Output)
+/// Prints to standard output.
+pub(super) fn show(text: &str) -> Result<(), CommandError> {
+    write(text).map_err(CommandError::Output)
 }
 
-/// Prints a line of a program that runs on: a full disk below its log is no reason to end it.
+/// Prints a line of `serve` to standard output. A failure does not end the program.
 pub(super) fn announce(text: &str) {
     if let Err(error) = write(text) {
         complain(&unwritten(&error));
@@ -89,7 +89,7 @@ fn write(text: &str) -> io::Result<()> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush())
 }
 
-/// Prints to standard error, where nobody can be told of an error.
+/// Prints to standard error, and ignores a failure.
 pub(super) fn complain(text: &str) {
     let _ = writeln!(io::stderr(), "taut-coordinator: {text}");
 }

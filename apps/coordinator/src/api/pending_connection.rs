@@ -10,47 +10,47 @@ use taut_relay_server::Pass;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// An unauthenticated connection. Its place is free when the last handle is dropped, or when the pass is admitted.
-pub(super) struct Guest {
+/// An unauthenticated connection. It counts as one until its last handle is dropped, or its pass is admitted.
+pub(super) struct PendingConnection {
     pass: Arc<Pass>,
     leave: watch::Receiver<bool>,
 }
 
-/// While it lives, the connection is not evicted.
-pub(super) struct Busy(Arc<Guest>);
+/// Guard that keeps a connection from being evicted.
+pub(super) struct BusyGuard(Arc<PendingConnection>);
 
-impl Guest {
+impl PendingConnection {
     pub(super) fn new(pass: Pass) -> Arc<Self> {
         let (sender, leave) = watch::channel(false);
         let pass = Arc::new(pass);
-        // An eviction before this line drops the sender, which ends the wait in `asked_to_leave`, too.
+        // An eviction before this line drops the sender, which also ends the wait in `evicted`.
         pass.on_loss(move || _ = sender.send_replace(true));
         Arc::new(Self { pass, leave })
     }
 
-    /// Returns the pass, for the relay that the connection is given to.
+    /// Returns the pass, which goes with the connection to the relay.
     pub(super) fn pass(&self) -> &Arc<Pass> {
         &self.pass
     }
 
     /// Waits until the connection is evicted.
-    pub(super) async fn asked_to_leave(&self) {
+    pub(super) async fn evicted(&self) {
         let _ = self.leave.clone().wait_for(|leave| *leave).await;
     }
 
-    /// Returns when the connection is closed unless it was authenticated.
+    /// Returns the time at which the connection is closed if it is still unauthenticated.
     pub(super) fn deadline(&self) -> Instant {
         Instant::now() + self.pass.remaining()
     }
 
-    /// Keeps the connection from being evicted.
-    pub(super) fn busy(self: Arc<Self>) -> Busy {
+    /// Keeps the connection from being evicted while the guard exists.
+    pub(super) fn busy(self: Arc<Self>) -> BusyGuard {
         self.pass.set_busy(true);
-        Busy(self)
+        BusyGuard(self)
     }
 }
 
-impl Drop for Busy {
+impl Drop for BusyGuard {
     fn drop(&mut self) {
         self.0.pass.set_busy(false);
     }

@@ -10,8 +10,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-/// How long a write may wait for the other side to read something.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout of a write, 30 s: the time within which the other side must read something.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Read rate of one connection, 64 KiB per second: a node sends a few hundred bytes per minute, and a request to the operator's API has 64 KiB at most. The
 /// smallest WebSocket frames, of 6 bytes, cost a few percent of a core at this rate.
@@ -20,24 +20,24 @@ const RATE: u32 = 64 * 1024;
 const BURST: u32 = 4 * RATE;
 
 /// The stream.
-pub(super) struct Patient {
+pub(super) struct PacedStream {
     stream: TcpStream,
-    /// The moment until which the rate is used up.
+    /// Time up to which the rate is used up.
     paid: Instant,
-    /// Wakes a read that the rate delays.
+    /// Timer of a read that the rate delays.
     pausing: Option<Pin<Box<Sleep>>>,
-    /// Bytes that were read before it was known what they are; they come first.
+    /// Bytes that were read in search of a PROXY header; they are returned first.
     ahead: Vec<u8>,
-    /// Since when a write waits: until when it may.
+    /// Timeout of a write that waits.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
-impl Patient {
+impl PacedStream {
     pub(super) fn new(stream: TcpStream, ahead: Vec<u8>) -> Self {
         Self { stream, paid: Instant::now(), pausing: None, ahead, waiting: None }
     }
 
-    /// The stream itself, and what of `ahead` was not read again.
+    /// Returns the TCP stream, and the bytes of `ahead` that were not returned yet.
     pub(super) fn into_parts(self) -> (TcpStream, Vec<u8>) {
         (self.stream, self.ahead)
     }
@@ -58,12 +58,12 @@ impl Patient {
             self.waiting = None;
             return done;
         }
-        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(PATIENCE)));
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(WRITE_TIMEOUT)));
         waiting.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl AsyncRead for Patient {
+impl AsyncRead for PacedStream {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.ahead.is_empty() {
             std::task::ready!(self.paced(context));
@@ -80,7 +80,7 @@ impl AsyncRead for Patient {
     }
 }
 
-impl AsyncWrite for Patient {
+impl AsyncWrite for PacedStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
         let done = Pin::new(&mut self.stream).poll_write(context, from);
         self.patiently(context, done)
@@ -121,12 +121,12 @@ mod tests {
         let mut sender = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let flood = tokio::spawn(async move { while sender.write_all(&[0; 4096]).await.is_ok() {} });
         let (stream, _) = listener.accept().await.unwrap();
-        let mut patient = Patient::new(stream, b"ahead".to_vec());
+        let mut paced_stream = PacedStream::new(stream, b"ahead".to_vec());
         let began = Instant::now();
-        let (mut piece, mut read) = ([1; 4096], patient.read(&mut [0; 9]).await.unwrap());
+        let (mut piece, mut read) = ([1; 4096], paced_stream.read(&mut [0; 9]).await.unwrap());
         assert_eq!(read, 5, "what was read before comes first");
         while read < (BURST + 2 * RATE) as usize {
-            read += patient.read(&mut piece).await.unwrap();
+            read += paced_stream.read(&mut piece).await.unwrap();
         }
         assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
         flood.abort();

@@ -1,4 +1,4 @@
-//! Other programs at the database, for tests.
+//! Connections of other programs to the database, for tests.
 
 use std::path::Path;
 
@@ -7,16 +7,16 @@ use sqlx::{ConnectOptions, Connection, query};
 
 use super::FILE;
 
-/// A connection that is in the way.
-pub(crate) struct Held(SqliteConnection);
+/// A connection that blocks others.
+pub(crate) struct BlockingConnection(SqliteConnection);
 
-impl Held {
-    /// Holds the lock that every writer needs.
+impl BlockingConnection {
+    /// Takes the lock that every writer needs.
     pub(crate) async fn lock(directory: &Path) -> Self {
         Self::hold(directory, "BEGIN EXCLUSIVE").await
     }
 
-    /// Reads one state and goes on looking at it.
+    /// Starts a read transaction, and keeps it open.
     pub(crate) async fn view(directory: &Path) -> Self {
         let mut held = Self::hold(directory, "BEGIN").await;
         query("SELECT count(*) FROM nodes").fetch_one(&mut held.0).await.unwrap();
@@ -29,7 +29,7 @@ impl Held {
         Self(connection)
     }
 
-    /// Out of the way.
+    /// Closes the connection.
     pub(crate) async fn release(mut self) {
         query("ROLLBACK").execute(&mut self.0).await.unwrap();
         self.0.close().await.unwrap();
