@@ -70,7 +70,7 @@ impl fmt::Display for Nat {
             Self::Open => "no NAT",
             Self::Cone => "easy NAT (cone)",
             Self::Symmetric => "hard NAT (symmetric)",
-            Self::Sequential => "hard NAT (symmetric, ports in a row)",
+            Self::Sequential => "hard NAT (symmetric, sequential ports)",
             Self::Blocked => "UDP blocked",
         })
     }

@@ -80,13 +80,10 @@ impl fmt::Display for SearchProgress {
         let Self { rounds, of, odds } = self;
         match rounds {
             0 => return f.write_str("its port was not guessed so far"),
-            rounds if rounds < of => write!(f, "round {rounds} of {of} of guessing its port has found none")?,
-            _ => write!(
-                f,
-                "{rounds} rounds of guessing its port have found none, and no more are made until something changes"
-            )?,
+            rounds if rounds < of => write!(f, "round {rounds} of {of} of guessing its port found nothing")?,
+            _ => write!(f, "{rounds} rounds of guessing its port found nothing; more follow only after a change")?,
         }
-        if *odds > 0 { write!(f, " (each finds one in {odds} of 100 cases)") } else { Ok(()) }
+        if *odds > 0 { write!(f, " (each succeeds in {odds} of 100 cases)") } else { Ok(()) }
     }
 }
 

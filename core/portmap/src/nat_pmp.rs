@@ -94,12 +94,12 @@ impl ResultCode {
 impl fmt::Display for ResultCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            0 => "yes",
+            0 => "success",
             1 => "it does not speak this version",
-            2 => "not authorised: port mapping is switched off there, or not for this host",
+            2 => "not authorised: port mapping is disabled there, or not allowed for this host",
             3 => "its own network is not up",
             4 => "it has no room for more mappings",
-            5 => "it does not know the request",
+            5 => "it does not support the request",
             code => return write!(f, "result code {code}"),
         })
     }

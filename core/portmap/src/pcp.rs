@@ -132,16 +132,16 @@ impl ResultCode {
 impl fmt::Display for ResultCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            0 => "yes",
+            0 => "success",
             1 => "it does not speak this version",
-            2 => "not authorised: port mapping is switched off there, or not for this host",
+            2 => "not authorised: port mapping is disabled there, or not allowed for this host",
             3 | 5 | 6 => "it did not understand the request",
-            4 => "it does not know the request",
+            4 => "it does not support the request",
             7 => "its own network is not up",
             8 => "it has no room for more mappings",
             9 => "it does not map UDP",
             10 => "this host has too many mappings",
-            11 => "it cannot give the port that was asked for",
+            11 => "it cannot provide the requested port",
             12 => "another NAT is between this host and it",
             13 => "too many remote peers",
             code => return write!(f, "result code {code}"),

@@ -86,10 +86,10 @@ impl fmt::Display for PortmapReport {
             write!(f, "\n{protocol}")?;
         }
         for mapping in &self.mappings {
-            write!(f, "\nport {} is {} outside, by {}", mapping.port, mapping.outside, mapping.protocol)?;
+            write!(f, "\nport {} is {} outside, mapped by {}", mapping.port, mapping.outside, mapping.protocol)?;
         }
         if self.is_nested() {
-            f.write_str("\nanother NAT stands before the gateway: its outer address is not one of the Internet")?;
+            f.write_str("\nanother NAT is in front of the gateway: the Internet does not route its outer address")?;
         }
         Ok(())
     }

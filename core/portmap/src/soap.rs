@@ -136,15 +136,17 @@ impl CallRefusal {
 impl fmt::Display for CallRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Code(401 | 602) => f.write_str("it does not know the request"),
-            Self::Code(606) => f.write_str("not authorised: port mapping is switched off there, or not for this host"),
-            Self::Code(718) => f.write_str("somebody else has the port"),
-            Self::Code(725) => f.write_str("it maps ports for ever or not at all"),
+            Self::Code(401 | 602) => f.write_str("it does not support the request"),
+            Self::Code(606) => {
+                f.write_str("not authorised: port mapping is disabled there, or not allowed for this host")
+            }
+            Self::Code(718) => f.write_str("another host has the port"),
+            Self::Code(725) => f.write_str("it makes only permanent mappings"),
             Self::Code(728) => f.write_str("it has no room for more mappings"),
             Self::Code(code) => write!(f, "error {code}"),
             Self::Status(status) => write!(f, "HTTP status {status}"),
-            Self::Redirect => f.write_str("it says to ask elsewhere, which is not done"),
-            Self::Nonsense => f.write_str("its answer makes no sense"),
+            Self::Redirect => f.write_str("it redirects to another place, which is not followed"),
+            Self::Nonsense => f.write_str("its answer does not match the request"),
         }
     }
 }

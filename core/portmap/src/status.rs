@@ -78,10 +78,10 @@ impl fmt::Display for ProtocolStatus {
             Self::NotAsked => f.write_str("not asked"),
             Self::Asked => f.write_str("asked, no answer yet"),
             Self::Silent => f.write_str("no answer"),
-            Self::Closed => f.write_str("nobody listens there"),
+            Self::Closed => f.write_str("the port is closed"),
             Self::Refused(refusal) => write!(f, "refused: {refusal}"),
-            Self::Unusable(defect) => write!(f, "of no use: {defect}"),
-            Self::Serves => f.write_str("maps our ports"),
+            Self::Unusable(defect) => write!(f, "useless answer: {defect}"),
+            Self::Serves => f.write_str("maps ports"),
         }
     }
 }
@@ -131,8 +131,8 @@ impl fmt::Display for Defect {
         match self {
             Self::OuterEndpoint(outside) => write!(f, "it maps to {outside}, where no packet may be sent"),
             Self::OuterAddress(address) => write!(f, "its outer address is {address}, where no packet may be sent"),
-            Self::ShortLease(seconds) => write!(f, "it maps for {seconds} s only"),
-            Self::OtherHost(place) => write!(f, "it says to ask {place}, which is not the gateway"),
+            Self::ShortLease(seconds) => write!(f, "its leases are only {seconds} s long"),
+            Self::OtherHost(place) => write!(f, "it refers to {place}, which is not the gateway"),
             Self::NoService => f.write_str("it has no service that maps ports"),
             Self::Description(refusal) => refusal.fmt(f),
             Self::Http(failure) => failure.fmt(f),
@@ -154,7 +154,7 @@ pub enum FetchError {
 impl fmt::Display for FetchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoConnection => f.write_str("no connection to the place that it names"),
+            Self::NoConnection => f.write_str("no connection to the URL that it names"),
             Self::TooSlow => f.write_str("its answer took too long"),
             Self::Http(error) => error.fmt(f),
         }

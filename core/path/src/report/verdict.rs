@@ -135,20 +135,20 @@ impl Verdict {
     /// Returns how to fix it; `None` if nothing is wrong.
     pub fn fix(self) -> Option<String> {
         let one = |ours: bool| if ours { "here" } else { "at the peer" };
-        let port = "switch on port mapping (UPnP, NAT-PMP or PCP) on the router, forward a UDP port, or use IPv6";
+        let port = "enable port mapping (UPnP, NAT-PMP or PCP) on the router, forward a UDP port, or use IPv6";
         Some(match self {
             Self::Direct | Self::Asleep | Self::Looking => return None,
-            Self::NoCandidates => "look at `taut status` on the peer: it has told of no address that others may send to".into(),
+            Self::NoCandidates => "run `taut status` on the peer: it has reported no address that other hosts may send to".into(),
             Self::Blocked { ours } => format!("let UDP out {}; until then the relay carries everything", one(ours)),
             Self::BothHard => format!("on one side is enough: {port}"),
             Self::OneHard { ours, .. } => format!("{}: {port}; or the same on the other side", one(ours)),
             Self::NoCommonFamily { .. } => "give both hosts an address of one family".into(),
-            Self::NoHairpin => "let the networks behind that NAT reach each other, switch on NAT loopback (hairpin) on it, or use IPv6".into(),
-            Self::Neighbour => "let UDP in on both hosts, to the ports in the table, and see that the network does not keep its hosts apart".into(),
+            Self::NoHairpin => "let the networks behind that NAT reach each other, enable NAT loopback (hairpin) on it, or use IPv6".into(),
+            Self::Neighbour => "let UDP in on both hosts, to the ports in the table, and check that the network does not isolate its hosts".into(),
             Self::OneWay => "look for a firewall that drops one direction: UDP must pass both ways between the addresses above".into(),
-            Self::Died => "nothing, if a link or NAT was just changed: the way is tried again all the time; else see what changed between the two".into(),
-            Self::Poor => "look at the link: the way is taken again as soon as it carries".into(),
-            Self::NoData => "look for a filter between the two; if it is long packets that are lost, start both nodes with a smaller `--mtu`".into(),
+            Self::Died => "nothing, if a link or NAT was just changed: the path is tried again all the time; otherwise check what changed between the two hosts".into(),
+            Self::Poor => "check the link: the path is used again as soon as the loss ends".into(),
+            Self::NoData => "look for a filter between the two hosts; if long packets are lost, start both nodes with a smaller `--mtu`".into(),
             Self::TooLong { fits } if fits >= LEAST => {
                 format!("start both nodes with `--mtu {fits}` (`taut down`, then `taut up --mtu {fits}`), or have the link carry longer packets")
             }
@@ -158,7 +158,7 @@ impl Verdict {
                 LEAST + OVERHEAD_V6
             ),
             Self::Filtered => format!("let UDP in on one side, or {port}"),
-            Self::Unreachable => "see that the peer runs, and look at `taut status` there".into(),
+            Self::Unreachable => "check that the peer runs, and run `taut status` there".into(),
         })
     }
 }
@@ -168,8 +168,8 @@ impl fmt::Display for Verdict {
         let side = |ours: &bool| if *ours { "on this side" } else { "on the peer's side" };
         match self {
             Self::Direct => f.write_str("direct"),
-            Self::Asleep => f.write_str("nothing flows between the two; the next packet goes by the relay at once, and direct ways are tried then"),
-            Self::Looking => f.write_str("direct ways are being tried"),
+            Self::Asleep => f.write_str("no data flows between the two; the next packet goes through a relay at once, and direct paths are tried then"),
+            Self::Looking => f.write_str("direct paths are being tried"),
             Self::NoCandidates => f.write_str("no address of the peer is known"),
             Self::Blocked { ours } => write!(f, "no UDP datagram is answered {}", side(ours)),
             Self::BothHard => f.write_str(
@@ -181,17 +181,17 @@ impl fmt::Display for Verdict {
             }
             Self::NoCommonFamily { ours_v4 } => {
                 let (ours, theirs) = if *ours_v4 { ("IPv4", "IPv6") } else { ("IPv6", "IPv4") };
-                write!(f, "no common address family: this host has {ours} only, and of the peer only {theirs} addresses are known")
+                write!(f, "no common address family: this host has {ours} only, and only {theirs} addresses of the peer are known")
             }
             Self::NoHairpin => f.write_str("both are behind one NAT, which does not send packets back inside"),
             Self::Neighbour => f.write_str("the peer is in a network of this host, and something drops the packets between the two"),
             Self::OneWay => f.write_str("direct packets pass in one direction only"),
-            Self::Died => f.write_str("the direct way stopped working"),
-            Self::Poor => f.write_str("the direct way loses too much"),
-            Self::NoData => f.write_str("the direct way answers probes, and carries no data"),
+            Self::Died => f.write_str("the direct path stopped working"),
+            Self::Poor => f.write_str("the direct path loses too much"),
+            Self::NoData => f.write_str("the direct path answers probes and carries no data"),
             Self::TooLong { fits } => write!(f, "packets up to {fits} bytes get through, longer ones are lost on the way"),
             Self::Filtered => f.write_str("no direct packet is answered; a firewall on one side or both drops them"),
-            Self::Unreachable => f.write_str("nothing comes back by any way"),
+            Self::Unreachable => f.write_str("nothing comes back on any path"),
         }
     }
 }

@@ -152,7 +152,7 @@ mod tests {
         let told = describe(&with(Protocol::Upnp, ProtocolStatus::Unusable(Defect::NoService)));
         assert_eq!(
             (told.protocol, told.problem.as_deref()),
-            (None, Some("UPnP-IGD: of no use: it has no service that maps ports"))
+            (None, Some("UPnP-IGD: useless answer: it has no service that maps ports"))
         );
         assert_eq!(describe(&with(Protocol::Pcp, ProtocolStatus::Asked)).problem, None);
         let told = describe(&with(Protocol::NatPmp, ProtocolStatus::Serves));
