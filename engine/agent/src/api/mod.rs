@@ -1,7 +1,7 @@
-//! The local API: one JSON object per line over the daemon's unix socket, a [`Request`] and then its [`Response`].
+//! The contract of the local API: one JSON object per line over the daemon's unix socket, a [`Request`] and then its [`Response`].
 //!
-//! Everything here carries [`SCHEMA`]. Whoever may open the socket may read; only root and the daemon's own user may change
-//! (the kernel says who asks, `SO_PEERCRED`). `taut … --json` prints these very objects.
+//! [`SCHEMA`] is the version of all objects. Every user who can open the socket may read; only root and the daemon's own user may change settings (the kernel tells the
+//! user id, `SO_PEERCRED`). `taut … --json` prints these objects.
 
 mod leave;
 mod nat;
@@ -29,36 +29,36 @@ pub use why::{WayStatus, Why};
 /// Version of these objects.
 pub const SCHEMA: u32 = 1;
 
-/// Longest line that is read, in bytes: a join token is below 3 KB.
+/// Maximum length of a request in bytes, 16 KiB: a join token has less than 3 KB.
 pub const MAX_REQUEST: usize = 16 * 1024;
 
-/// What a local user asks of the daemon.
+/// A request of a local user.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
 pub enum Request {
-    /// Reads everything; answered by [`Response::Status`].
+    /// Reads the status; answered by [`Response::Status`].
     Status,
-    /// Asks why packets to a peer go the way they go; answered by [`Response::Why`].
+    /// Explains the path to a peer; answered by [`Response::Why`].
     Why {
         /// The peer's name, or one of its overlay addresses.
         peer: String,
     },
-    /// Reads the figures as Prometheus does; answered by [`Response::Metrics`].
+    /// Reads the metrics for Prometheus; answered by [`Response::Metrics`].
     Metrics,
-    /// Connects: with a token joins the network first. Answered at once; the state in [`Status`] tells how it goes.
+    /// Connects; with a token, joins the network first. Answered at once; the state in [`Status`] shows the progress.
     Up {
         /// The join token's text.
         #[serde(default)]
         join: Option<String>,
-        /// Name that the node would like; the host's own otherwise.
+        /// The requested name of the node; the host name if it is not given.
         #[serde(default)]
         name: Option<String>,
     },
-    /// Disconnects and removes the TUN device with its routes; remembered over a restart.
+    /// Disconnects, and removes the TUN device with its routes. The node stays disconnected after a restart.
     Down,
-    /// Gives up the membership and removes the keys. Answered at once; [`Status::leave`] tells how it goes.
+    /// Ends the membership, and removes the keys. Answered at once; [`Status::leave`] shows the progress.
     Leave,
-    /// Consents to other overlay prefixes, which the coordinator wants and [`Status::problem`] names.
+    /// Consents to the overlay prefixes that the coordinator wants and [`Status::problem`] names.
     AcceptPrefixes {
         /// All prefixes that change, and no others.
         prefixes: Vec<Prefix>,
@@ -66,32 +66,32 @@ pub enum Request {
 }
 
 impl Request {
-    /// Whether it changes something, and so needs a privileged user.
+    /// Returns true if the request changes settings and therefore needs a privileged user.
     pub fn changes(&self) -> bool {
         matches!(self, Self::Up { .. } | Self::Down | Self::Leave | Self::AcceptPrefixes { .. })
     }
 }
 
-/// What the daemon answers.
+/// A response of the daemon.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Response {
-    /// To [`Request::Status`].
+    /// The response to [`Request::Status`].
     Status(Box<Status>),
-    /// To [`Request::Why`].
+    /// The response to [`Request::Why`].
     Why(Box<Why>),
-    /// To [`Request::Metrics`].
+    /// The response to [`Request::Metrics`].
     Metrics {
         /// Prometheus' text format.
         text: String,
     },
-    /// It was done, or is under way.
+    /// The request was carried out, or is in progress.
     Done,
-    /// It was not done.
+    /// The request failed.
     Failed(Failure),
 }
 
-/// What happened, why, and what to do about it.
+/// A problem: what happened, why, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// What happened and why.
@@ -101,7 +101,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// What happened and why, and what to do about it.
+    /// Creates a problem from what happened and what to do about it.
     pub(crate) fn new(message: impl fmt::Display, hint: impl Into<String>) -> Self {
         Self { message: message.to_string(), hint: hint.into() }
     }
@@ -113,12 +113,12 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Everything a user can see.
+/// The status of the daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// Where the daemon stands.
+    /// The state of the daemon.
     pub state: State,
     /// Version of the program.
     pub version: String,
@@ -131,25 +131,25 @@ pub struct Status {
     pub me: Option<SelfStatus>,
     /// The connection to the coordinator, once a network was joined.
     pub coordinator: Option<CoordinatorStatus>,
-    /// What stands in the way, in words for the user.
+    /// The problem that keeps packets from flowing, if there is one.
     pub problem: Option<Failure>,
-    /// What the user should know though packets flow.
+    /// Warnings; packets flow nevertheless.
     #[serde(default)]
     pub warnings: Vec<Failure>,
-    /// Everybody else, by name.
+    /// The peers, by name.
     pub peers: Vec<PeerStatus>,
-    /// Packets that were dropped, by reason; reasons that never happened are left out.
+    /// Number of dropped packets by reason; reasons without drops are left out.
     pub drops: BTreeMap<String, u64>,
-    /// What became of the handshakes that others began, since the device came up.
+    /// Counters of the handshakes that peers started, since the device came up.
     #[serde(default)]
     pub handshakes: Handshakes,
-    /// What is between this node and the internet, as far as relays told; while the network is up.
+    /// The NAT between this node and the Internet, as relays see it, while the network is up.
     #[serde(default)]
     pub nat: Option<NatStatus>,
     /// The network's relays.
     #[serde(default)]
     pub relays: Vec<RelayStatus>,
-    /// What the gateway was asked to do for us; `null` where it is switched off, or the network is down.
+    /// The port mappings; `null` if port mapping is switched off or the network is down.
     #[serde(default)]
     pub port_mapping: Option<PortMapStatus>,
     /// The last `taut leave`, until the node joins a network again.
@@ -157,32 +157,32 @@ pub struct Status {
     pub leave: Option<LeaveStatus>,
 }
 
-/// What became of the handshakes that others began.
+/// Counters of the handshakes that peers started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handshakes {
-    /// Initiations that were computed for: one Diffie-Hellman each.
+    /// Initiations whose sender was decrypted, at the cost of one Diffie-Hellman each.
     pub computed: u64,
-    /// Of these, answered by a response that makes a session: three more.
+    /// Of these, initiations answered by a response that makes a session, at the cost of three more.
     pub answered: u64,
-    /// Of these, copies that got the same response again.
+    /// Of the computed ones, copies that were answered with the same response again.
     pub repeated: u64,
-    /// Dropped by the agent because they were too many, of all or of one peer. What a lane drops is in [`Status::drops`].
+    /// Initiations that the agent dropped by its limits for all senders and for one peer. Drops of lanes are in [`Status::drops`].
     pub over_limit: u64,
     /// Cookie replies sent.
     pub cookies: u64,
 }
 
-/// Where the daemon stands.
+/// The state of the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// Never joined a network: `taut up --join TOKEN`.
+    /// The node is not a member of a network: run `taut up --join TOKEN`.
     NeedsJoin,
-    /// Asked to be up, no map yet.
+    /// The network is to be up, and there is no map yet.
     Connecting,
     /// The TUN device is up and packets flow.
     Running,
-    /// Asked to be down.
+    /// The user has disconnected the node.
     Stopped,
 }
 
@@ -197,32 +197,32 @@ pub struct SelfStatus {
     pub addresses: Vec<IpAddr>,
     /// Its WireGuard key.
     pub node_key: PublicKey,
-    /// UDP port of its first lane.
+    /// UDP port of the first lane.
     pub port: u16,
-    /// UDP ports that another program has, and that would have been used otherwise.
+    /// Preferred UDP ports that other programs use.
     #[serde(default)]
     pub ports_taken: Vec<u16>,
-    /// Where it tells others that it may be reached.
+    /// The endpoints that peers are told of.
     pub endpoints: Vec<SocketAddr>,
     /// The TUN device, while it is up.
     pub tun: Option<TunStatus>,
-    /// UDP socket: what the kernel granted.
+    /// The UDP socket, while it is open.
     pub udp: Option<UdpStatus>,
     /// The lanes, while they run.
     #[serde(default)]
     pub lanes: Option<LanesStatus>,
 }
 
-/// The threads that move packets.
+/// The lanes: threads that move packets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LanesStatus {
     /// UDP ports, one per lane.
     pub ports: Vec<u16>,
-    /// Who says which packet of the host is which lane's: `kernel`, or `first-lane` where the kernel takes no program for it.
+    /// The steering of the host's packets to lanes: `kernel`, or `first-lane` if the kernel does not accept the program.
     pub steering: String,
-    /// Packets and superpackets of the host that one lane read and another sealed.
+    /// Packets and superpackets of the host that one lane read and another one sealed.
     pub handed_over: u64,
-    /// Datagrams that came to another lane's port than theirs.
+    /// Datagrams that came to the port of another lane than their own.
     pub strays: u64,
 }
 
@@ -233,14 +233,14 @@ pub struct TunStatus {
     pub name: String,
     /// MTU in bytes.
     pub mtu: u16,
-    /// Whether it carries IPv6; `false` where IPv6 is switched off on the host.
+    /// Whether the device carries IPv6; `false` if IPv6 is disabled on the host.
     #[serde(default = "yes")]
     pub ipv6: bool,
     /// Offloads that the kernel granted: `vnet-header`, `checksum`, `tso`, `uso`.
     pub offload: Vec<String>,
 }
 
-/// A daemon of release 0.1.0 does not run without IPv6.
+/// The default for a daemon of release 0.1.0, which does not run without IPv6.
 fn yes() -> bool {
     true
 }
@@ -263,7 +263,7 @@ pub struct CoordinatorStatus {
     pub url: String,
     /// Whether the control channel is open. Traffic does not depend on it.
     pub connected: bool,
-    /// Why the last attempt failed, while not connected.
+    /// The reason why the last attempt failed, while not connected.
     pub last_error: Option<String>,
     /// Version of the map in force.
     pub map_version: u64,

@@ -1,9 +1,9 @@
-//! What we change on the host, and what we read of it: the TUN's addresses and routes, the host's own addresses.
+//! The host's network configuration: the addresses and routes of the TUN device, and the host's other interfaces.
 //!
-//! - this file: the device's configuration, and what is put back of it when another program takes it away (fault J11);
-//! - `device`: what of the device is looked at;
-//! - `schedule`: when that is looked at, and how often it is put back;
-//! - `surroundings`: the host's other interfaces, which of their addresses are offered to peers, and what other overlays there are;
+//! - this file: the device's configuration, which is restored when another program removes it (fault J11);
+//! - `device`: the missing parts of the device's configuration;
+//! - `schedule`: the times of checks and restorations;
+//! - `surroundings`: the host's other interfaces, the endpoints that peers are told of, and other overlays;
 //! - `conflicts`: overlay addresses that this host uses for something else.
 
 mod conflicts;
@@ -23,36 +23,36 @@ use taut_netlink::{MAIN_TABLE, Netlink, NetlinkError, Route};
 
 use crate::api::Failure;
 use device::{Ipv6, Missing, no_link_local, some_of};
-use schedule::{IDLE, Schedule, Step};
+use schedule::{Decision, IDLE, Schedule};
 
-/// Time between two looks while IPv6 is switched off on the device, 10 s: the kernel need not tell when it is switched on.
+/// Interval of checks while IPv6 is disabled on the device, 10 s: the kernel may not report that it was enabled.
 const IDLE_WITHOUT_IPV6: Duration = Duration::from_secs(10);
 
-/// The host's network configuration, as far as the overlay is concerned.
+/// The overlay's part of the host's network configuration.
 pub(crate) struct Host {
     netlink: Netlink,
     index: u32,
-    /// The device's present name: users may change it.
+    /// The device's present name, which users may change.
     name: String,
-    /// Our overlay addresses, which the device should have.
+    /// The node's overlay addresses, which the device should have.
     addresses: Vec<IpAddr>,
     /// The peers' overlay addresses, each of which should have a route to the device.
     wanted: BTreeSet<IpAddr>,
-    /// Those that have one, as far as we know.
+    /// Addresses with such a route, as far as is known.
     routed: BTreeSet<IpAddr>,
-    /// Those that another program has a route for, with the interface that it leads to, where it has one.
+    /// Addresses that another program has a route for, with the interface of that route, if it has one.
     taken: Vec<(IpAddr, Option<u32>)>,
     ipv6: Ipv6,
     schedule: Schedule,
-    /// What was missing when the device was last looked at.
+    /// Missing parts at the last check.
     missing: Missing,
-    /// Why the last restoration did not work, if it did not.
+    /// The reason why the last restoration failed, if it failed.
     error: Option<String>,
     is_gone: bool,
 }
 
 impl Host {
-    /// Brings the TUN device `name` up with this MTU and these addresses. Where IPv6 is switched off, those of IPv4 alone (fault J12).
+    /// Brings the TUN device `name` up with this MTU and these addresses. Where IPv6 is disabled, only IPv4 addresses are set (fault J12).
     pub(crate) fn configure(
         mut netlink: Netlink,
         name: &str,
@@ -80,15 +80,15 @@ impl Host {
         host.netlink.set_link_up(index, true)?;
         let (v4, v6): (Vec<IpAddr>, Vec<IpAddr>) = addresses.iter().partition(|address| address.is_ipv4());
         host.add_addresses(&v4)?;
-        // IPv6 that does not work is no reason to be without IPv4: it is tried again as what is missing.
+        // If IPv6 does not work, IPv4 is used alone, and the IPv6 addresses are restored later as missing ones.
         if host.add_addresses(&v6).is_err() {
             host.schedule.changed(now);
         }
         Ok(host)
     }
 
-    /// Routes exactly `wanted` into the overlay, one host route each: an address that nobody has stays unreachable, as it should be. What fails
-    /// now is looked at as what is missing, and tried again.
+    /// Routes exactly the addresses `wanted` into the overlay, with one host route each: an address without a member stays unreachable. Routes that cannot be added now are
+    /// restored later as missing ones.
     pub(crate) fn set_routes(&mut self, wanted: BTreeSet<IpAddr>, now: Time) {
         self.taken.retain(|(address, _)| wanted.contains(address));
         self.wanted = wanted;
@@ -97,26 +97,26 @@ impl Host {
         }
     }
 
-    /// There is news of the kernel about the device, its addresses or its routes.
+    /// Notes that the device, its addresses or its routes changed.
     pub(crate) fn handle_news(&mut self, now: Time) {
         self.schedule.changed(now);
     }
 
-    /// When [`Self::handle_timeout`] has something to do.
+    /// Returns the time at which [`Self::handle_timeout`] has something to do.
     pub(crate) fn poll_timeout(&self) -> Time {
         self.schedule.due()
     }
 
-    /// Looks at the device if that is due, and puts back what is missing.
+    /// Checks the device if that is due, and restores missing parts.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         if now < self.schedule.due() {
             return;
         }
         // An error is not an empty answer (law 6).
-        let Ok(missing) = self.look() else { return self.schedule.postpone(now) };
+        let Ok(missing) = self.check() else { return self.schedule.postpone(now) };
         let idle = if self.has_ipv6() { IDLE } else { IDLE_WITHOUT_IPV6 };
-        if self.schedule.look(missing.is_empty(), idle, now) == Step::Restore {
-            // What is done makes news, which is looked at in turn.
+        if self.schedule.handle_check(missing.is_empty(), idle, now) == Decision::Restore {
+            // The restoration causes news, and the news causes the next check.
             self.error = self.restore(&missing).err().map(|error| error.to_string());
         }
         if !missing.is_empty() {
@@ -124,17 +124,17 @@ impl Host {
         }
     }
 
-    /// Returns true if the device is not here any more: deleted, or moved to another network namespace.
+    /// Returns true if the device was deleted or moved to another network namespace.
     pub(crate) fn is_gone(&self) -> bool {
         self.is_gone
     }
 
-    /// Whether the device takes IPv6 addresses.
+    /// Returns true if the device accepts IPv6 addresses.
     pub(crate) fn has_ipv6(&self) -> bool {
         self.ipv6 == Ipv6::On
     }
 
-    /// What a user should know that keeps packets from flowing.
+    /// Returns the problem that keeps packets from flowing, if there is one.
     pub(crate) fn problem(&self) -> Option<Failure> {
         if !self.schedule.is_contested() {
             return None;
@@ -142,19 +142,21 @@ impl Host {
         let (name, missing) = (&self.name, &self.missing);
         Some(match &self.error {
             Some(error) => Failure::new(
-                format!("{name} is not as the overlay needs it ({missing}), and taut cannot restore it: {error}"),
+                format!(
+                    "{name} is not configured as the overlay needs it ({missing}), and taut cannot restore it: {error}"
+                ),
                 "taut tries again once a minute",
             ),
             None => Failure::new(
                 format!(
                     "another program keeps undoing what taut sets on {name}, more than 5 times within a minute: {missing}"
                 ),
-                "see which program it is (`ip monitor` shows what it does), and tell it to leave that device alone; taut tries again once a minute",
+                "find that program (`ip monitor` shows its changes), and exclude the device from its configuration; taut tries again once a minute",
             ),
         })
     }
 
-    /// What a user should know though the overlay works.
+    /// Returns warnings; the overlay works nevertheless.
     pub(crate) fn warnings(&self) -> Vec<Failure> {
         let name = &self.name;
         let mut warnings = match self.ipv6 {
@@ -184,7 +186,7 @@ impl Host {
         warnings
     }
 
-    /// The device's number.
+    /// Returns the device's interface index.
     pub(crate) fn index(&self) -> u32 {
         self.index
     }
@@ -194,18 +196,18 @@ impl Host {
         Surroundings::read(&mut self.netlink, Some(self.index), known)
     }
 
-    /// How many packets the kernel dropped because they waited at the TUN and the lane did not read in time; 0 where it does not say.
+    /// Returns the number of packets that the kernel dropped because the lane did not read them from the TUN in time; 0 if the kernel does not tell.
     pub(crate) fn dropped_before_tun(&mut self) -> u64 {
         self.netlink.tx_dropped(self.index).ok().flatten().unwrap_or(0)
     }
 
-    /// To ask the kernel something else.
+    /// Returns the netlink socket for other requests.
     pub(crate) fn netlink(&mut self) -> &mut Netlink {
         &mut self.netlink
     }
 
-    /// Reads what the device lacks of what it should have. Its MTU is left to the user.
-    fn look(&mut self) -> Result<Missing, NetlinkError> {
+    /// Returns the missing parts of the device's configuration. The MTU is not checked, because users may change it.
+    fn check(&mut self) -> Result<Missing, NetlinkError> {
         let Some(link) = self.netlink.link_at(self.index)? else {
             self.is_gone = true;
             return Ok(Missing::default());
@@ -218,13 +220,13 @@ impl Host {
         let ours = routes.iter().filter(|route| route.is_ours() && route.table == MAIN_TABLE);
         self.routed = ours.map(|route| route.destination).collect();
         self.remove_unwanted()?;
-        self.look_at_taken()?;
+        self.check_taken()?;
         let lacks = |address: &&IpAddr| self.carries(**address) && !present.contains(*address);
         let addresses = self.addresses.iter().filter(lacks).copied().collect();
         Ok(Missing { down: !link.up, addresses, routes: self.unrouted() })
     }
 
-    /// Removes our routes to addresses that are no member's: those whose removal failed, or that somebody put back.
+    /// Removes our routes to addresses of no member: those whose removal failed before, or that were added again.
     fn remove_unwanted(&mut self) -> Result<(), NetlinkError> {
         for address in self.routed.difference(&self.wanted).copied().collect::<Vec<_>>() {
             self.netlink.remove_route(&self.route(address))?;
@@ -233,8 +235,8 @@ impl Host {
         Ok(())
     }
 
-    /// Keeps those routes of other programs that still are in the place of ours.
-    fn look_at_taken(&mut self) -> Result<(), NetlinkError> {
+    /// Forgets routes of other programs that no longer replace ours.
+    fn check_taken(&mut self) -> Result<(), NetlinkError> {
         for (address, by) in std::mem::take(&mut self.taken) {
             if !self.routed.contains(&address) && self.netlink.interface_to(address)? == by {
                 self.taken.push((address, by));
@@ -243,7 +245,7 @@ impl Host {
         Ok(())
     }
 
-    /// Overlay addresses of peers that should have a route to the device, and have none.
+    /// Returns the overlay addresses of peers that lack a route to the device.
     fn unrouted(&self) -> Vec<IpAddr> {
         let lacks = |address: &&IpAddr| {
             let is_taken = || self.taken.iter().any(|(taken, _)| taken == *address);
@@ -252,9 +254,9 @@ impl Host {
         self.wanted.iter().filter(lacks).copied().collect()
     }
 
-    /// Puts back what is missing, as far as the kernel lets us; the first reason where it does not.
+    /// Restores missing parts, as far as the kernel permits. Returns the first error.
     fn restore(&mut self, missing: &Missing) -> Result<(), NetlinkError> {
-        // It may be another device to IPv6 than before: below an MTU of 1,280 it is taken away from it, with its settings.
+        // The IPv6 settings of the device may be lost: the kernel removes IPv6 from a device with an MTU below 1,280.
         no_link_local(&self.name);
         if missing.down {
             self.netlink.set_link_up(self.index, true)?;
@@ -273,7 +275,7 @@ impl Host {
         Ok(())
     }
 
-    /// Adds all routes that are missing. One that fails keeps no other from being added; the first reason is returned.
+    /// Adds all missing routes, even if some fail. Returns the first error.
     fn add_routes(&mut self) -> Result<(), NetlinkError> {
         let mut result = Ok(());
         for address in self.unrouted() {

@@ -1,4 +1,4 @@
-//! What a user sees.
+//! The status for users.
 
 pub(crate) mod why;
 
@@ -20,7 +20,7 @@ use crate::api::{
 };
 use crate::overlay::Overlay;
 
-/// This node, as its map and its overlay say.
+/// Returns the status of this node.
 pub(crate) fn myself(map: &NetworkMap, overlay: Option<&Overlay>) -> SelfStatus {
     SelfStatus {
         name: map.me.name.clone(),
@@ -39,7 +39,7 @@ pub(crate) fn myself(map: &NetworkMap, overlay: Option<&Overlay>) -> SelfStatus 
 fn lanes(overlay: &Overlay) -> LanesStatus {
     let lanes = overlay.lanes();
     let ports: Vec<u16> = std::iter::once(overlay.port).chain(overlay.ports.iter().copied()).collect();
-    // With one lane there is nothing to steer.
+    // One lane needs no steering and counts as steered by the kernel.
     let by_kernel = ports.len() < 2 || lanes.is_steered_by_kernel();
     LanesStatus {
         ports,
@@ -49,7 +49,7 @@ fn lanes(overlay: &Overlay) -> LanesStatus {
     }
 }
 
-/// All peers, by name: as the overlay knows them, or as the map does while it is down.
+/// Returns all peers by name, from the overlay, or from the map while the overlay is down.
 pub(crate) fn peers(
     map: &NetworkMap,
     overlay: Option<&Overlay>,
@@ -68,7 +68,7 @@ pub(crate) fn peers(
     peers
 }
 
-/// Dropped packets by reason, as far as there are any.
+/// Returns the number of dropped packets by reason. Reasons without drops are left out.
 pub(crate) fn drops(overlay: Option<&mut Overlay>) -> BTreeMap<String, u64> {
     let Some(overlay) = overlay else { return BTreeMap::new() };
     let by_kernel = overlay.dropped_by_kernel();
@@ -83,16 +83,16 @@ pub(crate) fn drops(overlay: Option<&mut Overlay>) -> BTreeMap<String, u64> {
     drops
 }
 
-/// What became of the handshakes that others began.
+/// Returns the counters of the handshakes that peers started.
 pub(crate) fn handshakes(overlay: Option<&Overlay>) -> Handshakes {
     let Some(overlay) = overlay else { return Handshakes::default() };
     let HandshakeCounts { computed, answered, repeated, over_limit } = overlay.node().handshake_counts();
-    // Who is dropped for this reason is told a cookie.
+    // Every initiation that is dropped for this reason is answered with a cookie.
     let cookies = overlay.lanes().all_shared().map(|shared| shared.drops.count(DropReason::CookieAsked)).sum();
     Handshakes { computed, answered, repeated, over_limit, cookies }
 }
 
-/// By which way packets go to a peer. Without a session none do, whatever was proven before.
+/// Returns the path of packets to a peer. Without a session there is no path, even if one was proven before.
 fn path(peer: &PeerView<'_>, overlay: &Overlay, now: Time) -> PathStatus {
     if peer.session.is_none() {
         return PathStatus::default();
@@ -111,13 +111,13 @@ fn path(peer: &PeerView<'_>, overlay: &Overlay, now: Time) -> PathStatus {
     }
 }
 
-/// What the network calls the relay at this place.
+/// Returns the name of the relay at this address.
 fn relay_name(overlay: &Overlay, place: SocketAddr) -> String {
     let named = overlay.node().relays().find(|relay| relay.place == Some(place));
     named.map_or_else(|| place.to_string(), |relay| String::from(relay.name))
 }
 
-/// The network's relays: as the overlay knows them, or as the map does while it is down.
+/// Returns the network's relays, from the overlay, or from the map while the overlay is down.
 pub(crate) fn relays(map: &NetworkMap, overlay: Option<&Overlay>) -> Vec<RelayStatus> {
     let known = |id| overlay.and_then(|overlay| overlay.node().relays().find(|relay| relay.id == id));
     let distances = overlay.map_or_else(Vec::new, |overlay| overlay.node().nat_report().relays);
@@ -143,7 +143,7 @@ pub(crate) fn relays(map: &NetworkMap, overlay: Option<&Overlay>) -> Vec<RelaySt
             via: view.as_ref().and_then(via),
             websocket: overlay.and_then(|overlay| websocket(overlay, relay.id)),
             problem: match standing {
-                Some(Standing::Suspected) => Some(String::from("does not answer at this moment")),
+                Some(Standing::Suspected) => Some(String::from("does not answer at the moment")),
                 Some(Standing::Lost) => Some(String::from("does not answer, or refuses this node")),
                 None | Some(Standing::Binding | Standing::Ready) => None,
             },
@@ -152,7 +152,7 @@ pub(crate) fn relays(map: &NetworkMap, overlay: Option<&Overlay>) -> Vec<RelaySt
     map.relays.iter().map(shown).collect()
 }
 
-/// By what a relay is reached, if it is.
+/// Returns the transport to a relay, if the relay is reached.
 fn via(relay: &RelayView<'_>) -> Option<RelayVia> {
     relay.place.map(|_| if relay.is_bridged { RelayVia::Websocket } else { RelayVia::Udp })
 }
@@ -163,8 +163,8 @@ fn websocket(overlay: &Overlay, relay: RelayId) -> Option<WebSocketStatus> {
     Some(WebSocketStatus { url: String::from(url), open: report.is_open, local, problem: report.problem })
 }
 
-/// What relays say of the NAT in front of this node. Where an answer of a relay's other port came in, the filter is no stricter than by address.
-/// `connected`: the coordinator is; without any connection that UDP is not answered says nothing of UDP.
+/// Returns the NAT in front of this node, as relays see it. If an answer from a relay's other port came in, the filter is at most address-dependent. `connected` is true
+/// if the coordinator is connected: without any connection, missing UDP answers do not prove that UDP is blocked.
 pub(crate) fn nat(view: &NatReportView, connected: bool) -> NatStatus {
     match view.nat {
         Nat::Blocked if connected => return NatStatus::blocked(),
@@ -186,12 +186,12 @@ pub(crate) fn nat(view: &NatReportView, connected: bool) -> NatStatus {
     NatStatus::new(mapping, filtering, None, view.seen.clone())
 }
 
-/// A time as the API has it.
+/// Returns a time in seconds, as in the API.
 pub(crate) fn seconds(time: Duration) -> f64 {
     time.as_secs_f64()
 }
 
-/// Per cent as a share.
+/// Returns a percentage as a share of 1.
 pub(crate) fn share(per_cent: u32) -> f64 {
     f64::from(per_cent) / 100.0
 }

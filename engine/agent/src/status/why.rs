@@ -1,7 +1,7 @@
-//! Why a path is as it is: what the node counted and judged ([`PathReport`]), with what only the daemon knows beside it, in sentences (law 14).
+//! Explanations of paths in sentences (law 14), from the node's counters and verdict ([`PathReport`]) and the daemon's knowledge.
 //!
-//! The node knows ways and probes; the daemon knows who is online and which relays serve it. Where nothing comes back from the peer by any way, the
-//! reason is one of these, and not a NAT.
+//! The node knows ways and probes; the daemon knows which peers are online and which relays serve the node. If nothing comes back from the peer by any way, the reason is
+//! one that the daemon knows, not a NAT.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use taut_path::{Nat, Origins, PathReport, Verdict, Way, WayReport};
 use super::{seconds, share};
 use crate::api::{NatKind, NatStatus, PathKind, PeerStatus, RelayState, RelayStatus, RelayVia, SCHEMA, WayStatus, Why};
 
-/// Packets for the peer within this time count as "lately": as long as a peer without traffic is kept (protocol.md 5.5).
+/// Time within which packets for the peer count as recent, five minutes: as long as the paths of a peer without traffic are kept (protocol.md 5.5).
 pub(crate) const LATELY: Duration = Duration::from_secs(300);
 
 /// Age of the latest direct packet of another peer up to which this host's network counts as working, 30 s: a quiet path in use is probed every
 /// 20 s, and an older packet says nothing of a cable that was pulled since.
 const WORKED: Duration = Duration::from_secs(30);
 
-/// What is known of a peer and of what is between.
+/// The facts about a peer and the network between.
 pub(crate) struct Evidence<'a> {
     pub(crate) peer: &'a PeerStatus,
-    /// What the node has counted; `None` of stock WireGuard, and while the network is down.
+    /// The node's counters and verdict; `None` for stock WireGuard peers, and while the network is down.
     pub(crate) report: Option<PathReport>,
-    /// Whether a handshake is being tried, unanswered so far, or packets for it flowed or waited within the last [`LATELY`].
+    /// Whether a handshake attempt is in progress, or packets for the peer flowed or waited within the last [`LATELY`].
     pub(crate) wanted: bool,
     /// Whether the coordinator is connected.
     pub(crate) connected: bool,
@@ -38,7 +38,7 @@ pub(crate) fn answers(report: &PathReport) -> bool {
     report.ways.iter().any(|way| matches!(way.way, Way::Direct(_)) && is_heard(way))
 }
 
-/// Puts it into words.
+/// Returns the explanation.
 pub(crate) fn explain(evidence: Evidence<'_>) -> Why {
     let Explanation { cause, reason, mend } = Explanation::of(&evidence);
     let Evidence { peer, report, ours, relays, .. } = evidence;
@@ -58,7 +58,7 @@ pub(crate) fn explain(evidence: Evidence<'_>) -> Why {
     }
 }
 
-/// The kind of NAT, as the API has it.
+/// Returns the kind of NAT, as in the API.
 pub(crate) fn nat_kind(nat: Nat) -> NatKind {
     match nat {
         Nat::Unknown => NatKind::Unknown,
@@ -69,7 +69,7 @@ pub(crate) fn nat_kind(nat: Nat) -> NatKind {
     }
 }
 
-/// What keeps a path from being direct.
+/// The reason why a path is not direct, and its fix.
 #[derive(Default)]
 struct Explanation {
     cause: Option<&'static str>,
@@ -87,18 +87,18 @@ impl Explanation {
         match (evidence.peer.path.kind, verdict) {
             (PathKind::None, _) | (_, Some(Verdict::Unreachable)) => Self::unreached(evidence, verdict),
             (_, Some(Verdict::Direct) | None) => Self::default(),
-            // While the choice is being made there is nothing to explain.
+            // While the choice is being made, there is no reason to name.
             (PathKind::Direct, Some(Verdict::Looking)) => Self::default(),
             (_, Some(verdict)) => Self::judged(verdict),
         }
     }
 
-    /// As the node judged.
+    /// Returns the explanation of the node's verdict.
     fn judged(verdict: Verdict) -> Self {
         Self { cause: Some(verdict.name()), reason: Some(verdict.to_string()), mend: verdict.fix() }
     }
 
-    /// Nothing comes from the peer: because nothing goes there, or because something is not there.
+    /// Returns the explanation for a peer from which nothing comes: nothing was sent to it, or it, a relay or the network is away.
     fn unreached(evidence: &Evidence<'_>, verdict: Option<Verdict>) -> Self {
         let Evidence { peer, relays, connected, .. } = evidence;
         let name = &peer.name;
@@ -112,14 +112,14 @@ impl Explanation {
         if !evidence.wanted && verdict != Some(Verdict::Unreachable) {
             let reason =
                 String::from("nothing was sent to it lately; a path is looked for when there is a packet for it");
-            return Self::new("asleep", reason, format!("nothing has to be: `taut ping {name}` makes a path"));
+            return Self::new("asleep", reason, format!("no fix is needed: `taut ping {name}` makes a path"));
         }
         let nothing = format!("nothing comes back from {name} by any way");
         if verdict.is_none() {
             return Self::new(
                 "unreachable",
                 nothing,
-                format!("look at {name}: does it run, and does it know this host?"),
+                format!("run `taut status` on {name}: its daemon has to run, and has to list this host"),
             );
         }
         if !connected && !bound && evidence.others {
@@ -135,7 +135,7 @@ impl Explanation {
         }
         if !connected && !bound {
             let reason = format!("{nothing}, and neither the coordinator nor a relay answers");
-            let mend = "look at this host's network first: its links, `ip route`, its firewall";
+            let mend = "check this host's network first: its links, `ip route`, its firewall";
             return Self::new("no-network", reason, String::from(mend));
         }
         if relays.is_empty() {
@@ -156,24 +156,24 @@ impl Explanation {
     }
 }
 
-/// The first sentence.
+/// Returns the first sentence, which names the path.
 fn path(peer: &PeerStatus, relays: &[RelayStatus]) -> String {
     let name = &peer.name;
     match (peer.path.kind, peer.path.endpoint, &peer.path.relay) {
-        (PathKind::Direct, Some(endpoint), _) => format!("packets to {name} go straight to {endpoint}"),
-        (PathKind::Direct, None, _) => format!("packets to {name} go straight to it"),
+        (PathKind::Direct, Some(endpoint), _) => format!("packets to {name} go directly to {endpoint}"),
+        (PathKind::Direct, None, _) => format!("packets to {name} go directly to it"),
         (PathKind::Relayed, _, Some(relay)) => {
             let known = relays.iter().find(|known| known.name == *relay);
             let bridged = known.is_some_and(|known| known.via == Some(RelayVia::Websocket));
-            let by = if bridged { "; it is reached by WebSocket, because by UDP it does not answer" } else { "" };
-            format!("packets to {name} go by the relay {relay}, which cannot read them{by}")
+            let by = if bridged { "; the relay is reached by WebSocket, because it does not answer by UDP" } else { "" };
+            format!("packets to {name} go through the relay {relay}, which cannot read them{by}")
         }
-        (PathKind::Relayed, _, None) => format!("packets to {name} go by a relay, which cannot read them"),
+        (PathKind::Relayed, _, None) => format!("packets to {name} go through a relay, which cannot read them"),
         (PathKind::None, ..) => format!("there is no path to {name}"),
     }
 }
 
-/// With a capital and a full stop.
+/// Returns the text with a capital letter and a full stop.
 fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();

@@ -79,7 +79,7 @@ fn why(report: Option<PathReport>, change: impl FnOnce(&mut Scene)) -> Why {
 fn a_relayed_peer_hears_what_the_node_judged() {
     let told = why(Some(report(Verdict::BothHard)), |_| {});
     assert_eq!(told.cause.as_deref(), Some("both-symmetric"));
-    assert_eq!(told.said[0], "Packets to n2 go by the relay r1, which cannot read them.");
+    assert_eq!(told.said[0], "Packets to n2 go through the relay r1, which cannot read them.");
     assert_eq!(
         told.said[1],
         "Symmetric NAT on both sides; neither can tell the other its port, and there are too many pairs of ports to guess."
@@ -101,7 +101,7 @@ fn a_relay_that_is_reached_by_websocket_is_told_with_the_reason() {
         relays[0].via = Some(RelayVia::Websocket);
         relays[0].websocket = Some(WebSocketStatus { open: true, local: Some(bridge), ..WebSocketStatus::default() });
     });
-    let by = "Packets to n2 go by the relay r1, which cannot read them; it is reached by WebSocket, because by UDP it does not answer.";
+    let by = "Packets to n2 go through the relay r1, which cannot read them; the relay is reached by WebSocket, because it does not answer by UDP.";
     assert_eq!((told.said[0].as_str(), told.cause.as_deref()), (by, Some("udp-blocked")));
     assert_eq!(told.ways[0].relay.as_deref(), Some("r1"));
 }
@@ -112,7 +112,7 @@ fn a_direct_path_needs_no_reason() {
         peer.path = PathStatus::direct(Some(endpoint("198.51.100.1:1")));
     });
     assert_eq!((told.cause, told.mend.len()), (None, 0));
-    assert_eq!(told.said, ["Packets to n2 go straight to 198.51.100.1:1."]);
+    assert_eq!(told.said, ["Packets to n2 go directly to 198.51.100.1:1."]);
 }
 
 #[test]
