@@ -269,3 +269,8 @@ flap: ## cables, routes, NATs, coordinator and relays go and come back at random
 clean: ## removes all build results, and the remains of crashed labs
 	@[ "$$(id -u)" != 0 ] || ! command -v ip >/dev/null || python3 -m lab clean
 	rm -rf target
+
+.PHONY: manuals
+manuals: ## manual pages and completions for bash, zsh and fish, from the help of the programs, in target/manuals
+	@$(ENV) && say 'building the programs' && cargo build --release --locked -p taut -p taut-coordinator -p taut-relay-server
+	@. tools/env && tools/manuals.py "$$CARGO_TARGET_DIR/release" target/manuals
