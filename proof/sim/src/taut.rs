@@ -38,7 +38,7 @@ pub struct Settings {
     /// WireGuard's time limits.
     pub limits: Limits,
     /// Delay of messages from the lane to the agent.
-    pub keeper_delay: Duration,
+    pub agent_delay: Duration,
     /// Delay until the lane wakes up for a command. The lane may drain it earlier.
     pub lane_delay: Duration,
     /// The suites under which the node can receive data.
@@ -51,7 +51,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             limits: Limits::WIREGUARD,
-            keeper_delay: Duration::ZERO,
+            agent_delay: Duration::ZERO,
             lane_delay: Duration::ZERO,
             suites: Suites::STOCK,
             ticket: false,
@@ -279,7 +279,7 @@ impl TautHost {
                 let known = self.sessions.get_mut(&peer).is_some_and(|sessions| sessions.remove(&id));
                 assert!(known, "session {id:?} was retired, but never added");
             }
-            self.messages.push_back((now + self.settings.keeper_delay, message));
+            self.messages.push_back((now + self.settings.agent_delay, message));
         }
     }
 
