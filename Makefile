@@ -19,7 +19,7 @@ demo: ## three hosts, two behind NATs, join a network and find direct paths; HOL
 	@tools/preflight demo
 	@tools/setup demo
 	@$(ENV) && say 'building taut and taut-coordinator for release' && cargo build --release --locked -p taut -p taut-coordinator
-	@$(ENV) && say 'running the demo' && exec python3 -m lab.demo
+	@$(ENV) && say 'running the demo' && exec python3 -m lab.runs.demo
 
 .PHONY: test
 test: ## everything that CI runs, fast things first (root for the tests of kernel and network)
@@ -41,7 +41,7 @@ faults: ## every fault of docs/spec/faults.md with its tests, or open; ARGS=--op
 
 .PHONY: arrows
 arrows: ## who depends on whom, what is named where; whether documents, comments and names of tests lead somewhere
-	@. tools/env && say 'arrows and links of the house' && python3 tools/test_arrows.py --quiet && tools/arrows.py && tools/links.py \
+	@. tools/env && say 'arrows and links of the house' && python3 tools/test_arrows.py --quiet && tools/arrows.py && tools/links.py && python3 tools/test_links.py --quiet \
 	    && python3 tools/test_faults.py --quiet && tools/faults.py --check && python3 tools/test_micro.py --quiet
 
 .PHONY: format
@@ -89,27 +89,27 @@ hammer: ## ten million malformed datagrams through a node's real socket; ARGS='-
 	@tools/preflight test
 	@$(ENV) && say 'building the programs and the hammer' && cargo build --locked --profile ci -p taut -p taut-coordinator \
 	    && cargo build --locked --profile ci -p taut-sim --example hammer
-	@. tools/env && say 'hammering' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.hammer $(ARGS)
+	@. tools/env && say 'hammering' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.runs.hammer $(ARGS)
 
 .PHONY: api-fuzz
 api-fuzz: ## requests made from the description of the coordinator's API, many; ARGS='--examples N' (needs root)
 	@tools/preflight test
 	@tools/setup api
 	@$(ENV) && say 'building the programs' && cargo build --locked --profile ci -p taut -p taut-coordinator
-	@. tools/env && say 'asking' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.api $(ARGS)
+	@. tools/env && say 'asking' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.runs.api $(ARGS)
 
 .PHONY: flood
 flood: ## floods of handshakes against a node, and what honest peers notice; writes docs/flood.md; QUICK=1 a short look (needs root, iperf3)
 	@tools/preflight test
 	@$(ENV) && say 'building the programs and the flood' && cargo build --locked --profile ci -p taut -p taut-coordinator \
 	    && cargo build --locked --profile ci -p taut-sim --example flood
-	@. tools/env && say 'flooding' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.flood $(if $(QUICK),--quick,--document docs/flood.md) $(ARGS)
+	@. tools/env && say 'flooding' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.runs.flood $(if $(QUICK),--quick,--document docs/flood.md) $(ARGS)
 
 .PHONY: hostile
 hostile: ## what a member of the network that says what it likes costs others; ARGS='--rounds 3' (minutes; needs root, iperf3)
 	@tools/preflight test
 	@$(ENV) && say 'building for release' && cargo build --release --locked -p taut -p taut-coordinator && cargo build --release --locked -p taut-sim --example member
-	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release python3 -m lab.hostile $(ARGS)
+	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release python3 -m lab.runs.hostile $(ARGS)
 
 .PHONY: bench-micro
 bench-micro: ## instructions (compared with tools/micro.json) and time of each part of a packet's way; ARGS=--write for a new baseline
@@ -129,28 +129,28 @@ bench-tunnel: peers ## Taut beside other tunnels; fills docs/performance.md; QUI
 	@tools/setup bench
 	@$(ENV) && say 'building for release' && cargo build --release --locked -p taut -p taut-coordinator -p taut-floor
 	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release \
-	    python3 -m lab.bench.tunnel $(if $(QUICK),--quick) --document docs/performance.md $(ARGS)
+	    python3 -m lab.compare.tunnel.command $(if $(QUICK),--quick) --document docs/performance.md $(ARGS)
 
 .PHONY: paths
 paths: ## how soon paths are there, and what happens when they go; fills docs/paths.md (a quarter of an hour; needs root, nft, iperf3)
 	@tools/preflight test
 	@$(ENV) && say 'building for release' && cargo build --release --locked -p taut -p taut-coordinator -p taut-relay-server -p taut-linkbox
 	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release \
-	    python3 -m lab.paths --document docs/paths.md $(ARGS)
+	    python3 -m lab.runs.paths --document docs/paths.md $(ARGS)
 
 .PHONY: paths-sim
 paths-sim: ## the same in virtual time: the 99th of a hundred, a thousand seeded runs each; fills its half of docs/paths.md; RUNS=1000 (minutes)
 	@$(ENV) && say 'building the simulator' && cargo build --profile ci --locked -p taut-sim --example paths
 	@. tools/env && say 'in virtual time' && mkdir -p target/lab \
 	    && { $$CARGO_TARGET_DIR/ci/examples/paths $(or $(RUNS),1000) > target/lab/paths-sim.json; reached=$$?; } \
-	    ; python3 -m lab.paths_table target/lab/paths-sim.json --document docs/paths.md && exit $$reached
+	    ; python3 -m lab.runs.paths_table target/lab/paths-sim.json --document docs/paths.md && exit $$reached
 
 .PHONY: bench-link
 bench-link: ## how many packets a second the link emulator takes on one core; fills docs/linkbox.md (a minute; needs root and two cores)
 	@tools/preflight test
 	@$(ENV) && say 'building linkbox for release' && cargo build --release --locked -p taut-linkbox --bin linkbox --example pour
 	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release \
-	    python3 -m lab.linkspeed --document docs/linkbox.md $(ARGS)
+	    python3 -m lab.runs.linkspeed --document docs/linkbox.md $(ARGS)
 
 # $(1): words for `lab bench`. What cannot be drawn is measured all the same.
 define compare
@@ -178,28 +178,28 @@ interop: ## our WireGuard beside others', through a real rekey; writes docs/inte
 	@tools/setup test
 	@tools/peers --wireguard
 	@$(ENV) && say 'building taut' && cargo build --locked --profile ci -p taut
-	@. tools/env && say 'all pairs, through a rekey' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.interop --output docs/interop.md
+	@. tools/env && say 'all pairs, through a rekey' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.runs.interop --output docs/interop.md
 
 .PHONY: soak-interop
 soak-interop: ## our WireGuard beside others' with pauses, deaf windows counted; MINUTES=30; writes docs/soak.md (needs root)
 	@tools/setup test
 	@tools/peers --wireguard
 	@$(ENV) && say 'building taut' && cargo build --locked --profile ci -p taut
-	@. tools/env && say 'a long talk with pauses' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.soak --minutes $(or $(MINUTES),30) \
+	@. tools/env && say 'a long talk with pauses' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.runs.soak_interop --minutes $(or $(MINUTES),30) \
 	    --output docs/soak.md
 
 .PHONY: soak
 soak: ## three nodes in long use: flows, rekeys, restarts; memory, open files and silence are watched; MINUTES=60 (needs root)
 	@tools/preflight test
 	@$(ENV) && say 'building the programs' && cargo build --locked --profile ci -p taut -p taut-coordinator
-	@. tools/env && say 'a network in long use' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.soak_tunnel --minutes $(or $(MINUTES),60)
+	@. tools/env && say 'a network in long use' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.runs.soak --minutes $(or $(MINUTES),60)
 
 .PHONY: nat-matrix
 nat-matrix: ## real nodes behind every kind of NAT, pair by pair; fills its line of docs/paths.md; ARGS='--all', '--runs 20', '--pairs A:B' (ten minutes; needs root, nft)
 	@tools/preflight test
 	@$(ENV) && say 'building the programs' && cargo build --locked --profile ci -p taut -p taut-coordinator
 	@. tools/env && say 'behind every kind of NAT' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci \
-	    python3 -m lab.nats.matrix --document docs/paths.md $(ARGS)
+	    python3 -m lab.runs.nats.matrix --document docs/paths.md $(ARGS)
 
 .PHONY: flap
 flap: ## cables, routes, NATs, coordinator and relays go and come back at random: HOURS=2 in virtual time, MINUTES=10 in the lab; SEED=1 (needs root, nft)
@@ -208,7 +208,7 @@ flap: ## cables, routes, NATs, coordinator and relays go and come back at random
 	@. tools/env && say 'in virtual time' && mkdir -p target/lab \
 	    && $$CARGO_TARGET_DIR/ci/examples/flap $(or $(HOURS),2) 48 $(or $(SEED),1) > target/lab/flap-sim.json
 	@$(ENV) && say 'building the programs' && cargo build --locked --profile ci -p taut -p taut-coordinator -p taut-relay-server
-	@. tools/env && say 'in the lab' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.flap --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1) $(ARGS)
+	@. tools/env && say 'in the lab' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.runs.flap --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1) $(ARGS)
 
 .PHONY: clean
 clean: ## removes what was built, and what crashed labs left behind

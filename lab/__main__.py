@@ -4,8 +4,9 @@ import argparse
 import os
 import sys
 
-from . import field, leftovers, needs
 from .compare import command
+from .hosts import leftovers, needs
+from .nodes.systems import catalog
 
 
 def check(args):
@@ -34,7 +35,7 @@ def show(_):
 
 def peers(args):
     """Lists every system of the field: what can be run here, why another cannot, how it is had."""
-    print(field.document() if args.json else field.table())
+    print(catalog.document() if args.json else catalog.table())
     return 0
 
 
@@ -59,7 +60,7 @@ def main():
         if run is check:
             verb.add_argument("programs", nargs="*", choices=[[], *needs.PROGRAMS], help="programs wanted too")
         if run is peers:
-            verb.add_argument("--json", action="store_true", help="for programs, with a schema (lab/field.py)")
+            verb.add_argument("--json", action="store_true", help="for programs, with a schema (lab/nodes/systems/catalog.py)")
         if run is shell:
             verb.add_argument("host")
             verb.add_argument("command", nargs=argparse.REMAINDER)

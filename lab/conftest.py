@@ -10,11 +10,11 @@ import signal
 
 import pytest
 
-from . import mesh as meshes
-from . import needs
-from .net import Lab
-from .taut import ROOT
-from .world import World
+from .hosts import needs
+from .hosts.net import Lab
+from .hosts.programs import ROOT
+from .nodes import mesh as meshes
+from .nodes.world import World
 
 # No test takes nearly as long; a hang must not hold a run for hours.
 LIMIT_S = 600
@@ -65,19 +65,19 @@ def lab(request):
 
 @pytest.fixture
 def mesh(lab):
-    """Call it to get a network: `mesh(nodes=3, ipv4=False, routed=True)`, see `lab.mesh.build`."""
+    """Call it to get a network: `mesh(nodes=3, ipv4=False, routed=True)`, see `lab.nodes.mesh.build`."""
     return functools.partial(meshes.build, lab)
 
 
 @pytest.fixture
 def behind(lab):
-    """Call it with kinds of NAT to get nodes behind them, served by relays: `behind(["open", "symmetric"], relays=2)`, see `lab.world.World`."""
+    """Call it with kinds of NAT to get nodes behind them, served by relays: `behind(["open", "symmetric"], relays=2)`, see `lab.nodes.world.World`."""
     return functools.partial(World, lab)
 
 
 @pytest.fixture
 def layout(lab):
-    """Like `mesh`, but nothing is started: see `lab.mesh.lay_out`."""
+    """Like `mesh`, but nothing is started: see `lab.nodes.mesh.lay_out`."""
     return functools.partial(meshes.lay_out, lab)
 
 

@@ -3,10 +3,11 @@
 
     tools/arrows.py [ROOT]      prints each violation with its file, the rule and the rule's reason; exit code 1 if any
 
-Reads the Cargo.toml files and the sources under core/, sys/, engine/, apps/ and proof/; runs nothing. The rules are
+Reads the Cargo.toml files, the sources under core/, sys/, engine/, apps/ and proof/, and the imports in lab/; runs nothing. The rules are
 the tables below and the functions after them; ARCHITECTURE.md tells them in words. Its own tests: test_arrows.py.
 """
 
+import ast
 import re
 import sys
 import tomllib
@@ -53,6 +54,11 @@ SYS_FOR_WITNESSES = {"sys/packet", "sys/tally"}
 # Only programs read flags.
 APPS_ONLY = {"lexopt"}
 
+# The rooms of the lab, lowest first: a module imports from its own room and from those before it.
+LAB_ROOMS = ("hosts", "measure", "traffic", "nodes", "compare", "runs")
+# All Python files at the top of lab/: the command line and the fixtures, which use every room.
+LAB_TOP = {"__init__.py", "__main__.py", "conftest.py"}
+
 # Words that stand for the outer world; in core none of them may be named, tests included.
 CORE_WORDS = {
     "a socket": r"\b(?:Tcp(?:Stream|Listener)|UdpSocket|Unix(?:Stream|Listener|Datagram))\b",
@@ -82,6 +88,8 @@ WHY = {
     "member-comment": "the list of members is the map's first page: one comment per crate says what it is",
     "member-listed": "a crate that is not a member is neither built nor tested",
     "crate-name": "a folder under a layer is the crate taut-<name> (but for NAMES), so that a name tells the place",
+    "lab-rooms": "a room of the lab can be read and used without those above it: hosts without nodes, nodes without measurements",
+    "lab-top": "a module at the top of lab/ belongs to no room, so no rule says which modules it may import",
     "lints": "without `[lints] workspace = true` the workspace's lints do not hold in this crate",
 }
 
@@ -211,6 +219,38 @@ def check_sources(house):
                 house.complain("apps-only", f"{path}:{line}", f"names {hit}")
 
 
+def check_lab(house):
+    lab = house.root / "lab"
+    for path in sorted(lab.glob("*.py")):
+        if path.name not in LAB_TOP:
+            house.complain("lab-top", path.relative_to(house.root), "is in no room")
+    for number, room in enumerate(LAB_ROOMS):
+        for path in sorted((lab / room).rglob("*.py")):
+            for line, module in lab_imports(path, lab):
+                target = module.partition(".")[0]
+                if target not in LAB_ROOMS[: number + 1]:
+                    house.complain("lab-rooms", f"{path.relative_to(house.root)}:{line}", f"{room} imports lab.{module}")
+
+
+# --- reading Python --------------------------------------------------------------------------------------------------
+
+
+def lab_imports(path, lab):
+    """Modules of the lab that a file imports, wherever in it: (line, name without `lab.`)."""
+    package = ("lab", *path.relative_to(lab).parent.parts)
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [name.name.split(".") for name in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) + 1 - node.level] if node.level else ()
+            base = [*above, *(node.module.split(".") if node.module else [])]
+            # `from lab import room` names the room last.
+            names = [[*base, name.name] for name in node.names] if base == ["lab"] else [base]
+        else:
+            continue
+        yield from ((node.lineno, ".".join(name[1:])) for name in names if name[0] == "lab")
+
+
 # --- reading Rust ----------------------------------------------------------------------------------------------------
 
 # What may hold words without being code: comments (block comments without others in them), texts, raw texts.
@@ -254,6 +294,7 @@ def violations(root):
     check_members(house)
     check_arrows(house)
     check_sources(house)
+    check_lab(house)
     return house.found
 
 

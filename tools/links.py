@@ -3,7 +3,8 @@
 
     tools/links.py [ROOT]
 
-- Every path and every symbol that ARCHITECTURE.md names exists; so does every path that the other documents link to.
+- Every path and every symbol that ARCHITECTURE.md and docs/internals name exists, functions in lower case included, and a member belongs to its type;
+  so does every path that the other documents link to.
 - What comments cite exists: `law 6` in ARCHITECTURE.md, `protocol.md 2.1` and `fault K1` in docs/spec/, every other `NAME.md`.
 """
 
@@ -11,11 +12,15 @@ import re
 import sys
 from pathlib import Path
 
-FOLDERS = r"(?:core|sys|engine|apps|proof|lab|tools|docs)"
-# Names that ARCHITECTURE.md uses and that are not ours.
+FOLDERS = r"(?:core|sys|engine|apps|proof|lab|tools|docs|dist)"
+# Names that the maps use and that are not ours.
 FOREIGN = {"Arc", "ChaCha20Poly1305", "Debug", "Duration"}
-DEFINED = re.compile(r"\b(?:fn|const|static|struct|enum|trait|type|mod)\s+(\w+)|^\s+([A-Z]\w+)\s*(?:[,({]|$)|^\s*(?:pub )?(\w+): ", re.M)
+# Words of the maps in lower case that are no symbol of ours: crates, programs, file names, verbs of the kernel.
+WORDS = {"async", "iperf3", "libc", "ring", "serde", "taut", "unsafe", "wg"}
+DEFINED = re.compile(r"\b(?:fn|const|static|struct|enum|trait|type|mod)\s+(\w+)|^\s+([A-Z]\w+)\s*(?:[,({]|$)|^\s*(?:pub(?:\([a-z]+\))? )?(\w+): ", re.M)
 DEFINED_IN_PYTHON = re.compile(r"^\s*(?:class|def)\s+(\w+)", re.M)
+# Where the members of a type or a module are: its definition, and every `impl` of it or for it.
+OWNER = re.compile(r"\b(?:struct|enum|trait|mod)\s+(\w+)|\bimpl\b(?:<[^{]*?>)?\s+(?:[\w:]+(?:<[^{]*?>)?\s+for\s+)?(?:\w+::)*(\w+)")
 
 
 def sources(root):
@@ -25,18 +30,54 @@ def sources(root):
                 yield path, path.read_text()
 
 
-def check_map(root, complain):
-    """ARCHITECTURE.md: paths and symbols."""
-    text = (root / "ARCHITECTURE.md").read_text()
-    defined = {name for path, code in sources(root) if path.suffix == ".rs" for match in DEFINED.findall(code) for name in match}
-    defined |= {name for path, code in sources(root) if path.suffix == ".py" for name in DEFINED_IN_PYTHON.findall(code)}
-    for path in sorted(set(re.findall(rf"\b{FOLDERS}/[\w./*-]*[\w*]", text))):
-        if "NAME" not in path and not any(root.glob(path)):
-            complain("ARCHITECTURE.md", f"there is no {path}")
-    symbols = set(re.findall(r"\b\w+::(\w+)", text)) | set(re.findall(r"\b([A-Z]\w+)::", text))
-    symbols |= set(re.findall(r"`([A-Z]\w*[a-z]\w*)`", text))
-    for symbol in sorted(symbols - defined - FOREIGN):
-        complain("ARCHITECTURE.md", f"there is no symbol {symbol} in the code")
+def maps(root):
+    """The documents that name files and symbols of the code."""
+    return [root / "ARCHITECTURE.md", *sorted((root / "docs/internals").glob("*.md"))]
+
+
+def definitions(root):
+    """All symbols; and by the name of a type or module, the symbols of the files that define or implement it."""
+    defined, members = set(), {}
+    for path, code in sources(root):
+        if path.suffix == ".rs":
+            here = {name for match in DEFINED.findall(code) for name in match if name}
+            owners = {name for match in OWNER.findall(code) for name in match if name} | {path.stem}
+            for owner in owners:
+                members.setdefault(owner, set()).update(here)
+        else:
+            here = set(DEFINED_IN_PYTHON.findall(code))
+            for owner in here:
+                members.setdefault(owner, set()).update(here)
+        defined |= here
+    return defined, members
+
+
+def check_maps(root, complain):
+    """Paths and symbols that the maps name; functions in lower case, too."""
+    defined, members = definitions(root)
+    for document in maps(root):
+        where, text = document.relative_to(root), document.read_text()
+        for path in sorted(set(re.findall(rf"(?<![\w/.(]){FOLDERS}/[\w./*-]*[\w*]", text))):
+            if "NAME" not in path and not any(root.glob(path)):
+                complain(where, f"there is no {path}")
+        text = re.sub(r"\]\([^)]*\)", "]", text)
+        for owner, member in sorted(set(re.findall(r"\b(\w+)::(\w+)", text))):
+            if owner not in members:
+                complain(where, f"there is no type or module {owner} in the code")
+            elif member not in members[owner]:
+                complain(where, f"there is no {owner}::{member} in the code")
+        symbols = set(re.findall(r"`([A-Z]\w*[a-z]\w*)`", text))
+        # `snake_case` anywhere outside of paths and file names, and one word in backquotes.
+        symbols |= set(re.findall(r"(?<![\w/.:-])([a-z]+(?:_[a-z0-9]+)+)(?![\w/.-])", text)) | set(re.findall(r"`([a-z]+)`", text)) - WORDS
+        for symbol in sorted(symbols - defined - FOREIGN - modules(root)):
+            complain(where, f"there is no symbol {symbol} in the code")
+
+
+def modules(root):
+    """Names of crates, folders and files, which are modules, too; and words that programs understand."""
+    names = {path.stem for path, _ in sources(root)} | {path.parent.name for path, _ in sources(root)}
+    words = (root / "apps/taut/src/verb.rs").read_text() if (root / "apps/taut/src/verb.rs").exists() else ""
+    return names | set(re.findall(r'name: "([\w-]+)"', words))
 
 
 def check_documents(root, complain):
@@ -83,7 +124,7 @@ def section_numbers(text):
 def main():
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent
     found = []
-    for check in (check_map, check_documents, check_citations):
+    for check in (check_maps, check_documents, check_citations):
         check(root, lambda where, what: found.append(f"{where}: {what}"))
     for line in dict.fromkeys(found):
         print(line, file=sys.stderr)

@@ -48,6 +48,10 @@ SOURCES = {
     "engine/lane/src/lib.rs": "#[cfg(test)]\nmod tests {\n    fn here() { std::env::temp_dir(); }\n}\n",
     "apps/taut/src/main.rs": "fn main() { std::env::args(); }\n",
     "apps/coordinator/src/store/mod.rs": "use sqlx::query;\n",
+    "lab/conftest.py": "from .runs import demo\nfrom .nodes.taut import Node\n",
+    "lab/runs/demo.py": "from ..nodes import taut\nfrom ..hosts.net import Lab\nfrom . import report\n",
+    "lab/nodes/systems/base.py": "import json\n\nfrom ...hosts.net import Lab\nfrom ..taut import Node\n",
+    "lab/tests/test_demo.py": "from lab.runs import demo\n",
 }
 
 
@@ -239,6 +243,25 @@ class Rules(unittest.TestCase):
         agent = self.root / "engine/agent/Cargo.toml"
         agent.write_text(agent.read_text().replace("taut-tun.", "tuntap."))
         self.breaks("crate-name")
+
+    def test_lab_rooms(self):
+        for number, (room, text) in enumerate((
+            ("hosts", "from ..nodes.taut import Node"),
+            ("hosts/nats", "from ... import runs"),
+            ("measure", "def late():\n    from lab.compare import plan"),
+            ("nodes", "import lab.runs.demo"),
+            ("traffic/work", "from ...conftest import lab"),
+            ("runs", "from lab import tests"),
+        )):  # fmt: skip
+            with self.subTest(text):
+                path = f"lab/{room}/new_{number}.py"
+                self.write(path, text + "\n")
+                self.breaks("lab-rooms")
+                (self.root / path).unlink()
+
+    def test_lab_top(self):
+        self.write("lab/new.py", "")
+        self.breaks("lab-top")
 
     def test_lints(self):
         path = self.root / "core/wire/Cargo.toml"

@@ -14,11 +14,11 @@ import json
 import sys
 from pathlib import Path
 
-from .. import netem
-from ..wait import LabError
+from ..hosts import netem
+from ..hosts.wait import LabError
 from . import pages, plan, ranking, results, scenarios
 from .pages import FILE, OUT, PAGE, shown, teller
-from .sitting import measure
+from .session import measure
 
 QUICK_MINUTES, QUICK_ROUNDS, FULL_ROUNDS = 20.0, 3, 5
 
@@ -155,7 +155,9 @@ def scenario(args):
 
 def field():
     """Systems, works and profiles of the lab, by name."""
-    from .. import profiles, systems, work
+    from ..hosts import profiles
+    from ..nodes import systems
+    from ..traffic import work
 
     return {one.name: one for one in systems.FIELD}, {one.name: one for one in work.ALL}, profiles.load()
 
@@ -181,7 +183,7 @@ def with_bare(names):
 
 def report(args):
     """The page of a file, or what a page lacks."""
-    from ..report import check
+    from .report import check
 
     if args.check:
         page = args.file or args.output or PAGE

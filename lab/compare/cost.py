@@ -7,9 +7,9 @@ from what others did on the machine. A program that ends in between is counted w
 import contextlib
 import os
 
-from ..gauges.cpu import DISTURBED, Reading, foreign, process_s
-from ..gauges.cpu import calm as machine_calm
-from ..wait import LabError
+from ..hosts.wait import LabError
+from ..measure.cpu import DISTURBED, Reading, foreign, process_s
+from ..measure.cpu import calm as machine_calm
 
 _GONE = (FileNotFoundError, ProcessLookupError)
 
@@ -23,7 +23,7 @@ class Look:
         self.others = _times(others)
 
     def since(self, before):
-        """Seconds between two looks, as `lab.gauges.cpu` names them, and `lab_s`."""
+        """Seconds between two looks, as `lab.measure.cpu` names them, and `lab_s`."""
         told = self.reading.since(before.reading)
         told["tunnel_s"] = [_spent(now, then) for now, then in zip(self.own, before.own)]
         told["lab_s"] = _spent(self.others, before.others)

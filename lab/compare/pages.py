@@ -4,8 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ..taut import ROOT
-from ..wait import LabError
+from ..hosts.programs import ROOT
+from ..hosts.wait import LabError
 from . import results
 
 OUT = ROOT / "target" / "bench"
@@ -20,7 +20,7 @@ def beside(file):
 
 def make(file, page, say):
     """Makes the page; without matplotlib it says how to get it, and what was measured stays."""
-    from ..report import page as report
+    from .report import page as report
 
     told = results.load(file)
     try:

@@ -3,7 +3,7 @@
 import json
 import os
 
-from ..wait import LabError
+from ..hosts.wait import LabError
 
 SCHEMA = 1
 # Key -> what it holds, by type.

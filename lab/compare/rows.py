@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 
-from ..wait import LabError
+from ..hosts.wait import LabError
 from . import plan
 from .results import unit
 

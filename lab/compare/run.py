@@ -6,10 +6,10 @@ import functools
 import time
 import zlib
 
-from ..gauges import machine
-from ..gauges.clock import Pace
-from ..wait import LabError
-from . import cost, plan, rig
+from ..hosts.wait import LabError
+from ..measure import machine
+from ..measure.clock import Pace
+from . import cost, plan, testbed
 from .results import SAME, SCHEMA, key_of, unit
 from .rows import limit, outline, row_of, story, told
 from .summary import Results
@@ -165,7 +165,7 @@ class Comparison:
         before, memory = None, {"before": cost.memory(running.processes, "VmRSS")}
         try:
             # What the link saw until now is not this work's.
-            rig.reports(site)
+            testbed.reports(site)
             before = cost.Look(running.processes, cost.lab_processes(lab, running))
             with limit(4 * work.takes(self.quick, link) + self.work_limit_s, work.name, lab.tails):
                 row["figures"] = work.run(site, running, self.quick)
@@ -175,7 +175,7 @@ class Comparison:
             row["error"] = told(error)
         row["cpu"] = cost.Look(running.processes, cost.lab_processes(lab, running)).since(before) if before else {}
         memory |= {"after": cost.memory(running.processes, "VmRSS"), "peak": cost.memory(running.processes, "VmHWM")}
-        return row | {"memory_kib": memory, "link": rig.reports(site), "disturbed": cost.disturbed(row["cpu"])}
+        return row | {"memory_kib": memory, "link": testbed.reports(site), "disturbed": cost.disturbed(row["cpu"])}
 
     def _hopeless(self, visit):
         """Why it is not worth trying; None when it is."""

@@ -7,9 +7,9 @@
 import os
 from dataclasses import dataclass, field
 
-from ..bench.measure import Lengths, Meter
-from ..needs import missing
+from ..hosts.needs import missing
 from . import plan
+from .tunnel.measure import Lengths, Meter
 
 # As the authors have it.
 SECONDS, OMITTED_S = 10, 2
@@ -98,8 +98,8 @@ def lane_counts():
 
 
 def _lanes():
-    """Taut with each number of lanes; what `lab.systems` has already is not made again."""
-    from ..systems import AES, FIELD, Network
+    """Taut with each number of lanes; what `lab.nodes.systems` has already is not made again."""
+    from ..nodes.systems import AES, FIELD, Network
 
     there = {system.name for system in FIELD}
     names = {count: f"taut-lanes-{count}" for count in lane_counts() if count > 1}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.api import fuzz, lacking
+from lab.runs.api import fuzz, lacking
 
 
 def test_fault_e1_no_request_is_a_fault_of_the_coordinator_and_all_answers_are_described(lab):

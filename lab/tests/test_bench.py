@@ -6,16 +6,16 @@ import shutil
 
 import pytest
 
-from lab import congestion
-from lab.bench import goals, model, page, plan, summary
-from lab.bench.measure import Lengths, counters, socket_drops, tcp_figures, udp_figures
-from lab.bench.summary import Figure, Results, figure
-from lab.bench.tunnel import Bench
-from lab.gauges.clock import Clock
-from lab.gauges.cpu import foreign
-from lab.gauges.quantile import quantile
-from lab.systems import ALL, System
-from lab.wait import LabError
+from lab.compare.tunnel import goals, model, page, plan, summary
+from lab.compare.tunnel.command import Bench
+from lab.compare.tunnel.measure import Lengths, counters, socket_drops, tcp_figures, udp_figures
+from lab.compare.tunnel.summary import Figure, Results, figure
+from lab.hosts import congestion
+from lab.hosts.wait import LabError
+from lab.measure.clock import Clock
+from lab.measure.cpu import foreign
+from lab.measure.quantile import quantile
+from lab.nodes.systems import ALL, System
 
 
 def test_every_round_has_every_configuration_once_in_an_order_of_its_own():
@@ -150,7 +150,7 @@ class Meddled:
 
 @pytest.mark.parametrize(("times", "runs", "disturbed"), [(0, 1, False), (1, 2, False), (9, 3, True)])
 def test_a_disturbed_test_is_run_again(monkeypatch, times, runs, disturbed):
-    monkeypatch.setattr("lab.bench.tunnel.calm", lambda _: True)
+    monkeypatch.setattr("lab.compare.tunnel.command.calm", lambda _: True)
     meter = Meddled(times)
     figures = Bench([], plan.QUICK, ["free"], 1)._test(meter, "tcp-1", print)
     assert (meter.runs, figures["attempts"], figures["disturbed"], figures["mbps"]) == (runs, runs, disturbed, runs)
@@ -173,7 +173,7 @@ def test_the_tables_take_their_place_and_nothing_else():
 
 def test_the_time_left_follows_the_pace(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr("lab.gauges.clock.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("lab.measure.clock.time.monotonic", lambda: now[0])
     clock = Clock([60, 60, 120])
     assert clock.left(0) == "4.0 min"
     now[0] += 120

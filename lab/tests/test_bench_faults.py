@@ -13,21 +13,21 @@ from pathlib import Path
 
 import pytest
 
-from lab import leftovers, profiles
-from lab.compare import command, plan, results, run, sitting
-from lab.compare.rig import Rig
-from lab.systems import Bare
-from lab.systems.base import Running, begun, ready
-from lab.taut import ROOT
-from lab.wait import wait_until
-from lab.work import Ping
+from lab.compare import command, plan, results, run, session
+from lab.compare.testbed import Rig
+from lab.hosts import leftovers, profiles
+from lab.hosts.programs import ROOT
+from lab.hosts.wait import wait_until
+from lab.nodes.systems import Bare
+from lab.nodes.systems.base import Running, begun, ready
+from lab.traffic.work import Ping
 
 BENCH = ("bench", "--quick", "--systems", "bare", "--profiles", "baseline", "--work", "ping")
 
 
 def bench(*words, **more):
     """The command as a user gives it, in a session of its own as a terminal's; signals mean to it what they mean there, also below nohup."""
-    terminal = {"start_new_session": True, "preexec_fn": lambda: [signal.signal(number, signal.SIG_DFL) for number in sitting.INTERRUPTS]}
+    terminal = {"start_new_session": True, "preexec_fn": lambda: [signal.signal(number, signal.SIG_DFL) for number in session.INTERRUPTS]}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen([sys.executable, "-m", "lab", *map(str, words)], **{"cwd": ROOT} | more, **terminal, **pipes)
 
@@ -70,7 +70,7 @@ def told_lab(*words):
 
 @pytest.fixture
 def no_page(monkeypatch):
-    monkeypatch.setattr(sitting.pages, "make", lambda *_: False)
+    monkeypatch.setattr(session.pages, "make", lambda *_: False)
 
 
 def test_the_bare_link_is_measured_end_to_end(no_page, tmp_path):
@@ -190,7 +190,7 @@ def test_broken_adapters_are_rows_with_a_reason_and_stop_nothing_else(tmp_path):
 # --- ends before its end ---
 
 
-@pytest.mark.parametrize("number", sitting.INTERRUPTS, ids=lambda number: number.name)
+@pytest.mark.parametrize("number", session.INTERRUPTS, ids=lambda number: number.name)
 def test_an_interrupt_in_the_middle_leaves_a_clean_host_and_can_be_resumed(no_page, tmp_path, number):
     file = tmp_path / "results.json"
     with in_the_middle(file) as (process, start):

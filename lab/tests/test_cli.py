@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from lab.taut import PORT, binary
+from lab.hosts.programs import binary
+from lab.nodes.taut import PORT
 
 
 @pytest.fixture

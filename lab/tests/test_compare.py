@@ -12,19 +12,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from lab.compare import command, cost, plan, ranking, results, run, scenarios, sitting, summary
-from lab.compare.rig import Rig
+from lab.compare import command, cost, plan, ranking, results, run, scenarios, session, summary
 from lab.compare.rows import limit
-from lab.taut import ROOT
-from lab.wait import LabError
+from lab.compare.testbed import Rig
+from lab.hosts.programs import ROOT
+from lab.hosts.wait import LabError
 
-from .made_up import LINKS, MACHINE, Fake, Job, Link, Nowhere, comparison, row, told
+from .fake_results import LINKS, MACHINE, Fake, Job, Link, Nowhere, comparison, row, told
 
 
 @pytest.fixture(autouse=True)
 def any_machine(monkeypatch):
     """The same on every machine, busy or not."""
-    monkeypatch.setattr("lab.gauges.machine.facts", lambda: MACHINE)
+    monkeypatch.setattr("lab.measure.machine.facts", lambda: MACHINE)
     monkeypatch.setattr("lab.compare.cost.disturbed", lambda cpu: False)
 
 
@@ -196,7 +196,7 @@ def test_a_system_that_comes_up_and_carries_nothing_has_not_started(lab, monkeyp
     running = Fake("one").start(site.hosts, None, None)
     Rig.meet(place, site, running)
     switch.ip("link set right.0 down")
-    monkeypatch.setattr("lab.compare.rig.MEETING_S", 1)
+    monkeypatch.setattr("lab.compare.testbed.MEETING_S", 1)
     with pytest.raises(LabError, match="it came up, but nothing from left to 10.77.1.2 was answered"):
         Rig.meet(place, site, running)
 
@@ -230,7 +230,7 @@ def test_what_others_disturbed_is_done_again(monkeypatch):
 
 def test_nothing_is_done_again_for_a_disturbance_when_time_is_short(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("lab.gauges.clock.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("lab.measure.clock.time.monotonic", lambda: now[0])
     monkeypatch.setattr("lab.compare.cost.disturbed", lambda cpu: True)
     monkeypatch.setattr("lab.compare.cost.calm", lambda *_: True)
 
@@ -264,7 +264,7 @@ def test_a_run_goes_on_where_it_ended():
 
 def test_no_visit_is_begun_that_would_not_end_in_time(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("lab.gauges.clock.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("lab.measure.clock.time.monotonic", lambda: now[0])
 
     def works(site, running, quick):
         now[0] += 50.0
@@ -283,7 +283,7 @@ def test_no_visit_is_begun_that_would_not_end_in_time(monkeypatch):
 
 def test_an_optional_round_that_does_not_fit_is_left_out(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("lab.gauges.clock.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("lab.measure.clock.time.monotonic", lambda: now[0])
 
     def works(site, running, quick):
         now[0] += 50.0
@@ -328,11 +328,11 @@ def test_an_interrupt_leaves_a_file_that_can_be_resumed(tmp_path):
     systems = [Fake("bare"), Fake("one"), Fake("two")]
     one = comparison(systems, works, rounds=2)
     with pytest.raises(KeyboardInterrupt):
-        sitting.sit(one, silent, file, None)
+        session.sit(one, silent, file, None)
     assert len(results.load(file)["runs"]) == 3 and one.place.open == 0
     again = comparison(systems, [Job("tcp-1")], rounds=2)
     again.resume(results.load(file))
-    assert sitting.sit(again, silent, file, None)
+    assert session.sit(again, silent, file, None)
     assert len(results.load(file)["runs"]) == 6
 
 
@@ -521,10 +521,10 @@ def made_up(monkeypatch, tmp_path):
     systems = {one.name: one for one in (Fake("bare"), Fake("one"), Fake("two"), Fake("gone", lacks="it is not here: make peers"))}
     works = {one.name: one for one in (Job("ping", "p50_ms", 1.0, "less"), Job("tcp-1"))}
     monkeypatch.setattr(command, "field", lambda: (dict(systems), dict(works), {name: LINKS[name] for name in ("baseline", "low")}))
-    monkeypatch.setattr(sitting, "lacks", lambda *_: [])
-    monkeypatch.setattr(sitting.pages, "make", lambda *_: False)
-    monkeypatch.setattr(sitting.rig, "Rig", Nowhere)
-    monkeypatch.setattr(sitting.congestion, "allowed", lambda name: contextlib.nullcontext(name == "cubic"))
+    monkeypatch.setattr(session, "lacks", lambda *_: [])
+    monkeypatch.setattr(session.pages, "make", lambda *_: False)
+    monkeypatch.setattr(session.rig, "Rig", Nowhere)
+    monkeypatch.setattr(session.congestion, "allowed", lambda name: contextlib.nullcontext(name == "cubic"))
     return systems
 
 
@@ -566,20 +566,20 @@ def test_words_that_mean_nothing_are_told_with_those_that_do(made_up, capsys, wo
 
 
 def test_what_the_machine_lacks_is_one_sentence(made_up, monkeypatch, capsys):
-    monkeypatch.setattr(sitting, "lacks", lambda *_: ["needs root, to make network namespaces and TUN devices: run it with sudo"])
+    monkeypatch.setattr(session, "lacks", lambda *_: ["needs root, to make network namespaces and TUN devices: run it with sudo"])
     assert told_lab("bench") == 1
     assert capsys.readouterr().err == "lab: needs root, to make network namespaces and TUN devices: run it with sudo\n"
 
 
 def test_without_root_or_a_program_nothing_begins(monkeypatch):
-    monkeypatch.setattr("lab.compare.sitting.needs.missing", lambda *_: ["needs root"])
-    assert sitting.lacks({}) == ["needs root"]
-    monkeypatch.setattr("lab.compare.sitting.needs.missing", lambda *_: [])
+    monkeypatch.setattr("lab.compare.session.needs.missing", lambda *_: ["needs root"])
+    assert session.lacks({}) == ["needs root"]
+    monkeypatch.setattr("lab.compare.session.needs.missing", lambda *_: [])
     monkeypatch.setenv("TAUT_BIN_DIR", "/nonexistent")
-    assert sitting.lacks({"baseline": LINKS["baseline"]}) == []
-    assert "no program linkbox" in sitting.lacks(LINKS)[0]
-    monkeypatch.setattr("lab.compare.sitting.netem.available", lambda: False)
-    assert sitting.lacks({"baseline": LINKS["baseline"]}, "packets,netem") == ["this kernel has no netem: modprobe sch_netem, or another placement"]
+    assert session.lacks({"baseline": LINKS["baseline"]}) == []
+    assert "no program linkbox" in session.lacks(LINKS)[0]
+    monkeypatch.setattr("lab.compare.session.netem.available", lambda: False)
+    assert session.lacks({"baseline": LINKS["baseline"]}, "packets,netem") == ["this kernel has no netem: modprobe sch_netem, or another placement"]
 
 
 def test_an_unknown_congestion_control_is_refused(made_up, capsys):

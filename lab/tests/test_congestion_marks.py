@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from lab.wait import wait_until
+from lab.hosts.wait import wait_until
 
 _COUNT = 20
 

@@ -5,13 +5,13 @@ import time
 
 import pytest
 
-from lab import needs
-from lab.nats import Internet
-from lab.relay import WEB_PORT, Relay
-from lab.strangers import Crowd, status
-from lab.taut import Coordinator, Node
+from lab.hosts import needs
+from lab.hosts.nats import Internet
+from lab.hosts.wait import wait_until
+from lab.nodes.relay import WEB_PORT, Relay
+from lab.nodes.taut import Coordinator, Node
 from lab.tests.test_websocket import reaches
-from lab.wait import wait_until
+from lab.traffic.connection_flood import Crowd, status
 
 pytestmark = pytest.mark.skipif(bool(needs.without("nft", "openssl", "prlimit")), reason=needs.without("nft", "openssl", "prlimit"))
 

@@ -1,6 +1,6 @@
 """The coordinator restarts or is gone for good: traffic does not care."""
 
-from lab.flow import Probe, Transfer, ping
+from lab.traffic.flow import Probe, Transfer, ping
 
 # Slow enough to leave all queues short, so that a lost probe is never the transfer's doing.
 CALM = 4_000_000

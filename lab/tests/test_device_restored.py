@@ -2,8 +2,8 @@
 
 import pytest
 
-from lab.flow import ping
-from lab.wait import wait_until
+from lab.hosts.wait import wait_until
+from lab.traffic.flow import ping
 
 DEVICE = "taut0"
 # The longest that a restoration can take: a try each minute, and ten seconds in which everything has to stay.

@@ -1,6 +1,6 @@
 """The direct path: found without any configured endpoint, and the wire shows it."""
 
-from lab.flow import Listener, Transfer, ping
+from lab.traffic.flow import Listener, Transfer, ping
 
 
 def test_nodes_talk_directly_without_configured_endpoints(mesh):

@@ -1,7 +1,7 @@
 """Hosts with IPv4 and IPv6 at once: what they know and do in one family, whatever the other one is used for."""
 
-from lab.taut import Coordinator, Node
-from lab.wait import wait_until
+from lab.hosts.wait import wait_until
+from lab.nodes.taut import Coordinator, Node
 
 
 def test_a_host_that_reaches_the_coordinator_by_ipv6_asks_its_relay_by_ipv4_too(lab):

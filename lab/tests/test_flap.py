@@ -1,6 +1,6 @@
 """What `make flap` does is known beforehand: its seed decides, one fault per thing at a time, and all is mended in the end."""
 
-from lab import flap
+from lab.runs import flap
 
 
 def test_the_seed_decides_everything():

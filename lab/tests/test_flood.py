@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-from lab.flood_field import VICTIM, Network, Plain
-from lab.flow import Listener, Probe, ping
+from lab.runs.flood_network import VICTIM, Network, Plain
+from lab.traffic.flow import Listener, Probe, ping
 
 pytestmark = pytest.mark.skipif(not shutil.which("wg"), reason="needs the program wg: apt-get install wireguard-tools")
 

@@ -1,8 +1,8 @@
 """What `make flood` says of its figures; and one short flood, so that it can still measure."""
 
-from lab.flood import joined, measure, share
-from lab.flood_field import Network
-from lab.flood_report import page, text, verdicts
+from lab.runs.flood import joined, measure, share
+from lab.runs.flood_network import Network
+from lab.runs.flood_report import page, text, verdicts
 
 
 def row(kind, aimed, **figures):

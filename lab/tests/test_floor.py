@@ -5,11 +5,11 @@ import shutil
 
 import pytest
 
-from lab.bench import site
-from lab.flow import Probe, Transfer, ping
-from lab.systems import FLOORS
-from lab.systems.base import mtu_of
-from lab.systems.floor import INTERFACE
+from lab.compare.tunnel import site
+from lab.nodes.systems import FLOORS
+from lab.nodes.systems.base import mtu_of
+from lab.nodes.systems.floor import INTERFACE
+from lab.traffic.flow import Probe, Transfer, ping
 
 pytestmark = pytest.mark.skipif(bool(FLOORS[0].lacking()), reason=f"the program floor is {FLOORS[0].lacking()}")
 

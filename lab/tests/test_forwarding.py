@@ -5,9 +5,9 @@ import shutil
 
 import pytest
 
-from lab.flow import ping
-from lab.taut import PORT, Coordinator, Node
-from lab.wireguard import WireGuard, conf
+from lab.nodes.taut import PORT, Coordinator, Node
+from lab.nodes.wireguard import WireGuard, conf
+from lab.traffic.flow import ping
 
 pytestmark = pytest.mark.skipif(not shutil.which("wg"), reason="needs the program wg: apt-get install wireguard-tools")
 

@@ -1,7 +1,7 @@
 """A member that says in its session what it likes, as often as it can (fault B11). What it costs in throughput, `make hostile` measures."""
 
-from lab.flow import Probe, ping
-from lab.hostile import Field
+from lab.runs.hostile import Field
+from lab.traffic.flow import Probe, ping
 
 # Longer than a peer's lanes rest between two changes.
 ATTACK_S = 12

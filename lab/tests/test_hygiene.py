@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.wait import wait_until
+from lab.hosts.wait import wait_until
 
 ENDS = {
     "down": lambda node: node.taut("down"),

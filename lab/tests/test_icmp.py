@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from lab import needs
-from lab.sight import Sight
+from lab.hosts import needs
+from lab.nodes.local_api import Sight
 
 pytestmark = pytest.mark.skipif(bool(needs.without("nft")), reason=needs.without("nft"))
 # Sends to a port where nobody listens, until the kernel hands the error to the one who sent; prints how that went.

@@ -7,8 +7,8 @@ import shutil
 
 import pytest
 
-from lab import interop, soak
-from lab.wireguard import VERSIONS, lacking
+from lab.nodes.wireguard import VERSIONS, lacking
+from lab.runs import interop, soak_interop
 
 pytestmark = pytest.mark.skipif(not shutil.which("wg"), reason="needs the program wg: apt-get install wireguard-tools")
 
@@ -39,9 +39,9 @@ def test_fault_l7_is_never_deaf_in_one_direction(lab, kind):
     """The quick form of `make soak-interop`: ours renews every three seconds where it starts the handshakes."""
 
     def fetch(kinds):
-        return soak.run(lab, list(soak.cases(kinds, rekey_after=3)), seconds=20, gap=0.3)
+        return soak_interop.run(lab, list(soak_interop.cases(kinds, rekey_after=3)), seconds=20, gap=0.3)
 
     found = rows(kind, fetch)
-    print(soak.table(found))
+    print(soak_interop.table(found))
     assert [row["verdict"] for row in found] == ["ok"] * 4
     assert all(row["rekeys"] >= 3 for row in found if row["initiator"] == "taut")

@@ -5,7 +5,7 @@ import signal
 import sys
 from contextlib import contextmanager
 
-from lab.bench.measure import socket_drops
+from lab.compare.tunnel.measure import socket_drops
 
 # Datagrams of the given size to an address and port, as fast as one program can.
 FLOOD = """

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from lab import leftovers
-from lab.flow import Listener, Probe, Transfer, ping
-from lab.net import Lab
-from lab.taut import ROOT
-from lab.wait import LabError, wait_until
+from lab.hosts import leftovers
+from lab.hosts.net import Lab
+from lab.hosts.programs import ROOT
+from lab.hosts.wait import LabError, wait_until
+from lab.traffic.flow import Listener, Probe, Transfer, ping
 
 
 def namespaces_of(owner):
@@ -96,7 +96,7 @@ def test_all_is_gone_at_the_end_and_logs_stay_only_after_a_failure(tmp_path):
 
 CRASH = """
 import os, sys
-from lab.net import Lab
+from lab.hosts.net import Lab
 lab = Lab(sys.argv[1])
 host = lab.host("one", lab.switch("lan"))
 stray = host.start("setsid", "sleep", "1000")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.flow import Listener, Middle, Probe, Transfer
-from lab.wait import wait_until
+from lab.hosts.wait import wait_until
+from lab.traffic.flow import Listener, Middle, Probe, Transfer
 
 # Flows enough that each of four lanes has some: which lane a flow is on follows from its ports.
 _FLOWS = 12

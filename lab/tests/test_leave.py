@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from lab.flow import ping
-from lab.taut import binary
-from lab.wait import wait_until
+from lab.hosts.programs import binary
+from lab.hosts.wait import wait_until
+from lab.traffic.flow import ping
 
 
 def keys(node):

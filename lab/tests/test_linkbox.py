@@ -9,11 +9,11 @@ import time
 
 import pytest
 
-from lab import congestion, needs, profiles
-from lab.flow import Transfer
-from lab.profiles import Profile
-from lab.site import lay_out
-from lab.tests.calm import in_calm
+from lab.hosts import congestion, needs, profiles
+from lab.hosts.profiles import Profile
+from lab.hosts.site import lay_out
+from lab.tests.quiet_machine import in_calm
+from lab.traffic.flow import Transfer
 
 _LACK = needs.without("ethtool", "iperf3", "nft", "ping", "tc")
 pytestmark = pytest.mark.skipif(bool(_LACK), reason=_LACK)

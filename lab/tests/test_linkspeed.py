@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from lab import linkspeed
-from lab.taut import ROOT
+from lab.hosts.programs import ROOT
+from lab.runs import linkspeed
 
 
 def _way(**counts):
@@ -68,7 +68,7 @@ def test_frames_go_both_ways_and_are_all_accounted_for(lab):
 
 
 def test_the_command_says_what_is_wrong():
-    done = subprocess.run([sys.executable, "-m", "lab.linkspeed", "--profile", "hihg"], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-m", "lab.runs.linkspeed", "--profile", "hihg"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and "no profile is called hihg" in done.stderr and not done.stdout
 
 
@@ -77,7 +77,7 @@ def test_the_command_makes_a_page(tmp_path):
     page = tmp_path / "page"
     page.write_text(f"before\n{linkspeed.BEGIN}\nold\n{linkspeed.END}\nafter\n")
     words = ("--link", "base 0.3ms", "--rates", "1000", "--seconds", "0.3", "--json", "--output", str(tmp_path / "told.json"), "--document", str(page))
-    done = subprocess.run([sys.executable, "-m", "lab.linkspeed", *words], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-m", "lab.runs.linkspeed", *words], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told == json.loads((tmp_path / "told.json").read_text()) and told["schema"] == linkspeed.SCHEMA

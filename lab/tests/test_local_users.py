@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.flow import ping
-from lab.taut import Node, answering, binary
-from lab.wait import PATIENCE_S, wait_until
-from lab.wireguard import INTERFACE, SOCKETS, WireGuard
+from lab.hosts.programs import binary
+from lab.hosts.wait import PATIENCE_S, wait_until
+from lab.nodes.taut import Node, answering
+from lab.nodes.wireguard import INTERFACE, SOCKETS, WireGuard
+from lab.traffic.flow import ping
 
 NOBODY = 65534
 STRANGER = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")

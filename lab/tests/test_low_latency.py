@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.flow import Transfer, ping
-from lab.wait import wait_until
+from lab.hosts.wait import wait_until
+from lab.traffic.flow import Transfer, ping
 
 _PAUSE_S = 0.5
 _SIZE = 30_000_000

@@ -3,7 +3,7 @@
 import re
 import time
 
-from lab.taut import binary
+from lab.hosts.programs import binary
 
 PORT = 9288
 _LINE = re.compile(r'taut_[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? -?[0-9.e+-]+')

@@ -6,10 +6,11 @@ import time
 
 import pytest
 
-from lab import needs
-from lab.nats import KINDS, Internet, document, matrix, measure, picture, trial
-from lab.nats.kinds import PLACES, VERDICTS, pairs
-from lab.wait import LabError, wait_until
+from lab.hosts import needs
+from lab.hosts.nats import KINDS, Internet, discovery
+from lab.hosts.nats.kinds import PLACES, VERDICTS, pairs
+from lab.hosts.wait import LabError, wait_until
+from lab.runs.nats import document, matrix, picture, trial
 
 pytestmark = pytest.mark.skipif(bool(needs.without("nft")), reason=needs.without("nft"))
 UDP = [name for name, kind in KINDS.items() if kind.udp]
@@ -20,7 +21,7 @@ FIELDS = ("name", "mapping", "filtering", "ports", "timeout_s", "hairpin", "udp"
 def world(lab):
     """An internet with two servers that say how one looks from outside."""
     internet = Internet(lab)
-    servers = measure.Servers(internet.server("stun1"), internet.server("stun2"))
+    servers = discovery.Servers(internet.server("stun1"), internet.server("stun2"))
     yield internet, servers
     servers.close()
 
@@ -33,7 +34,7 @@ def connection(world):
     def open_one(kind):
         internet, servers = world
         host = internet.behind(kind)
-        own = measure.socket_in(host)
+        own = discovery.socket_in(host)
         opened.append(own)
         return host, servers.sockets[0][0], own, servers.mapped(own)
 
@@ -59,17 +60,17 @@ def test_mapping_and_filtering_are_what_the_name_says(world, name):
     internet, servers = world
     kind, host = KINDS[name], internet.behind(name)
     if not kind.udp:
-        assert (measure.mapping(servers, host), measure.filtering(servers, host)) == ("blocked", "blocked")
+        assert (discovery.mapping(servers, host), discovery.filtering(servers, host)) == ("blocked", "blocked")
         return
-    assert measure.mapping(servers, host) == kind.mapping
-    assert measure.filtering(servers, host) == kind.filtering
+    assert discovery.mapping(servers, host) == kind.mapping
+    assert discovery.filtering(servers, host) == kind.filtering
 
 
 def test_ports_are_drawn_or_counted(world):
     internet, servers = world
-    counted = measure.ports(servers, internet.behind("predictable"))
+    counted = discovery.ports(servers, internet.behind("predictable"))
     assert [after - before for before, after in zip(counted, counted[1:])] == [1] * (len(counted) - 1)
-    drawn = measure.ports(servers, internet.behind("symmetric"))
+    drawn = discovery.ports(servers, internet.behind("symmetric"))
     assert len(set(drawn)) == len(drawn)
     assert len({after - before for before, after in zip(drawn, drawn[1:])}) > 1
 
@@ -78,7 +79,7 @@ def test_ports_are_drawn_or_counted(world):
 def test_hairpin_is_on_where_it_is_said(world, name):
     internet, servers = world
     host = internet.behind(name)
-    assert measure.hairpins(servers, host, internet.guest(host)) == KINDS[name].hairpin
+    assert discovery.hairpins(servers, host, internet.guest(host)) == KINDS[name].hairpin
 
 
 def test_what_nobody_let_in_gets_no_answer_at_all(world):
@@ -89,7 +90,7 @@ def test_what_nobody_let_in_gets_no_answer_at_all(world):
     asker.send(b"anybody there?")
     # An ICMP error would end this with ConnectionRefusedError.
     with pytest.raises(BlockingIOError):
-        time.sleep(measure.QUIET_S)
+        time.sleep(discovery.QUIET_S)
         asker.recv(100)
 
 
@@ -101,7 +102,7 @@ def test_every_pair_gets_as_far_as_its_verdict_says(world):
     for pair in json.loads(VERDICTS.read_text())["pairs"]:
         a, b, place = pair["a"], pair["b"], pair["place"]
         other = two[b] if place == "apart" else there[place](one[a])
-        punched = measure.punch(servers, one[a], other)
+        punched = discovery.punch(servers, one[a], other)
         # No port is guessed here, so that a pair that must guess stays apart.
         if (punched is not None) != (pair["reach"] == "direct"):
             wrong.append((a, b, place, pair["reach"], punched))
@@ -113,10 +114,10 @@ def test_a_mapping_is_forgotten_after_its_time_and_kept_by_sending(connection):
     _, server, own, seen = connection(short)
     for _ in range(4):
         time.sleep(1)
-        assert measure.passes(own, server, server.getsockname()) == seen
+        assert discovery.passes(own, server, server.getsockname()) == seen
     time.sleep(2 * short.timeout_s)
-    assert measure.passes(server, own, seen) is None
-    assert measure.passes(own, server, server.getsockname()) not in (None, seen)
+    assert discovery.passes(server, own, seen) is None
+    assert discovery.passes(own, server, server.getsockname()) not in (None, seen)
 
 
 def test_the_half_minute_is_set_in_the_kernel(world):
@@ -129,11 +130,11 @@ def test_the_half_minute_is_set_in_the_kernel(world):
 @pytest.mark.parametrize("name", ["full-cone", "port-restricted", "symmetric", "carrier", "firewall"])
 def test_after_forgetting_nobody_comes_in_before_somebody_went_out(connection, name):
     host, server, own, seen = connection(name)
-    assert measure.passes(server, own, seen)
+    assert discovery.passes(server, own, seen)
     host.nat.forget()
-    assert measure.passes(server, own, seen) is None
-    again = measure.passes(own, server, server.getsockname())
-    assert measure.passes(server, own, again)
+    assert discovery.passes(server, own, seen) is None
+    again = discovery.passes(own, server, server.getsockname())
+    assert discovery.passes(server, own, again)
     if KINDS[name].mapping == "endpoint-independent" and not KINDS[name].carrier:
         assert again == seen
 
@@ -142,20 +143,20 @@ def test_after_forgetting_nobody_comes_in_before_somebody_went_out(connection, n
 def test_rebinding_gives_another_port(connection, name):
     host, server, own, seen = connection(name)
     (host.carrier or host.nat).rebind()
-    again = measure.passes(own, server, server.getsockname())
+    again = discovery.passes(own, server, server.getsockname())
     assert again[0] == seen[0]
     assert again[1] != seen[1]
-    assert measure.passes(server, own, again)
-    assert measure.passes(server, own, seen) is None
+    assert discovery.passes(server, own, again)
+    assert discovery.passes(server, own, seen) is None
 
 
 def test_another_address_and_the_old_one_is_dead(connection):
     host, server, own, seen = connection("full-cone")
     moved = host.nat.change_address()
-    again = measure.passes(own, server, server.getsockname())
+    again = discovery.passes(own, server, server.getsockname())
     assert again[0] == str(moved) != seen[0]
-    assert measure.passes(server, own, again)
-    assert measure.passes(server, own, seen) is None
+    assert discovery.passes(server, own, again)
+    assert discovery.passes(server, own, seen) is None
     with pytest.raises(LabError):
         connection("firewall")[0].nat.change_address()
 
@@ -164,30 +165,30 @@ def test_another_address_and_the_old_one_is_dead(connection):
 def test_a_black_hole_spares_servers_and_is_mended(world, direction):
     internet, servers = world
     one, two = internet.pair("open", "open")
-    with measure.socket_in(one) as left, measure.socket_in(two) as right:
+    with discovery.socket_in(one) as left, discovery.socket_in(two) as right:
         one.nat.black_hole(direction)
-        assert (measure.passes(left, right, right.getsockname()) is None) == (direction != "in")
-        assert (measure.passes(right, left, left.getsockname()) is None) == (direction != "out")
+        assert (discovery.passes(left, right, right.getsockname()) is None) == (direction != "in")
+        assert (discovery.passes(right, left, left.getsockname()) is None) == (direction != "out")
         assert servers.mapped(left)
         one.nat.mend()
-        assert measure.passes(right, left, left.getsockname())
+        assert discovery.passes(right, left, left.getsockname())
 
 
 def test_a_cut_cable_carries_nothing_until_it_is_mended(connection):
     host, server, own, seen = connection("port-restricted")
     host.nat.cut()
-    assert measure.passes(own, server, server.getsockname()) is None
+    assert discovery.passes(own, server, server.getsockname()) is None
     host.nat.mend()
     # A cable takes a moment to be in again.
-    wait_until(lambda: measure.passes(own, server, server.getsockname()) == seen, "the mended cable to carry")
+    wait_until(lambda: discovery.passes(own, server, server.getsockname()) == seen, "the mended cable to carry")
 
 
 def test_udp_is_blocked_and_let_through_again(connection):
     host, server, own, _ = connection("port-restricted")
     host.nat.allow_udp(False)
-    assert measure.passes(own, server, server.getsockname()) is None
+    assert discovery.passes(own, server, server.getsockname()) is None
     host.nat.allow_udp()
-    assert measure.passes(own, server, server.getsockname())
+    assert discovery.passes(own, server, server.getsockname())
 
 
 @pytest.mark.parametrize(("name", "ports"), [("tcp-443", {443}), ("udp-blocked", {443, 8288}), ("firewall", {443, 8288})])

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from lab import needs
-from lab.nats import Internet
-from lab.taut import binary
+from lab.hosts import needs
+from lab.hosts.nats import Internet
+from lab.hosts.programs import binary
 
 pytestmark = pytest.mark.skipif(bool(needs.without("nft")), reason=needs.without("nft"))
-_STUN = (sys.executable, "-I", str(Path(__file__).parent.parent / "stun.py"))
+_STUN = (sys.executable, "-I", str(Path(__file__).parent.parent / "nodes" / "stun_server.py"))
 
 # What is to be told of each kind: in a word, mapping, filtering. A server with two ports of one address cannot tell the two open filters apart.
 TOLD = {

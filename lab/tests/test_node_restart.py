@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.flow import ping
+from lab.traffic.flow import ping
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.flow import ping
-from lab.namespace import call
-from lab.taut import answering, binary
-from lab.wait import wait_until
+from lab.hosts.namespace import call
+from lab.hosts.programs import binary
+from lab.hosts.wait import wait_until
+from lab.nodes.taut import answering
+from lab.traffic.flow import ping
 
 CRASHES = 100
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lab import needs
-from lab.taut import binary
-from lab.wait import wait_until
+from lab.hosts import needs
+from lab.hosts.programs import binary
+from lab.hosts.wait import wait_until
 
 MODULES = Path("/usr/lib/apache2/modules")
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from lab.flow import ping
-from lab.mesh import lay_out
-from lab.taut import Coordinator, Node
-from lab.wait import wait_until
+from lab.hosts.wait import wait_until
+from lab.nodes.mesh import lay_out
+from lab.nodes.taut import Coordinator, Node
+from lab.traffic.flow import ping
 
 REFUSED = "the network was not joined"
 

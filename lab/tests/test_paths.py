@@ -2,8 +2,8 @@
 
 import pytest
 
-from lab.paths import Row, is_uneven, recovery
-from lab.wait import LabError
+from lab.hosts.wait import LabError
+from lab.runs.paths import Row, is_uneven, recovery
 
 
 @pytest.mark.parametrize(("before", "after", "uneven"), [(5000, 5000, False), (5000, 3750, False), (5000, 3740, True), (3740, 5000, True)])

@@ -1,7 +1,7 @@
 """Both halves of the table of docs/paths.md go together, whichever is made first."""
 
-from lab import paths_table
-from lab.paths_table import BEGIN, END, LAB, SIM, fill, simulated
+from lab.runs import paths_table
+from lab.runs.paths_table import BEGIN, END, LAB, SIM, fill, simulated
 
 FIGURE = {"name": "back", "unit": "ms", "median": 1.0, "p99": 812.4, "max": 900.0, "never": [], "lost": 0, "overtaken": 0, "reached": True}
 

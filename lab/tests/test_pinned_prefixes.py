@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from lab.flow import ping
+from lab.traffic.flow import ping
 
 LAN = "192.168.0.0/16"
 

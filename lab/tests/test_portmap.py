@@ -2,10 +2,10 @@
 
 import pytest
 
-from lab import needs
-from lab.gateway import Home
-from lab.taut import binary
-from lab.wait import wait_until
+from lab.hosts import needs
+from lab.hosts.programs import binary
+from lab.hosts.wait import wait_until
+from lab.nodes.gateway import Home
 
 PORT = 8288
 needs_miniupnpd = pytest.mark.skipif(bool(needs.without("miniupnpd", "nft")), reason=needs.without("miniupnpd", "nft"))

@@ -4,14 +4,15 @@ import subprocess
 
 import pytest
 
-from lab import needs
-from lab.gateway import OUTSIDE, Home
-from lab.mesh import Mesh
-from lab.nats import KINDS
-from lab.nats.router import NatRouter
-from lab.net import Switch
-from lab.taut import Coordinator, Node, binary
-from lab.wait import wait_until
+from lab.hosts import needs
+from lab.hosts.nats import KINDS
+from lab.hosts.nats.router import NatRouter
+from lab.hosts.net import Switch
+from lab.hosts.programs import binary
+from lab.hosts.wait import wait_until
+from lab.nodes.gateway import OUTSIDE, Home
+from lab.nodes.mesh import Mesh
+from lab.nodes.taut import Coordinator, Node
 
 pytestmark = pytest.mark.skipif(bool(needs.without("miniupnpd", "nft")), reason=needs.without("miniupnpd", "nft"))
 

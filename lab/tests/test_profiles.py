@@ -2,10 +2,10 @@
 
 import pytest
 
-from lab import netem, profiles
-from lab.flow import ping
-from lab.site import lay_out
-from lab.wait import LabError
+from lab.hosts import netem, profiles
+from lab.hosts.site import lay_out
+from lab.hosts.wait import LabError
+from lab.traffic.flow import ping
 
 
 def _file(tmp_path, text):

@@ -4,11 +4,11 @@ import time
 
 import pytest
 
-from lab import needs
-from lab import relay_attacks as attacks
-from lab.flow import Probe
-from lab.relay_attacks import Field
-from lab.wait import wait_until
+from lab.hosts import needs
+from lab.hosts.wait import wait_until
+from lab.nodes import relay_attacks as attacks
+from lab.nodes.relay_attacks import Field
+from lab.traffic.flow import Probe
 
 pytestmark = pytest.mark.skipif(bool(needs.without("nft")), reason=needs.without("nft"))
 # In which 400 binds a second fill a table for 1,024 that keeps them for 10 s.

@@ -5,7 +5,7 @@ import json
 import sys
 import time
 
-from lab.wait import wait_until
+from lab.hosts.wait import wait_until
 
 TICKET_LIFE_S = 48 * 3600
 # Has the relay's port until its standard input closes.

@@ -2,10 +2,10 @@
 
 import pytest
 
-from lab import needs
-from lab.flow import Listener, Transfer
+from lab.hosts import needs
+from lab.traffic.flow import Listener, Transfer
 
-from .steady import SOME, flows
+from .steady_transfer import SOME, flows
 
 pytestmark = pytest.mark.skipif(bool(needs.without("nft")), reason=needs.without("nft"))
 STRICT = ["symmetric", "symmetric"]

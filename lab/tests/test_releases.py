@@ -4,13 +4,15 @@ import itertools
 
 import pytest
 
-from lab import needs, releases
-from lab.flow import Transfer, ping
-from lab.nats import Internet
-from lab.relay import Relay
-from lab.taut import Coordinator, Node, binary
+from lab.hosts import needs
+from lab.hosts.nats import Internet
+from lab.hosts.programs import binary
+from lab.nodes import releases
+from lab.nodes.relay import Relay
+from lab.nodes.taut import Coordinator, Node
+from lab.traffic.flow import Transfer, ping
 
-from .steady import SOME, flows
+from .steady_transfer import SOME, flows
 
 OLD = releases.previous()
 NEW = None

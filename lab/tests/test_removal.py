@@ -1,7 +1,7 @@
 """A removed node is out: its peers forget it, and it reaches nobody."""
 
-from lab.flow import Probe, ping
-from lab.wait import wait_until
+from lab.hosts.wait import wait_until
+from lab.traffic.flow import Probe, ping
 
 
 def test_a_removed_node_reaches_nobody_and_the_others_stay(mesh):

@@ -7,11 +7,11 @@ import sys
 import pytest
 
 from lab.compare import command, pages, results
+from lab.compare.report import captions, check, formatting, page, theory
 from lab.compare.summary import Results, figure
-from lab.report import check, page, sentences, theory, words
-from lab.wait import LabError
+from lab.hosts.wait import LabError
 
-from .made_up import row, told
+from .fake_results import row, told
 
 SPEEDS = {"bare": 900.0, "taut-aes": 700.0, "one": 500.0, "two": 100.0}
 LOSSY = {"bare": 58.0, "taut-aes": 59.0, "one": 57.0, "two": 20.0}
@@ -50,17 +50,17 @@ def made():
 
 def test_figures_have_as_many_digits_as_they_deserve():
     values = (12345.6, 100.4, 99.94, 12.345, 9.99, 1.234, 0.1234, 0.0, 0.00012)
-    assert [words.number(value) for value in values] == ["12,346", "100", "99.9", "12.3", "9.99", "1.23", "0.123", "0", "0.000120"]
-    assert words.whole(figure([1.0, 2.0, 3.0]), "ms") == "2.00 ms (1.00–3.00)"
-    assert words.whole(figure([1.0]), "ms") == "1.00 ms (one round)"
-    assert (words.listed(["a"]), words.listed(["a", "b"]), words.listed(["a", "b", "c"]), words.listed([])) == ("a", "a and b", "a, b and c", "")
+    assert [formatting.number(value) for value in values] == ["12,346", "100", "99.9", "12.3", "9.99", "1.23", "0.123", "0", "0.000120"]
+    assert formatting.whole(figure([1.0, 2.0, 3.0]), "ms") == "2.00 ms (1.00–3.00)"
+    assert formatting.whole(figure([1.0]), "ms") == "1.00 ms (one round)"
+    assert (formatting.listed(["a"]), formatting.listed(["a", "b"]), formatting.listed(["a", "b", "c"]), formatting.listed([])) == ("a", "a and b", "a, b and c", "")
 
 
 def test_a_share_of_few_is_not_sure():
-    low, high = words.wilson(3, 3)
+    low, high = formatting.wilson(3, 3)
     assert low < 0.5 and high == pytest.approx(1.0)
-    assert words.wilson(0, 0) == (0.0, 1.0)
-    assert words.wilson(300, 300)[0] > 0.98
+    assert formatting.wilson(0, 0) == (0.0, 1.0)
+    assert formatting.wilson(300, 300)[0] > 0.98
 
 
 def test_the_line_of_theory_is_the_one_of_the_literature():
@@ -77,47 +77,47 @@ def test_the_line_of_theory_is_the_one_of_the_literature():
 
 
 def test_a_sentence_follows_from_its_figures(made):
-    text = sentences.stream(made)
+    text = captions.stream(made)
     assert "system taut-aes on baseline (714 Mbit/s, 77.8 % of the bare link)" in text and "system taut-aes on low (60.2 Mbit/s" in text
     turned = rows()
     for each in turned:
         if each["system"] == "one" and each["work"] == "tcp-1":
             each["figures"]["mbps"] = 5000.0
-    assert "system one on baseline (5,000 Mbit/s" in sentences.stream(Results(told(turned)))
+    assert "system one on baseline (5,000 Mbit/s" in captions.stream(Results(told(turned)))
 
 
 def test_a_lead_inside_the_intervals_is_told():
     close = [row(name, "tcp-1", value + number, number) for name, value in (("one", 10.0), ("two", 10.5)) for number in (1, 2, 3)]
-    assert "not apart from system one" in sentences.stream(Results(told(close)))
+    assert "not apart from system one" in captions.stream(Results(told(close)))
 
 
 def test_of_equals_nobody_is_best():
     equal = Results(told([row(name, "tcp-1", 10.0, number) for name in ("one", "two") for number in (1, 2)]))
-    assert sentences.winner(equal, "baseline", "tcp-1") is None
-    assert sentences.heat(equal, "tcp-1") == "No tunnel is ahead of another on any of 1 link; the tunnels differ most on baseline, by a factor of 1.00."
+    assert captions.winner(equal, "baseline", "tcp-1") is None
+    assert captions.heat(equal, "tcp-1") == "No tunnel is ahead of another on any of 1 link; the tunnels differ most on baseline, by a factor of 1.00."
 
 
 def test_how_many_figures_are_on_the_line_of_theory(made):
-    assert sentences.near_theory(made) == (3, 4)
-    assert "of 4 figures on links where loss alone decides, 3 are within 25.0 % of the theory's line." in sentences.stream(made)
+    assert captions.near_theory(made) == (3, 4)
+    assert "of 4 figures on links where loss alone decides, 3 are within 25.0 % of the theory's line." in captions.stream(made)
 
 
 def test_the_other_sentences_are_computed_too(made):
-    assert "on baseline system taut-aes is nearest (4.32 ms) and also carries most" in sentences.latency(made)
-    assert sentences.heat(made, "tcp-1") == "system taut-aes has the best median of all tunnels on 3 of 3 links; the tunnels differ most on baseline, by a factor of 7.00."
-    assert "the tunnel that keeps most keeps 20.0 % on low (system two)" in sentences.retention(made, ["low"], "baseline")
-    assert "makes up to 4.90 times as much of the same loss (system bare on low)" in sentences.placement(made, ["low"])
-    assert "the order of the systems changes on low" in sentences.placement(made, ["low"])
-    assert sentences.success(made, ["one", "two"]) == "1 of 2 systems succeeded in every run; system two succeeded least, in 27 of 28."
+    assert "on baseline system taut-aes is nearest (4.32 ms) and also carries most" in captions.latency(made)
+    assert captions.heat(made, "tcp-1") == "system taut-aes has the best median of all tunnels on 3 of 3 links; the tunnels differ most on baseline, by a factor of 7.00."
+    assert "the tunnel that keeps most keeps 20.0 % on low (system two)" in captions.retention(made, ["low"], "baseline")
+    assert "makes up to 4.90 times as much of the same loss (system bare on low)" in captions.placement(made, ["low"])
+    assert "the order of the systems changes on low" in captions.placement(made, ["low"])
+    assert captions.success(made, ["one", "two"]) == "1 of 2 systems succeeded in every run; system two succeeded least, in 27 of 28."
     said = "Of 2 kinds of work that several tunnels did, the best median is system taut-aes's in 1 and nobody's in 1, where the best are equal."
-    assert sentences.works(made, [("tcp-10", "baseline"), ("video", "low")]) == said
-    assert "least processor time per GB is" in sentences.cost(made, "baseline")
+    assert captions.works(made, [("tcp-10", "baseline"), ("video", "low")]) == said
+    assert "least processor time per GB is" in captions.cost(made, "baseline")
 
 
 def test_every_sentence_ends_and_has_a_figure_even_of_nothing():
     nothing = Results(told([row("bare", "tcp-1", 1.0, ok=False), row("bare", "ping", 1.0, ok=False)]))
-    said = [sentences.stream(nothing), sentences.heat(nothing, "tcp-1"), sentences.latency(nothing), sentences.scaling(nothing, "baseline", ["tcp-1"])]
-    said += [sentences.retention(nothing, ["low"], "baseline"), sentences.success(nothing, ["bare"]), sentences.works(nothing, []), sentences.cost(nothing, "baseline")]
+    said = [captions.stream(nothing), captions.heat(nothing, "tcp-1"), captions.latency(nothing), captions.scaling(nothing, "baseline", ["tcp-1"])]
+    said += [captions.retention(nothing, ["low"], "baseline"), captions.success(nothing, ["bare"]), captions.works(nothing, []), captions.cost(nothing, "baseline")]
     assert [text for text in said if not text.endswith(".") or not re.search(r"\d", text)] == []
 
 
@@ -257,7 +257,7 @@ def test_the_page_that_is_drawn_lacks_nothing(drawing, made, tmp_path):
 
 
 def test_the_same_results_give_the_same_drawing(drawing, made):
-    from lab.report import plots
+    from lab.compare.report import plots
 
     first, second = ([plot.svg() for plot in plots.draw(Results(made.told))] for _ in range(2))
     assert first == second

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from lab import needs
-from lab.nats import Internet
-from lab.proxies import KINDS, PORT, Proxy
-from lab.strangers import Crowd, status
-from lab.taut import Coordinator, Node
+from lab.hosts import needs
+from lab.hosts.nats import Internet
+from lab.nodes.proxies import KINDS, PORT, Proxy
+from lab.nodes.taut import Coordinator, Node
 from lab.tests.test_coordinator_attacks import OF_ONE_ADDRESS, limited
 from lab.tests.test_websocket import reaches
+from lab.traffic.connection_flood import Crowd, status
 
 pytestmark = pytest.mark.skipif(bool(needs.without("nft", "prlimit", "ss")), reason=needs.without("nft", "prlimit", "ss"))
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from lab import needs
-from lab.flow import Beat, Transfer, answers
-from lab.mesh import Mesh
-from lab.sight import Sight
-from lab.taut import Coordinator, Node
-from lab.wait import PATIENCE_S, wait_until
+from lab.hosts import needs
+from lab.hosts.wait import PATIENCE_S, wait_until
+from lab.nodes.local_api import Sight
+from lab.nodes.mesh import Mesh
+from lab.nodes.taut import Coordinator, Node
+from lab.traffic.flow import Beat, Transfer, answers
 
-from .steady import SOME, flows
+from .steady_transfer import SOME, flows
 
 BEHIND = pytest.mark.skipif(bool(needs.without("nft")), reason=needs.without("nft"))
 CONES = ["port-restricted", "port-restricted"]

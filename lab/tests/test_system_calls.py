@@ -1,4 +1,4 @@
-"""Law 8 seen from outside: what a gigabyte of one TCP stream costs in system calls.
+"""Law 8 seen from outside: what a gigabyte of one TCP stream costs in system system_calls.
 
 A superpacket holds 64 KB, so that a gigabyte is 15,300 of them: one read and at most one send each at the sender, one write each at the
 receiver, and a receive takes several runs. A call per packet would be 730,000. The bounds are between: a machine that is paused often finds less at
@@ -7,8 +7,8 @@ each waking, and took two and a half times the calls of a calm one.
 
 import pytest
 
-from lab import calls
-from lab.flow import Transfer
+from lab.measure import system_calls
+from lab.traffic.flow import Transfer
 
 SIZE = 500_000_000
 # Per gigabyte, measured (in brackets) on two cores that sender and receiver share and nobody else wants.
@@ -22,21 +22,21 @@ def test_a_gigabyte_costs_few_reads_and_writes(mesh):
     net = mesh(nodes=2)
     one, two = net.nodes
     net.connect()
-    before = [calls.reads_and_writes(node.process) for node in net.nodes]
+    before = [system_calls.reads_and_writes(node.process) for node in net.nodes]
     assert Transfer(one.host, two.host, two.ipv4, size=SIZE).finish()["equal"]
-    after = [calls.reads_and_writes(node.process) for node in net.nodes]
+    after = [system_calls.reads_and_writes(node.process) for node in net.nodes]
     (reads, _), (_, writes) = ([to - since for since, to in zip(*pair, strict=True)] for pair in zip(before, after, strict=True))
     print(f"{reads * 1e9 / SIZE:.0f} reads at the sender, {writes * 1e9 / SIZE:.0f} writes at the receiver per gigabyte")
     assert 0 < reads < SENDER["read"] * SIZE / 1e9
     assert 0 < writes < RECEIVER["writev"] * SIZE / 1e9
 
 
-@pytest.mark.skipif(calls.lacking() is not None, reason=f"needs a perf that counts system calls: {calls.lacking()}")
+@pytest.mark.skipif(system_calls.lacking() is not None, reason=f"needs a perf that counts system calls: {system_calls.lacking()}")
 def test_a_gigabyte_costs_few_system_calls_of_each_kind(mesh):
     net = mesh(nodes=2)
     one, two = net.nodes
     net.connect()
-    counts = [calls.Count(node.process) for node in net.nodes]
+    counts = [system_calls.Count(node.process) for node in net.nodes]
     assert Transfer(one.host, two.host, two.ipv4, size=SIZE).finish()["equal"]
     for node, count, bounds in zip(net.nodes, counts, (SENDER, RECEIVER), strict=True):
         found = count.finish()

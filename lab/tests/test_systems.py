@@ -7,12 +7,14 @@ import sys
 
 import pytest
 
-from lab import field, leftovers, versions
-from lab.flow import Transfer, answers, ping
-from lab.systems import FIELD, Bare, System
-from lab.systems.base import begun, mtu_of, ready
-from lab.taut import ROOT
-from lab.wait import LabError, wait_until
+from lab.hosts import leftovers
+from lab.hosts.programs import ROOT
+from lab.hosts.wait import LabError, wait_until
+from lab.nodes import versions
+from lab.nodes.systems import catalog
+from lab.nodes.systems import FIELD, Bare, System
+from lab.nodes.systems.base import begun, mtu_of, ready
+from lab.traffic.flow import Transfer, answers, ping
 
 # The bare link's "system" is the hosts themselves: nothing of it can be lost.
 TUNNELS = [system for system in FIELD if not isinstance(system, Bare)]
@@ -114,13 +116,13 @@ def test_a_program_that_is_not_there_is_told_with_how_to_get_it(tmp_path, monkey
 
 
 def test_the_control_server_is_built_from_the_same_version_as_the_programs():
-    text = (ROOT / "lab" / "peers" / "control" / "go.mod").read_text()
+    text = (ROOT / "lab" / "nodes" / "systems" / "tailscale_control" / "go.mod").read_text()
     assert re.search(r"tailscale\.com (\S+)", text)[1] == versions.VERSIONS["tailscale"]
 
 
 def test_the_field_has_every_system_once_and_says_why_another_is_not_here():
     told = json.loads(subprocess.run([sys.executable, "-m", "lab", "peers", "--json"], cwd=ROOT, capture_output=True, text=True, check=True).stdout)
-    assert told["schema"] == field.SCHEMA
+    assert told["schema"] == catalog.SCHEMA
     names = [entry["name"] for entry in told["systems"]]
     assert len(names) == len(set(names))
     assert {system.name for system in FIELD} < set(names)
@@ -132,6 +134,6 @@ def test_the_field_has_every_system_once_and_says_why_another_is_not_here():
 
 def test_the_table_of_the_field_names_them_all():
     text = subprocess.run([sys.executable, "-m", "lab", "peers"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for entry in field.entries():
+    for entry in catalog.entries():
         assert f"{entry.title}: " in text
         assert entry.here or entry.why in text

@@ -1,6 +1,6 @@
 """Bulk data over the overlay arrives whole, in both directions at once."""
 
-from lab.flow import Transfer
+from lab.traffic.flow import Transfer
 
 
 def test_bulk_transfers_in_both_directions_arrive_whole(mesh):

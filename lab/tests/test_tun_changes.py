@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from lab.flow import Transfer
-from lab.wait import wait_until
+from lab.hosts.wait import wait_until
+from lab.traffic.flow import Transfer
 
 DEVICE = "taut0"
 SECOND = os.sysconf("SC_CLK_TCK")

@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
-from lab.namespace import call
-from lab.taut import ROOT, binary
+from lab.hosts.namespace import call
+from lab.hosts.programs import ROOT, binary
 
 UNITS = sorted((ROOT / "dist" / "systemd").glob("*.service"))
 # Of `systemd-analyze security`, 0 to 10: below 3 is "OK" or better. tailscaled's unit of Debian is at 9.

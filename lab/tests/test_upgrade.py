@@ -2,8 +2,8 @@
 
 import time
 
-from lab.flow import Beat
-from lab.world import World
+from lab.nodes.world import World
+from lab.traffic.flow import Beat
 
 
 def test_packets_and_their_answers_go_on_while_both_paths_change(lab):

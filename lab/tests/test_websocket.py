@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from lab import needs
-from lab.flow import Transfer
-from lab.nats import Internet
-from lab.relay import WEB_PORT, Relay
-from lab.taut import Coordinator, Node
-from lab.wait import PATIENCE_S, wait_until
+from lab.hosts import needs
+from lab.hosts.nats import Internet
+from lab.hosts.wait import PATIENCE_S, wait_until
+from lab.nodes.relay import WEB_PORT, Relay
+from lab.nodes.taut import Coordinator, Node
+from lab.traffic.flow import Transfer
 
 pytestmark = pytest.mark.skipif(bool(needs.without("nft", "openssl", "ss")), reason=needs.without("nft", "openssl", "ss"))
 

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from lab.flow import ping
-from lab.wait import wait_until
-from lab.wireguard import INTERFACE, WireGuard, conf, pair
+from lab.hosts.wait import wait_until
+from lab.nodes.wireguard import INTERFACE, WireGuard, conf, pair
+from lab.traffic.flow import ping
 
 pytestmark = pytest.mark.skipif(not shutil.which("wg"), reason="needs the program wg: apt-get install wireguard-tools")
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.flow import ping
-from lab.namespace import call
-from lab.taut import binary
-from lab.wait import wait_until
-from lab.wireguard import INTERFACE, WireGuard, pair
+from lab.hosts.namespace import call
+from lab.hosts.programs import binary
+from lab.hosts.wait import wait_until
+from lab.nodes.wireguard import INTERFACE, WireGuard, pair
+from lab.traffic.flow import ping
 
 pytestmark = pytest.mark.skipif(not shutil.which("wg"), reason="needs the program wg: apt-get install wireguard-tools")
 

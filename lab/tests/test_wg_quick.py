@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from lab.flow import ping
-from lab.taut import binary
-from lab.wait import wait_until
-from lab.wireguard import INTERFACE, WireGuard, conf
+from lab.hosts.programs import binary
+from lab.hosts.wait import wait_until
+from lab.nodes.wireguard import INTERFACE, WireGuard, conf
+from lab.traffic.flow import ping
 
 pytestmark = [
     pytest.mark.skipif(not shutil.which("wg-quick"), reason="needs wg-quick: apt-get install wireguard-tools"),

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from lab import needs
-from lab.mesh import lay_out
-from lab.sight import Sight
-from lab.taut import Coordinator, Node
+from lab.hosts import needs
+from lab.nodes.local_api import Sight
+from lab.nodes.mesh import lay_out
+from lab.nodes.taut import Coordinator, Node
 
 BEHIND = pytest.mark.skipif(bool(needs.without("nft")), reason=needs.without("nft"))
 

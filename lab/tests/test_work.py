@@ -10,21 +10,21 @@ from types import SimpleNamespace
 
 import pytest
 
-from lab import profiles
-from lab.gauges import echo
-from lab.systems import ALL as SYSTEMS
-from lab.systems import Running
-from lab.wait import LabError
-from lab.work import (
-    ALL, Cost, Download, Flap, Memory, Move, Payload, Ping, PingLoaded, Quic, Reboot, Ring, Tcp, Udp, Video, Work, guess, largest, stream, surroundings
+from lab.hosts import profiles
+from lab.hosts.wait import LabError
+from lab.measure import echo
+from lab.nodes.systems import ALL as SYSTEMS
+from lab.nodes.systems import Running
+from lab.traffic.work import (
+    ALL, Cost, Download, Flap, Memory, Move, Payload, Ping, PingLoaded, Quic, Reboot, Ring, Tcp, Udp, Video, Work, estimate, largest_packet, stream, network_changes
 )  # fmt: skip
-from lab.work.base import program
-from lab.work.download import FULL, QUICK, download_figures, wanted
-from lab.work.echo import echo_figures, echoes
-from lab.work.iperf import report
-from lab.work.quic import bulk_figures, first_byte_figures
-from lab.work.tcp import check_congestion, together
-from lab.work.video import IN_TIME_MS, video_figures
+from lab.traffic.work.base import program
+from lab.traffic.work.download import FULL, QUICK, download_figures, wanted
+from lab.traffic.work.echo import echo_figures, echoes
+from lab.traffic.work.iperf import report
+from lab.traffic.work.quic import bulk_figures, first_byte_figures
+from lab.traffic.work.tcp import check_congestion, together
+from lab.traffic.work.video import IN_TIME_MS, video_figures
 
 BY_NAME = {work.name: work for work in ALL}
 UNITS = ("mbps", "ms", "percent", "s", "gb", "mb", "kib", "bytes")
@@ -150,7 +150,7 @@ def test_downloaded_files_are_many_and_the_connection_is_one(lab):
 def test_nobody_at_the_other_end_is_a_failure_with_a_reason(lab, monkeypatch):
     place = lay_out(lab)
     nobody = Running(addresses=[place.hosts[0].ipv4, "10.77.1.200"], interface="eth0", processes=[[], []])
-    monkeypatch.setattr("lab.work.base.MEETING_S", 0.2)
+    monkeypatch.setattr("lab.traffic.work.base.MEETING_S", 0.2)
     with pytest.raises(LabError, match="left has no answer from 10.77.1.200"):
         Ping().run(place, nobody, quick=True)
     with pytest.raises(LabError, match="no echo request was answered"):
@@ -178,7 +178,7 @@ def test_work_for_more_hosts_than_there_are_is_refused(lab):
 
 
 def test_errors_of_programs_and_files_are_told_as_ours(monkeypatch):
-    monkeypatch.setattr("lab.work.base.meet", lambda hosts, running: None)
+    monkeypatch.setattr("lab.traffic.work.base.meet", lambda hosts, running: None)
 
     class Broken(Work):
         name, title = "broken", "broken work"
@@ -191,7 +191,7 @@ def test_errors_of_programs_and_files_are_told_as_ours(monkeypatch):
 
 
 def test_what_a_program_is_missing_names_its_package(monkeypatch):
-    monkeypatch.setattr("lab.needs.shutil.which", lambda _: None)
+    monkeypatch.setattr("lab.hosts.needs.shutil.which", lambda _: None)
     assert BY_NAME["video"].lacking() == "the program ristsender is missing: apt-get install rist-tools"
     assert BY_NAME["tcp-1"].lacking() == "the program iperf3 is missing: apt-get install iperf3"
     assert Ping().lacking() is None
@@ -214,7 +214,7 @@ def test_a_boot_forgets_what_programs_made_and_nothing_else(lab):
     host.ip("route add 10.99.0.0/16 via 10.9.0.2", "route add default dev eth0 table 77", "rule add to 10.98.0.0/16 priority 500 table 77")
     host.run("ip", "-6", "rule", "add", "priority", 501, "table", 78)
     assert host.network_state() != before
-    surroundings.forget(host)
+    network_changes.forget(host)
     assert host.network_state() == before
 
 
@@ -237,26 +237,26 @@ def test_a_link_that_was_away_has_all_that_it_had(lab):
 def test_a_host_that_moved_ends_where_it_was(lab):
     place = lay_out(lab)
     right = place.hosts[1]
-    own, other = surroundings.own_and_other(right)
+    own, other = network_changes.own_and_other(right)
     assert str(own.ip) == right.ipv4 and other.network == own.network and str(other.ip) == "10.77.1.254"
-    surroundings.move(right, other)
-    assert surroundings.own_and_other(right) == (other, own), "from there it finds its own again"
+    network_changes.move(right, other)
+    assert network_changes.own_and_other(right) == (other, own), "from there it finds its own again"
     assert right.ipv4 not in right.run("ip", "-4", "address", "show").stdout
-    surroundings.move(right, own)
+    network_changes.move(right, own)
     assert Move().run(place, bare(place), quick=True)["tries"] == 2
-    assert surroundings.own_and_other(right) == (own, other)
+    assert network_changes.own_and_other(right) == (own, other)
 
 
 @pytest.mark.skipif(not shutil.which("nft"), reason="needs the program nft: apt-get install nftables")
 def test_a_host_that_is_not_found_again_is_put_back(lab, monkeypatch):
     place = lay_out(lab)
     right = place.hosts[1]
-    own, _ = surroundings.own_and_other(right)
+    own, _ = network_changes.own_and_other(right)
     right.run("nft", "-f", "-", text=f"table inet t {{ chain c {{ type filter hook input priority 0; ip daddr != {own.ip} drop; }}; }}")
     monkeypatch.setattr(Move, "limit", lambda self, quick: 1)
     with pytest.raises(LabError, match=r"connected again after the address changed: left had no answer from 10.77.1.254 within 1 s"):
         Move().run(place, bare(place), quick=True)
-    assert surroundings.own_and_other(right)[0] == own
+    assert network_changes.own_and_other(right)[0] == own
 
 
 # --- figures ---
@@ -278,7 +278,7 @@ def test_what_a_work_takes_depends_on_the_link():
         assert order == sorted(order) and order[-1] > 10 * order[0], name
     assert takes["ping"]["baseline"] < takes["ping"]["low"] < takes["ping"]["satellite"], "what got lost is waited for"
     assert takes["payload"]["mtu-1280"] > takes["payload"]["baseline"]
-    assert 40e6 < guess.stream_bps(links["low-loss"], "right") < 70e6 < guess.stream_bps(links["shallow"], "right") == 100e6
+    assert 40e6 < estimate.stream_bps(links["low-loss"], "right") < 70e6 < estimate.stream_bps(links["shallow"], "right") == 100e6
 
 
 def test_late_answers_are_waited_for_as_long_as_the_link_suggests():
@@ -380,13 +380,13 @@ def test_a_stream_is_a_transport_stream_that_can_be_told_apart():
 
 @pytest.mark.parametrize("limit", (575, 576, 577, 1280, 1419, 1420))
 def test_the_largest_that_arrives_is_found(limit):
-    assert largest.largest(lambda size: size <= limit, 576, 1420) == (limit if limit >= 576 else None)
+    assert largest_packet.largest(lambda size: size <= limit, 576, 1420) == (limit if limit >= 576 else None)
 
 
 def test_an_echo_request_of_any_length_has_a_right_checksum():
     for data in (b"", b"\x01", b"\xff" * 7, bytes(range(200))):
         even = data + bytes(len(data) % 2)
-        assert largest.checksum(even + largest.checksum(data).to_bytes(2)) == 0
+        assert largest_packet.checksum(even + largest_packet.checksum(data).to_bytes(2)) == 0
 
 
 def test_memory_and_cost_are_less_is_better():

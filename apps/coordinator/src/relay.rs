@@ -8,7 +8,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use taut_netmap::{Relay as Named, open_web};
+use taut_netmap::{Relay as Named, coordinator_relay_url};
 use taut_relay_server::{Admission, Config, DEFAULT_PORT, DEFAULT_STUN_PORT, Relay, WebConfig};
 
 use crate::log;
@@ -50,7 +50,7 @@ pub(crate) async fn start(
         key: relay.key(),
         endpoints: endpoints(&wanted.addresses, relay.port()),
         stun_port: relay.stun_port(),
-        web: Some(open_web()),
+        web: Some(coordinator_relay_url()),
     });
     state.set_own_relay(named.as_ref()).await?;
     let relay = running.map(|(relay, _)| relay);

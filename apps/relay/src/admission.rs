@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ring::rand::SystemRandom;
-use taut_base::{Bounds, Entropy, KeyedHash, Meter, NoRoom, Prefix, Rate, Time, WhenFull, network, site};
-use taut_wire::forwarded::Claim;
+use taut_base::{AdmissionDenied, Bounds, Entropy, KeyedHash, Meter, Prefix, Rate, Time, WhenFull, network, site};
+use taut_wire::forwarded::ForwardedClient;
 
 use crate::places::{Places, Seat};
 use crate::shared::{OsEntropy, clocks, locked};
@@ -151,7 +151,7 @@ impl Admission {
         locked(pace).take(host, site, now)
     }
 
-    fn seat(&self, address: IpAddr) -> Result<Seat<Group, Host>, NoRoom> {
+    fn seat(&self, address: IpAddr) -> Result<Seat<Group, Host>, AdmissionDenied> {
         let (group, host, bounds) = self.party(address);
         self.places.enter(group, host, bounds, || ())
     }
@@ -199,10 +199,10 @@ impl Pass {
     /// Takes what the PROXY protocol said: the connection comes from `source`, and the peer only passes it on.
     ///
     /// # Errors
-    /// [`NoRoom`] when the source has too many connections, or opens too many.
-    pub fn take_source(&self, source: IpAddr) -> Result<(), NoRoom> {
+    /// [`AdmissionDenied`] when the source has too many connections, or opens too many.
+    pub fn take_source(&self, source: IpAddr) -> Result<(), AdmissionDenied> {
         if !self.admission.may_open(source, clocks().now) {
-            return Err(NoRoom);
+            return Err(AdmissionDenied);
         }
         let mut state = locked(&self.state);
         (state.proxy, state.peer) = (Some(state.peer), source);
@@ -212,14 +212,14 @@ impl Pass {
     /// Takes what the headers of a request claim, if the peer may claim anything, and returns where the request comes from.
     ///
     /// # Errors
-    /// [`NoRoom`] when that client has too many connections.
-    pub fn take_claim(&self, claim: Claim) -> Result<Source, NoRoom> {
+    /// [`AdmissionDenied`] when that client has too many connections.
+    pub fn take_claim(&self, claim: ForwardedClient) -> Result<Source, AdmissionDenied> {
         let mut state = locked(&self.state);
         let peer = state.peer;
         if !self.admission.is_trusted(peer) {
             return Ok(Source { address: peer, proxy: state.proxy, is_hidden: false });
         }
-        let client = if let Claim::Client(client) = claim { client } else { peer };
+        let client = if let ForwardedClient::Client(client) = claim { client } else { peer };
         self.count_for(&mut state, client)?;
         Ok(Source { address: client, proxy: Some(peer).filter(|_| client != peer), is_hidden: client == peer })
     }
@@ -227,10 +227,10 @@ impl Pass {
     /// Counts the connection as a new one of the client that it is for, once a proxy has named it.
     ///
     /// # Errors
-    /// [`NoRoom`] when that client opens too many.
-    pub fn open(&self) -> Result<(), NoRoom> {
+    /// [`AdmissionDenied`] when that client opens too many.
+    pub fn open(&self) -> Result<(), AdmissionDenied> {
         let client = locked(&self.state).client;
-        if self.admission.may_open(client, clocks().now) { Ok(()) } else { Err(NoRoom) }
+        if self.admission.may_open(client, clocks().now) { Ok(()) } else { Err(AdmissionDenied) }
     }
 
     /// Counts a frame that the connection sends before it is bound; false if the client sends too many.
@@ -242,8 +242,8 @@ impl Pass {
     /// Counts the connection for the peer again: the request of the client that it named was answered.
     ///
     /// # Errors
-    /// [`NoRoom`] when the peer has too many connections.
-    pub fn forget_claim(&self) -> Result<(), NoRoom> {
+    /// [`AdmissionDenied`] when the peer has too many connections.
+    pub fn forget_claim(&self) -> Result<(), AdmissionDenied> {
         let mut state = locked(&self.state);
         let peer = state.peer;
         self.count_for(&mut state, peer)
@@ -292,7 +292,7 @@ impl Pass {
         locked(&self.state).client
     }
 
-    fn count_for(&self, state: &mut State, client: IpAddr) -> Result<(), NoRoom> {
+    fn count_for(&self, state: &mut State, client: IpAddr) -> Result<(), AdmissionDenied> {
         state.client = client;
         let (group, host, bounds) = self.admission.party(client);
         state.seat.as_ref().map_or(Ok(()), |seat| seat.assign(group, host, bounds))
@@ -388,7 +388,7 @@ mod tests {
         let by_proxy = |client: &str| {
             let (pass, lost) = enter(&admission, "10.0.0.1");
             assert!(pass.believes());
-            let source = pass.take_claim(Claim::Client(ip(client))).unwrap();
+            let source = pass.take_claim(ForwardedClient::Client(ip(client))).unwrap();
             assert_eq!(source, Source { address: ip(client), proxy: Some(ip("10.0.0.1")), is_hidden: false });
             assert_eq!(source.to_string(), format!("{client} via 10.0.0.1"));
             (pass, lost)
@@ -397,7 +397,7 @@ mod tests {
         let crowd: Vec<_> = (0..20).map(|_| by_proxy("192.0.2.1")).collect();
         assert_eq!(crowd.iter().filter(|(_, lost)| lost.try_recv().is_ok()).count(), 12);
         assert!(other.1.try_recv().is_err());
-        for claim in [Claim::Absent, Claim::Unclear] {
+        for claim in [ForwardedClient::Absent, ForwardedClient::Unclear] {
             let (pass, _) = enter(&admission, "10.0.0.1");
             let source = pass.take_claim(claim).unwrap();
             assert!(source.is_hidden && source.address == ip("10.0.0.1") && source.seen().is_unspecified());
@@ -411,18 +411,18 @@ mod tests {
     fn fault_e19_who_is_no_trusted_proxy_claims_in_vain() {
         let admission = admission(64);
         let (pass, _) = enter(&admission, "192.0.2.1");
-        let source = pass.take_claim(Claim::Client(ip("203.0.113.7"))).unwrap();
+        let source = pass.take_claim(ForwardedClient::Client(ip("203.0.113.7"))).unwrap();
         assert_eq!(source, Source { address: ip("192.0.2.1"), proxy: None, is_hidden: false });
         // Nor does a client behind a proxy that only passes bytes on.
         let (pass, _) = enter(&admission, "10.0.0.1");
         pass.take_source(ip("192.0.2.1")).unwrap();
         assert!(!pass.believes());
-        let source = pass.take_claim(Claim::Client(ip("203.0.113.7"))).unwrap();
+        let source = pass.take_claim(ForwardedClient::Client(ip("203.0.113.7"))).unwrap();
         assert_eq!(source, Source { address: ip("192.0.2.1"), proxy: Some(ip("10.0.0.1")), is_hidden: false });
         // One proxy behind another: the inner one passes bytes on, the outer one's headers count.
         let (pass, _) = enter(&admission, "10.0.0.1");
         pass.take_source(ip("10.0.0.2")).unwrap();
-        let source = pass.take_claim(Claim::Client(ip("203.0.113.7"))).unwrap();
+        let source = pass.take_claim(ForwardedClient::Client(ip("203.0.113.7"))).unwrap();
         assert_eq!((source.address, source.proxy), (ip("203.0.113.7"), Some(ip("10.0.0.2"))));
     }
 

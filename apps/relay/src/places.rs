@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use taut_base::{Admission, Bounds, NoRoom, WhenFull};
+use taut_base::{Admission, AdmissionDenied, Bounds, WhenFull};
 
 use crate::shared::locked;
 
@@ -38,14 +38,14 @@ impl<G: Copy + Ord, H: Copy + Ord> Places<G, H> {
     /// Takes a place for `host` of `group`. `on_loss` is called if the place is given to another party later.
     ///
     /// # Errors
-    /// [`NoRoom`] when a limit is reached and nobody can make room.
+    /// [`AdmissionDenied`] when a limit is reached and nobody can make room.
     pub fn enter(
         self: &Arc<Self>,
         group: G,
         host: H,
         bounds: Bounds,
         on_loss: impl FnOnce() + Send + 'static,
-    ) -> Result<Seat<G, H>, NoRoom> {
+    ) -> Result<Seat<G, H>, AdmissionDenied> {
         let mut inner = locked(&self.inner);
         let number = inner.next;
         let displaced = inner.table.enter(number, group, host, bounds)?;
@@ -74,8 +74,8 @@ impl<G: Copy + Ord, H: Copy + Ord> Seat<G, H> {
     /// Counts the place for another party: its holder turned out to be `host` of `group`.
     ///
     /// # Errors
-    /// [`NoRoom`] when that party is at its limit, or when the place was taken away already. The place is lost then, and the holder is told.
-    pub fn assign(&self, group: G, host: H, bounds: Bounds) -> Result<(), NoRoom> {
+    /// [`AdmissionDenied`] when that party is at its limit, or when the place was taken away already. The place is lost then, and the holder is told.
+    pub fn assign(&self, group: G, host: H, bounds: Bounds) -> Result<(), AdmissionDenied> {
         let mut inner = locked(&self.places.inner);
         let assigned = inner.table.assign(self.number, group, host, bounds);
         let lost = assigned.unwrap_or(Some(self.number));

@@ -10,7 +10,7 @@ use taut_base::{Entropy, PrivateKey, PublicKey, Time};
 use taut_noise::public_key;
 use taut_relay::{Client, Credentials, NetworkTag, Share, SigningKey, Terms, Ticket, frame};
 use taut_relay_server::{Admission, Config, Metrics, Relay, WebConfig, key_from_file};
-use taut_wire::stun::{Answer, REQUEST_LEN, Request};
+use taut_wire::stun::{BindingRequest, BindingResponse, REQUEST_LEN};
 
 /// Long enough for any machine; nothing here is judged by how long it takes.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -247,12 +247,12 @@ fn stun_tells_where_one_is_from_both_ports() {
     for (port, other) in [(relay.port(), relay.stun_port()), (relay.stun_port(), relay.port())] {
         for change_port in [false, true] {
             let mut request = [0; REQUEST_LEN];
-            Request { transaction: [7; 12], change_port }.write(&mut request);
+            BindingRequest { transaction: [7; 12], change_port }.write(&mut request);
             socket.send_to(&request, ("127.0.0.1", port)).unwrap();
             let mut bytes = [0; 200];
             let (length, source) = socket.recv_from(&mut bytes).unwrap();
             assert_eq!(source.port(), if change_port { other } else { port });
-            let answer = Answer::parse(&bytes[..length]).unwrap();
+            let answer = BindingResponse::parse(&bytes[..length]).unwrap();
             assert_eq!((answer.mapped, answer.transaction), (own, [7; 12]));
             assert_eq!(answer.other, Some(SocketAddr::from(([127, 0, 0, 1], other))));
         }

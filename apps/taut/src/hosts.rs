@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use serde::Serialize;
 use taut_agent::api::{SCHEMA, Status};
 use taut_base::NodeId;
-use taut_netmap::{domain, shown_name};
+use taut_netmap::{display_name, domain};
 
 use crate::fault::Fault;
 use crate::flags::{Word, Words, default_socket, unexpected};
@@ -60,7 +60,7 @@ fn hosts(status: &Status) -> impl Iterator<Item = Host<'_>> {
     let me = status.me.iter().map(|me| (me.id, &me.name, &me.addresses));
     me.chain(status.peers.iter().map(|peer| (peer.id, &peer.name, &peer.addresses))).map(
         move |(id, name, addresses)| {
-            let name = shown_name(NodeId(id), name);
+            let name = display_name(NodeId(id), name);
             Host { full_name: format!("{name}.{domain}"), name, addresses }
         },
     )

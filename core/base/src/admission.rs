@@ -30,7 +30,7 @@ pub enum WhenFull {
 
 /// A limit is reached, and no place can be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoRoom;
+pub struct AdmissionDenied;
 
 /// Number of idle places, the oldest of them, and the party that has them. The greatest rank is evicted from.
 type Rank<K> = (usize, Reverse<u64>, K);
@@ -75,8 +75,8 @@ impl<G: Copy + Ord, H: Copy + Ord> Admission<G, H> {
     /// Gives a place to `host` of `group`. `number` is not in use; lower numbers are older. Returns the place that was evicted for it.
     ///
     /// # Errors
-    /// [`NoRoom`] when a limit is reached and no place can be evicted.
-    pub fn enter(&mut self, number: u64, group: G, host: H, bounds: Bounds) -> Result<Option<u64>, NoRoom> {
+    /// [`AdmissionDenied`] when a limit is reached and no place can be evicted.
+    pub fn enter(&mut self, number: u64, group: G, host: H, bounds: Bounds) -> Result<Option<u64>, AdmissionDenied> {
         let displaced = self.room_for(group, host, bounds)?;
         if let Some(displaced) = displaced {
             self.leave(displaced);
@@ -88,9 +88,9 @@ impl<G: Copy + Ord, H: Copy + Ord> Admission<G, H> {
     /// Gives the place to another party: its holder turned out to be `host` of `group`. Returns the place that was evicted for it.
     ///
     /// # Errors
-    /// [`NoRoom`] when the other party is at its limit and no place can be evicted; the place is free then.
-    pub fn assign(&mut self, number: u64, group: G, host: H, bounds: Bounds) -> Result<Option<u64>, NoRoom> {
-        let Some(place) = self.leave(number) else { return Err(NoRoom) };
+    /// [`AdmissionDenied`] when the other party is at its limit and no place can be evicted; the place is free then.
+    pub fn assign(&mut self, number: u64, group: G, host: H, bounds: Bounds) -> Result<Option<u64>, AdmissionDenied> {
+        let Some(place) = self.leave(number) else { return Err(AdmissionDenied) };
         let displaced = self.room_for(group, host, bounds)?;
         if let Some(displaced) = displaced {
             self.leave(displaced);
@@ -122,7 +122,7 @@ impl<G: Copy + Ord, H: Copy + Ord> Admission<G, H> {
     }
 
     /// Returns the place that has to make room for this party; `None` while there is room.
-    fn room_for(&self, group: G, host: H, bounds: Bounds) -> Result<Option<u64>, NoRoom> {
+    fn room_for(&self, group: G, host: H, bounds: Bounds) -> Result<Option<u64>, AdmissionDenied> {
         let of_group = self.groups.get(&group);
         let of_host = of_group.and_then(|group| group.hosts.get(&host));
         let count = |held: Option<&Held>| held.map_or(0, |held| held.count);
@@ -137,7 +137,7 @@ impl<G: Copy + Ord, H: Copy + Ord> Admission<G, H> {
         } else {
             return Ok(None);
         };
-        displaced.map(Some).ok_or(NoRoom)
+        displaced.map(Some).ok_or(AdmissionDenied)
     }
 
     /// Returns the place that makes room for a newcomer whose group has `count` places.
@@ -221,13 +221,13 @@ impl Held {
     }
 }
 
-impl fmt::Display for NoRoom {
+impl fmt::Display for AdmissionDenied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("all places of this party are taken")
     }
 }
 
-impl Error for NoRoom {}
+impl Error for AdmissionDenied {}
 
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,7 @@ mod prefix;
 mod rate;
 mod time;
 
-pub use admission::{Admission, Bounds, NoRoom, WhenFull};
+pub use admission::{Admission, AdmissionDenied, Bounds, WhenFull};
 pub use closest::closest;
 pub use descriptors::{Descriptors, Uses};
 pub use encoding::{NotBase64, decode_base64, decode_base64url, encode_base64, encode_base64url};

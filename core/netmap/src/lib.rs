@@ -17,16 +17,17 @@ mod prefixes;
 mod relay;
 mod token;
 
-pub use map::{Delta, Me, NetworkInfo, NetworkMap, Peer, Refusal};
+pub use map::{Delta, LocalMember, MapError, NetworkInfo, NetworkMap, Peer};
 pub use message::{
     CONTROL_PATH, Enrol, Hello, MAX_TICKET, Problem, ProblemCode, SCHEMA, ToCoordinator, ToNode, prologue,
 };
 pub use name::{
-    BadName, MAX_NAME, check_name, check_network_name, check_new_name, domain, is_reserved, name_from_host,
-    placeholder, shown_name,
+    BadName, MAX_NAME, check_name, check_network_name, check_new_name, display_name, domain, is_reserved,
+    name_from_host, placeholder_name,
 };
 pub use prefixes::Prefixes;
 pub use relay::{
-    MAX_PEER_RELAYS, MAX_RELAY_ENDPOINTS, MAX_RELAYS, RELAY_PATH, Relay, RelayFault, open_web, settle, settle_web,
+    MAX_PEER_RELAYS, MAX_RELAY_ENDPOINTS, MAX_RELAYS, RELAY_PATH, Relay, RelayFault, coordinator_relay_url,
+    resolve_relay_endpoints, resolve_relay_urls,
 };
 pub use token::{BadToken, JoinToken, OPERATOR_PREFIX, TOKEN_PREFIX};

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 use taut_base::{MAX_PEERS, NodeId, Prefix, PublicKey, RelayId};
 
-use crate::name::{check_name, is_reserved, placeholder};
+use crate::name::{check_name, is_reserved, placeholder_name};
 use crate::relay::{self, MAX_PEER_RELAYS, Relay, RelayFault};
 
 /// Endpoints that are kept per peer; a coordinator that lists more is cut short (fault D10).
@@ -22,7 +22,7 @@ pub struct NetworkMap {
     /// The network.
     pub network: NetworkInfo,
     /// The node itself.
-    pub me: Me,
+    pub me: LocalMember,
     /// Everybody else, by id.
     #[serde(with = "by_id")]
     pub peers: BTreeMap<NodeId, Peer>,
@@ -44,7 +44,7 @@ pub struct NetworkInfo {
 
 /// The node that the map is for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Me {
+pub struct LocalMember {
     /// Its number.
     pub id: NodeId,
     /// Its name in the network.
@@ -87,7 +87,7 @@ pub struct Delta {
     pub to: u64,
     /// The node itself, if it changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub me: Option<Me>,
+    pub me: Option<LocalMember>,
     /// New and changed peers, whole.
     #[serde(default)]
     pub upserts: Vec<Peer>,
@@ -104,9 +104,9 @@ impl NetworkMap {
     ///
     /// # Errors
     /// When the delta is for another version or would make a map that [`Self::check`] refuses; ask for a whole map then.
-    pub fn apply(&self, delta: &Delta) -> Result<Self, Refusal> {
+    pub fn apply(&self, delta: &Delta) -> Result<Self, MapError> {
         if delta.from != self.version || delta.to < delta.from {
-            return Err(Refusal::WrongVersion { have: self.version, from: delta.from });
+            return Err(MapError::WrongVersion { have: self.version, from: delta.from });
         }
         let mut next = self.clone();
         next.version = delta.to;
@@ -142,7 +142,7 @@ impl NetworkMap {
         let own = std::iter::once((self.me.id, &mut self.me.name));
         let all = own.chain(self.peers.values_mut().map(|peer| (peer.id, &mut peer.name)));
         for (id, name) in all.filter(|(_, name)| is_reserved(name)) {
-            let plain = placeholder(id);
+            let plain = placeholder_name(id);
             let numbered = (2_u32..).map(|number| format!("{plain}-{number}"));
             let free = std::iter::once(plain.clone()).chain(numbered).find(|free| !taken.contains(free));
             *name = free.unwrap_or(plain);
@@ -155,45 +155,45 @@ impl NetworkMap {
     ///
     /// # Errors
     /// The first reason to refuse the whole map; the node keeps its last good one.
-    pub fn check(&self) -> Result<(), Refusal> {
+    pub fn check(&self) -> Result<(), MapError> {
         if self.peers.len() > MAX_PEERS {
-            return Err(Refusal::TooManyPeers { peers: self.peers.len() });
+            return Err(MapError::TooManyPeers { peers: self.peers.len() });
         }
-        check_name(&self.network.name).map_err(|_| Refusal::BadNetworkName)?;
+        check_name(&self.network.name).map_err(|_| MapError::BadNetworkName)?;
         check_prefixes(&self.network)?;
-        check_name(&self.me.name).map_err(|_| Refusal::BadName(self.me.id))?;
+        check_name(&self.me.name).map_err(|_| MapError::BadName(self.me.id))?;
         let mut keys = BTreeSet::from([self.me.key]);
         let mut addresses = BTreeSet::new();
         self.check_addresses(self.me.id, &self.me.addresses, &mut addresses)?;
         for (id, peer) in &self.peers {
             if *id != peer.id || *id == self.me.id {
-                return Err(Refusal::SameId(*id));
+                return Err(MapError::SameId(*id));
             }
             if !keys.insert(peer.key) {
-                return Err(Refusal::SameKey(*id));
+                return Err(MapError::SameKey(*id));
             }
             if peer.endpoints.len() > MAX_ENDPOINTS {
-                return Err(Refusal::TooManyEndpoints(*id));
+                return Err(MapError::TooManyEndpoints(*id));
             }
             if peer.relays.len() > MAX_PEER_RELAYS {
-                return Err(Refusal::TooManyRelays(*id));
+                return Err(MapError::TooManyRelays(*id));
             }
-            check_name(&peer.name).map_err(|_| Refusal::BadName(*id))?;
+            check_name(&peer.name).map_err(|_| MapError::BadName(*id))?;
             self.check_addresses(*id, &peer.addresses, &mut addresses)?;
         }
-        relay::check(&self.relays, &[self.network.ipv4, self.network.ipv6]).map_err(Refusal::Relay)
+        relay::check(&self.relays, &[self.network.ipv4, self.network.ipv6]).map_err(MapError::Relay)
     }
 
-    fn check_addresses(&self, id: NodeId, own: &[IpAddr], taken: &mut BTreeSet<IpAddr>) -> Result<(), Refusal> {
+    fn check_addresses(&self, id: NodeId, own: &[IpAddr], taken: &mut BTreeSet<IpAddr>) -> Result<(), MapError> {
         if own.is_empty() {
-            return Err(Refusal::NoAddress(id));
+            return Err(MapError::NoAddress(id));
         }
         for address in own {
             if !self.network.ipv4.contains(*address) && !self.network.ipv6.contains(*address) {
-                return Err(Refusal::AddressOutside(id, *address));
+                return Err(MapError::AddressOutside(id, *address));
             }
             if !taken.insert(*address) {
-                return Err(Refusal::SameAddress(id, *address));
+                return Err(MapError::SameAddress(id, *address));
             }
         }
         Ok(())
@@ -201,23 +201,23 @@ impl NetworkMap {
 }
 
 /// Overlay prefixes that leave the rest of the world alone: IPv4 from private or shared space of at most a /8, IPv6 a unique local /48 or smaller.
-fn check_prefixes(network: &NetworkInfo) -> Result<(), Refusal> {
+fn check_prefixes(network: &NetworkInfo) -> Result<(), MapError> {
     const PRIVATE: [&str; 4] = ["10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16"];
     let inside = |outer: &str, inner: Prefix| {
         outer.parse::<Prefix>().is_ok_and(|outer| outer.contains(inner.address()) && outer.length() <= inner.length())
     };
     if !PRIVATE.iter().any(|outer| inside(outer, network.ipv4)) {
-        return Err(Refusal::BadPrefix(network.ipv4));
+        return Err(MapError::BadPrefix(network.ipv4));
     }
     if !inside("fc00::/7", network.ipv6) || network.ipv6.length() < 48 {
-        return Err(Refusal::BadPrefix(network.ipv6));
+        return Err(MapError::BadPrefix(network.ipv6));
     }
     Ok(())
 }
 
 /// Why a map or a delta is not acted upon.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum MapError {
     /// The delta is for a map of another version.
     WrongVersion {
         /// The node's version.
@@ -254,7 +254,7 @@ pub enum Refusal {
     BadNetworkName,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for MapError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the network map was refused and the last good one kept: ")?;
         match self {
@@ -281,7 +281,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl Error for Refusal {}
+impl Error for MapError {}
 
 /// Peers travel as a list (an object's keys would have to be texts); a number that stands for two of them is an error, not a silent loss.
 mod by_id {

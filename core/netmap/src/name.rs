@@ -114,12 +114,12 @@ pub fn name_from_host(host: &str) -> String {
 }
 
 /// Returns the name by which users see node `id`: the one that the coordinator gave it, or `node-<id>` in place of a reserved one.
-pub fn shown_name(id: NodeId, name: &str) -> Cow<'_, str> {
-    if is_reserved(name) { Cow::Owned(placeholder(id)) } else { Cow::Borrowed(name) }
+pub fn display_name(id: NodeId, name: &str) -> Cow<'_, str> {
+    if is_reserved(name) { Cow::Owned(placeholder_name(id)) } else { Cow::Borrowed(name) }
 }
 
 /// Returns the name of node `id` in place of one that it may not have.
-pub fn placeholder(id: NodeId) -> String {
+pub fn placeholder_name(id: NodeId) -> String {
     format!("{NAMELESS}-{id}")
 }
 
@@ -211,14 +211,14 @@ mod tests {
             assert_eq!(check_name(name), Ok(()), "{name}: a map that has it is taken");
             assert_eq!(name_from_host(name), "node");
             assert_eq!(name_from_host(&name.to_uppercase()), "node");
-            assert_eq!(shown_name(NodeId(7), name), "node-7");
+            assert_eq!(display_name(NodeId(7), name), "node-7");
         }
         assert_eq!(name_from_host("localhost.localdomain"), "node");
         // What people call their hosts.
         for name in ["node", "local-1", "localhost-2", "web", "ip6", "test", "mail", "home", "gateway", "com", "de"] {
             assert_eq!(check_new_name(name), Ok(()), "{name}");
             assert_eq!(name_from_host(name), name);
-            assert_eq!(shown_name(NodeId(7), name), name);
+            assert_eq!(display_name(NodeId(7), name), name);
         }
         assert_eq!(check_new_name("a.b"), Err(BadName::NoLabel));
     }

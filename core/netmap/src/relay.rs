@@ -5,7 +5,7 @@
 //! make nodes knock at services of their own host (protocol.md 5.6).
 //!
 //! The coordinator's own relay often does not know by which address it is reached. Such an endpoint stands in the map with an unspecified
-//! address (`0.0.0.0`, `[::]`), which means *where this node reaches the coordinator*; [`settle`] puts that in its place. So does [`settle_web`] with
+//! address (`0.0.0.0`, `[::]`), which means *where this node reaches the coordinator*; [`settle`] puts that in its place. So does [`resolve_relay_urls`] with
 //! a URL of the host `0.0.0.0`: its scheme, host and port are those of the URL by which the node reached the coordinator.
 
 use std::collections::BTreeSet;
@@ -100,7 +100,7 @@ pub(crate) fn check(relays: &[Relay], overlay: &[Prefix]) -> Result<(), RelayFau
 /// Puts the addresses of the coordinator where an endpoint leaves its address open: the first one, by which this node reaches the coordinator, into each of
 /// these, the others into those of their own family. What stays open (no address is known, or none that may be sent to, such as a loopback one) is left out;
 /// a spelling that is there twice stands once. No relay has more than [`MAX_RELAY_ENDPOINTS`] afterwards.
-pub fn settle(relays: &mut [Relay], coordinator: &[IpAddr], overlay: &[Prefix]) {
+pub fn resolve_relay_endpoints(relays: &mut [Relay], coordinator: &[IpAddr], overlay: &[Prefix]) {
     for relay in relays {
         let mut settled: Vec<SocketAddr> = Vec::with_capacity(relay.endpoints.len());
         for endpoint in &relay.endpoints {
@@ -122,7 +122,7 @@ pub fn settle(relays: &mut [Relay], coordinator: &[IpAddr], overlay: &[Prefix]) 
 
 /// Puts the URL by which this node reached the coordinator (`http://` or `https://`) where a relay's URL leaves its place open. One that stays open, or
 /// becomes none of a WebSocket by it, is left out.
-pub fn settle_web(relays: &mut [Relay], coordinator: Option<&str>) {
+pub fn resolve_relay_urls(relays: &mut [Relay], coordinator: Option<&str>) {
     for relay in relays {
         let Some(path) = relay.web.as_deref().and_then(|web| web.strip_prefix(OPEN_WEB)) else { continue };
         let secure = coordinator.and_then(|url| url.strip_prefix("https://")).map(|rest| ("wss", rest));
@@ -134,7 +134,7 @@ pub fn settle_web(relays: &mut [Relay], coordinator: Option<&str>) {
 }
 
 /// The URL of a relay that is reached where the coordinator is, at [`RELAY_PATH`].
-pub fn open_web() -> String {
+pub fn coordinator_relay_url() -> String {
     format!("{OPEN_WEB}{}", RELAY_PATH.trim_start_matches('/'))
 }
 
@@ -261,7 +261,7 @@ mod tests {
         let settled = |texts: &[&str], coordinator: &[&str]| {
             let mut relays = [Relay { endpoints: endpoints(texts), ..relay(1) }];
             let coordinator: Vec<IpAddr> = coordinator.iter().map(|text| text.parse().unwrap()).collect();
-            settle(&mut relays, &coordinator, &overlay());
+            resolve_relay_endpoints(&mut relays, &coordinator, &overlay());
             relays[0].endpoints.clone()
         };
         let both = ["0.0.0.0:3478", "[::]:3478"];
@@ -284,10 +284,10 @@ mod tests {
     fn an_open_url_is_where_the_coordinator_is() {
         let settled = |web: &str, coordinator: Option<&str>| {
             let mut relays = [Relay { web: Some(String::from(web)), ..relay(1) }];
-            settle_web(&mut relays, coordinator);
+            resolve_relay_urls(&mut relays, coordinator);
             relays[0].web.clone()
         };
-        let open = open_web();
+        let open = coordinator_relay_url();
         assert_eq!(check(&[Relay { web: Some(open.clone()), ..relay(1) }], &overlay()), Ok(()));
         assert_eq!(settled(&open, Some("http://10.0.0.1:8288")).as_deref(), Some("ws://10.0.0.1:8288/relay/v1"));
         assert_eq!(settled(&open, Some("https://vpn.example/a/")).as_deref(), Some("wss://vpn.example/a/relay/v1"));
@@ -302,10 +302,10 @@ mod tests {
         fn settled_relays_pass_the_check_and_stay_settled(ips in proptest::collection::vec(any::<(u32, bool, u16)>(), 0..9), at in any::<u32>()) {
             let spell = |(ip, open, port): (u32, bool, u16)| SocketAddr::new(IpAddr::V4(if open { 0 } else { ip }.into()), port);
             let mut relays = [Relay { endpoints: ips.into_iter().map(spell).collect(), ..relay(1) }];
-            settle(&mut relays, &[IpAddr::V4(at.into())], &overlay());
+            resolve_relay_endpoints(&mut relays, &[IpAddr::V4(at.into())], &overlay());
             let once = relays.clone();
             prop_assert!(once[0].endpoints.len() > MAX_RELAY_ENDPOINTS || check(&once, &overlay()).is_ok());
-            settle(&mut relays, &[], &overlay());
+            resolve_relay_endpoints(&mut relays, &[], &overlay());
             prop_assert_eq!(once, relays);
         }
     }

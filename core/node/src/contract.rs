@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use taut_base::{LaneId, PeerId, SessionId, Time};
 use taut_path::{Choice, PortSearch, Way};
-use taut_tunnel::cookie::Source;
+use taut_tunnel::cookie::SourceAddress;
 use taut_tunnel::{SessionIndices, SessionKeys};
-use taut_wire::control::{Abilities, Control, Suite};
+use taut_wire::control::{Abilities, ControlMessage, Suite};
 use taut_wire::wireguard::{cookie_reply, initiation, response};
 
 use crate::routes::Routes;
@@ -77,10 +77,10 @@ impl Datagram {
 }
 
 /// Who a message that came this way is from, for cookies and limits (protocol.md 2.3).
-pub fn source_of(way: Way) -> Source {
+pub fn source_of(way: Way) -> SourceAddress {
     match way {
         Way::Direct(endpoint) => endpoint.into(),
-        Way::Relayed { relay, id } => Source::relayed(relay, id),
+        Way::Relayed { relay, id } => SourceAddress::relayed(relay, id),
     }
 }
 
@@ -200,7 +200,7 @@ pub enum ToLane {
         /// Where to; `None` for where data goes.
         way: Option<Way>,
         /// What.
-        message: Control,
+        message: ControlMessage,
     },
     /// Send a probe that is as long as a packet of `size` bytes, on the control pair of the first lane of a session. Its answer is short.
     SizedProbe {
@@ -326,7 +326,7 @@ pub enum FromLane {
         /// Where it came from.
         source: Way,
         /// What.
-        message: Control,
+        message: ControlMessage,
     },
     /// To [`ToLane::Drain`].
     Drained,

@@ -17,9 +17,9 @@ use std::time::Duration;
 use taut_base::{Entropy, LaneId, PeerId, Prefix, PresharedKey, PrivateKey, PublicKey, ReceiverIndex, SessionId, Time};
 use taut_netmap::NetworkMap;
 use taut_path::{Budget, Families, HomeRelay, LocalEndpoints, NatReport, Paths, Way};
-use taut_tunnel::cookie::Checker;
-use taut_tunnel::handshake::{Identity, Initiation, Received, Remote};
-use taut_tunnel::{Attempt, Bucket, Due, Limits, Rate, Role, SessionIndices, SessionKeys};
+use taut_tunnel::cookie::CookieChecker;
+use taut_tunnel::handshake::{Identity, ReceivedInitiation, Remote, SentInitiation};
+use taut_tunnel::{Attempt, AttemptAction, Bucket, Limits, Rate, Role, SessionIndices, SessionKeys};
 use taut_wire::control::{Lanes, Suites};
 use taut_wire::wireguard::{self, Message, classify};
 
@@ -142,7 +142,7 @@ impl<E: Entropy> Node<E> {
     }
 
     /// What a lane judges handshake messages to this node by. Each has cookies of its own.
-    pub fn checker(&mut self) -> Checker {
+    pub fn checker(&mut self) -> CookieChecker {
         let mut seed = zeroize::Zeroizing::new([0; 32]);
         self.entropy.fill(&mut *seed);
         self.identity.checker(*seed)
@@ -388,12 +388,12 @@ impl<E: Entropy> Node<E> {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let Some(attempt) = &mut peer.attempt else { return };
         match attempt.handle_timeout(&self.limits, &mut self.entropy, clocks.now) {
-            Due::Later => {}
-            Due::Initiation => match peer.repeatable(clocks.now) {
+            AttemptAction::Wait => {}
+            AttemptAction::SendInitiation => match peer.repeatable(clocks.now) {
                 Some(message) => self.send_to_candidates(id, message),
                 None => self.send_initiation(id, clocks),
             },
-            Due::GiveUp => {
+            AttemptAction::GiveUp => {
                 peer.attempt = None;
                 self.tell(LaneId::FIRST, ToLane::GiveUp(id));
             }
@@ -406,7 +406,8 @@ impl<E: Entropy> Node<E> {
         let ephemeral = draw_key(&mut self.entropy);
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.stamped = self.stamps.next(clocks.wall, peer.stamped);
-        let Ok((initiation, message)) = Initiation::start(&self.identity, &peer.remote, index, peer.stamped, ephemeral)
+        let Ok((initiation, message)) =
+            SentInitiation::start(&self.identity, &peer.remote, index, peer.stamped, ephemeral)
         else {
             self.indices.release(index);
             return;
@@ -461,7 +462,7 @@ impl<E: Entropy> Node<E> {
             return;
         }
         self.counts.computed += 1;
-        let Ok(received) = Received::read(&self.identity, message) else { return };
+        let Ok(received) = ReceivedInitiation::read(&self.identity, message) else { return };
         let Some(id) = self.by_key.get(&received.initiator()).copied() else { return };
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let Ok(authentic) = received.authenticate(&peer.remote) else { return };
@@ -547,7 +548,7 @@ impl<E: Entropy> Node<E> {
         let Some(made) = peer.made.iter_mut().find(|made| made.session == session) else { return };
         while made.lanes < lanes {
             let lane = LaneId(made.lanes);
-            let keys = SessionKeys::further(made.role, made.exporter.clone(), self.suites, lane);
+            let keys = SessionKeys::for_extra_lane(made.role, made.exporter.clone(), self.suites, lane);
             // As above: then this lane and those behind it stay closed, until the next session.
             if !self.indices.claim(id, &keys.indices().derived()) {
                 return;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use taut_base::{MAX_CANDIDATES, NodeId, PeerId, PublicKey, ReceiverIndex, RelayId, SessionId, Time};
 use taut_path::{Candidates, Paths, View, Way};
 use taut_tunnel::cookie::{Cookies, mac1};
-use taut_tunnel::handshake::{Initiation, Remote, Timestamp};
+use taut_tunnel::handshake::{Remote, SentInitiation, Timestamp};
 use taut_tunnel::{Attempt, Bucket, Exporter, Limits, Retry, Role};
 use taut_wire::control::Suite;
 use taut_wire::wireguard::CookieReply;
@@ -36,7 +36,7 @@ pub(crate) struct Peer {
     pub(crate) attempt: Option<Attempt>,
     /// When a packet for it last waited for a session, or flowed.
     pub(crate) wanted: Option<Time>,
-    waiting: VecDeque<(Time, Initiation)>,
+    waiting: VecDeque<(Time, SentInitiation)>,
     /// The bytes of the newest waiting initiation.
     message: Option<HandshakeMessage>,
     /// Initiations of the peer that may still be accepted.
@@ -180,7 +180,7 @@ impl Peer {
     /// Remembers an initiation that is sent. Returns the index of one that is not waited for any more.
     pub(crate) fn wait_for(
         &mut self,
-        initiation: Initiation,
+        initiation: SentInitiation,
         message: HandshakeMessage,
         now: Time,
     ) -> Option<ReceiverIndex> {
@@ -228,7 +228,7 @@ impl Peer {
     }
 
     /// The initiation that the peer names `index`.
-    pub(crate) fn waiting_for(&self, index: ReceiverIndex) -> Option<&Initiation> {
+    pub(crate) fn waiting_for(&self, index: ReceiverIndex) -> Option<&SentInitiation> {
         self.waiting.iter().map(|(_, initiation)| initiation).find(|initiation| initiation.local() == index)
     }
 

@@ -15,7 +15,7 @@ use taut_base::{LaneId, MAX_CANDIDATES, MAX_LANES, PeerId, SessionId, Time};
 use taut_node::{Clocks, Datagram, FromLane, HandshakeMessage, Node, ToLane};
 use taut_path::Way;
 use taut_tunnel::{Limits, SessionIndices};
-use taut_wire::control::{Abilities, Control, Endpoints, Lanes, Search, Suite, Suites};
+use taut_wire::control::{Abilities, ControlMessage, Endpoints, Lanes, Search, Suite, Suites};
 
 /// Nodes; the first one is under test.
 const NODES: u8 = 5;
@@ -112,11 +112,11 @@ impl Host {
                     session,
                     lane: LaneId::FIRST,
                     way: Some(way),
-                    message: Control::Probe { id },
+                    message: ControlMessage::Probe { id },
                 } => {
                     self.asked.insert((peer, session), (way, id));
                 }
-                ToLane::Control { peer, session, lane, message: Control::Probe { id }, .. } => {
+                ToLane::Control { peer, session, lane, message: ControlMessage::Probe { id }, .. } => {
                     let probes = self.probes.entry((peer, session, lane)).or_default();
                     *probes = (id, probes.1 + 1);
                     assert!(lane != LaneId::FIRST || probes.1 <= PROBES, "{} probes of one session", probes.1);
@@ -293,7 +293,7 @@ impl Run {
         let message = match self.draw(10) {
             9 => {
                 let from = SocketAddr::from(([198, 18, 0, lanes], u16::from(lanes) << 8));
-                Control::Search(Search {
+                ControlMessage::Search(Search {
                     from,
                     step: lanes % 3,
                     ports: u16::from(lanes) << 6,
@@ -302,17 +302,17 @@ impl Run {
             }
             5 => {
                 let places = (0..u16::from(lanes % 12)).map(|number| SocketAddr::from(([198, 18, 0, lanes], number)));
-                Control::Endpoints(Endpoints::new(u32::from(lanes), u32::from(lanes / 2), lanes % 7, places))
+                ControlMessage::Endpoints(Endpoints::new(u32::from(lanes), u32::from(lanes / 2), lanes % 7, places))
             }
-            0 => Control::Offer {
+            0 => ControlMessage::Offer {
                 lanes: many,
                 suites: Suites(u8::try_from(self.draw(256)).unwrap()),
                 abilities: Abilities(lanes),
             },
-            1 => Control::Accept { lanes: many, suite, abilities: Abilities(lanes) },
-            2 => Control::Probe { id: self.draw(u64::MAX) },
-            3 | 6..=8 => Control::Answer { id: probe.unwrap_or(u64::from(lanes)), seen: source },
-            _ => Control::Receipt { suite, counter: self.draw(u64::MAX) },
+            1 => ControlMessage::Accept { lanes: many, suite, abilities: Abilities(lanes) },
+            2 => ControlMessage::Probe { id: self.draw(u64::MAX) },
+            3 | 6..=8 => ControlMessage::Answer { id: probe.unwrap_or(u64::from(lanes)), seen: source },
+            _ => ControlMessage::Receipt { suite, counter: self.draw(u64::MAX) },
         };
         let clocks = self.clocks;
         self.hosts[who].node.handle_lane(FromLane::Control { peer, session, lane, source: way, message }, clocks);

@@ -16,7 +16,7 @@ use taut_node::{Clocks, Datagram, FromLane, Node, ToLane};
 use taut_noise::public_key;
 use taut_relay::{Credentials, Limits as RelayLimits, NetworkTag, Place, Server, SigningKey, Terms, Ticket};
 use taut_tunnel::Limits;
-use taut_wire::stun::{Answer, MAX_ANSWER_LEN, Request};
+use taut_wire::stun::{BindingRequest, BindingResponse, MAX_ANSWER_LEN};
 
 const STEP: Duration = Duration::from_millis(5);
 const WALL: Duration = Duration::from_secs(1_800_000_000);
@@ -152,9 +152,9 @@ impl World {
 
     fn send(&mut self, to: SocketAddr, bytes: &[u8]) {
         let clocks = taut_relay::Clocks { now: self.now, wall: WALL };
-        if let Ok(request) = Request::parse(bytes) {
+        if let Ok(request) = BindingRequest::parse(bytes) {
             if self.udp.1 && to == at_udp() && !request.change_port {
-                let answer = Answer { transaction: request.transaction, mapped: me(), other: None };
+                let answer = BindingResponse { transaction: request.transaction, mapped: me(), other: None };
                 let mut bytes = [0; MAX_ANSWER_LEN];
                 let length = answer.write(&mut bytes);
                 self.hear(at_udp(), &bytes[..length]);

@@ -6,12 +6,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use taut_base::{NodeId, PeerId, Prefix, PrivateKey, Time};
-use taut_netmap::{Me, NetworkInfo, NetworkMap, Peer};
+use taut_netmap::{LocalMember, NetworkInfo, NetworkMap, Peer};
 use taut_node::uapi::PeerChange;
 use taut_node::{Clocks, FromLane, HandshakeMessage, Node, ToLane};
 use taut_noise::public_key;
 use taut_tunnel::Limits;
-use taut_tunnel::cookie::Checker;
+use taut_tunnel::cookie::CookieChecker;
 use taut_tunnel::handshake::Identity;
 
 type Noise = Box<dyn FnMut(&mut [u8])>;
@@ -38,7 +38,7 @@ fn at(milliseconds: u64) -> Clocks {
 /// A node that was just asked for a session with its only peer, and that peer's door.
 struct Asking {
     node: Node<Noise>,
-    door: Checker,
+    door: CookieChecker,
     asked: Sent,
 }
 
@@ -60,7 +60,7 @@ impl Asking {
             ipv6: prefix(IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, 0]), 48),
         };
         let addresses = vec![IpAddr::from([100, 64, 0, 1])];
-        let me = Me { id: NodeId(1), name: String::from("me"), key: public_key(&key(1)), addresses };
+        let me = LocalMember { id: NodeId(1), name: String::from("me"), key: public_key(&key(1)), addresses };
         Self::with(|node| {
             node.set_map(&NetworkMap { version: 1, network, me, peers: [(peer.id, peer)].into(), relays: Vec::new() });
         })

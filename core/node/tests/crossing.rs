@@ -15,7 +15,7 @@ use std::time::Duration;
 use common::{Dice, dice, draw, endpoint, key, map};
 use taut_base::{PeerId, ReceiverIndex, Time};
 use taut_node::{Clocks, FromLane, HandshakeMessage, Node, ToLane};
-use taut_tunnel::{Keyring, Limits, Role, Session, Wish};
+use taut_tunnel::{Keyring, KeyringAction, Limits, Role, Session};
 
 /// Networks that are tried.
 const CASES: u64 = 2_000;
@@ -188,7 +188,7 @@ impl Net {
     }
 
     fn wish(&mut self, who: usize) {
-        if self.hosts[who].ring.wishes_handshake_to_send(&Limits::WIREGUARD, self.now) {
+        if self.hosts[who].ring.needs_handshake_to_send(&Limits::WIREGUARD, self.now) {
             self.queue(0, who, Happening::Said(FromLane::WantsHandshake(PeerId(0))));
         }
     }
@@ -255,9 +255,9 @@ impl Net {
         }
         let (mut keepalive, mut handshake) = (false, false);
         self.hosts[who].ring.handle_timeout(&Limits::WIREGUARD, self.now, |wish| match wish {
-            Wish::Keepalive => keepalive = true,
-            Wish::Handshake => handshake = true,
-            Wish::Receipt | Wish::GiveUp => {}
+            KeyringAction::Keepalive => keepalive = true,
+            KeyringAction::Handshake => handshake = true,
+            KeyringAction::Receipt | KeyringAction::AbandonLane => {}
         });
         if keepalive {
             self.send(who, false);

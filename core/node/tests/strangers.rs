@@ -12,8 +12,8 @@ use taut_node::uapi::PeerChange;
 use taut_node::{Clocks, FromLane, HandshakeMessage, Node, ToLane};
 use taut_noise::public_key;
 use taut_tunnel::Limits;
-use taut_tunnel::cookie::{Checker, mac1};
-use taut_tunnel::handshake::{Identity, Initiation, Remote, Timestamp};
+use taut_tunnel::cookie::{CookieChecker, mac1};
+use taut_tunnel::handshake::{Identity, Remote, SentInitiation, Timestamp};
 use taut_wire::wireguard::initiation;
 
 type Noise = Box<dyn FnMut(&mut [u8])>;
@@ -24,7 +24,7 @@ fn key(byte: u8) -> PrivateKey {
 
 /// A node with key 2 whose one peer has key 1, its door, and how often it drew randomness. The static-static secrets are made with the
 /// peers, so that every Diffie-Hellman after the first needs a fresh key: who draws nothing has computed one at most.
-fn node() -> (Node<Noise>, Checker, Rc<Cell<u32>>) {
+fn node() -> (Node<Noise>, CookieChecker, Rc<Cell<u32>>) {
     let drawn = Rc::new(Cell::new(0));
     let count = Rc::clone(&drawn);
     let noise: Noise = Box::new(move |bytes| {
@@ -45,7 +45,7 @@ fn initiation_of(from: u8) -> [u8; initiation::LEN] {
     let from = Identity::new(key(from));
     let to = Remote::new(&from, public_key(&key(2)), PresharedKey::NONE).unwrap();
     let stamp = Timestamp::from_wall_clock(Duration::from_secs(1));
-    Initiation::start(&from, &to, ReceiverIndex(16), stamp, key(9)).unwrap().1
+    SentInitiation::start(&from, &to, ReceiverIndex(16), stamp, key(9)).unwrap().1
 }
 
 /// The same, with random bytes from its ephemeral key on (`start`) and a mac1 that is right again.

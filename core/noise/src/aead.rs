@@ -49,22 +49,22 @@ pub trait Aead: Sized {
 }
 
 #[cfg(not(feature = "aws-lc"))]
-type Chosen = Ring;
+type DefaultAead = Ring;
 #[cfg(feature = "aws-lc")]
-type Chosen = AwsLc;
+type DefaultAead = AwsLc;
 
 /// A key that seals by counters. The nonce is four zero bytes and the counter in little endian, as Noise and WireGuard have it.
-pub struct AeadKey(Chosen);
+pub struct AeadKey(DefaultAead);
 
 impl AeadKey {
     /// Takes 32 bytes as a key of ChaCha20-Poly1305.
     pub fn new(key: &[u8; 32]) -> Self {
-        Self(Chosen::new(Cipher::ChaCha20Poly1305, key))
+        Self(DefaultAead::new(Cipher::ChaCha20Poly1305, key))
     }
 
     /// Takes 32 bytes as a key of AES-256-GCM, with nonces as above.
     pub fn aes_256_gcm(key: &[u8; 32]) -> Self {
-        Self(Chosen::new(Cipher::Aes256Gcm, key))
+        Self(DefaultAead::new(Cipher::Aes256Gcm, key))
     }
 
     /// Encrypts `data` in place and returns the tag that belongs behind it. Never call it twice with one counter.

@@ -2,7 +2,7 @@
 //! key beforehand, the responder learns the initiator's from the first message.
 //!
 //! ```text
-//! Initiator::start ── first message ──▶ Responder::read ─▶ Replying
+//! Initiator::start ── first message ──▶ Responder::read ─▶ PendingReply
 //!                                                            │ reply
 //! Initiator::finish ◀──────────── second message ────────────┘
 //!        └─▶ Transport                              Transport ◀─┘
@@ -81,7 +81,7 @@ impl Responder {
     ///
     /// # Errors
     /// When the message is no first message to the owner of `private` with this prologue.
-    pub fn read(prologue: &[u8], private: &PrivateKey, message: &[u8]) -> Result<Replying, DecryptError> {
+    pub fn read(prologue: &[u8], private: &PrivateKey, message: &[u8]) -> Result<PendingReply, DecryptError> {
         let message: &[u8; FIRST_MESSAGE] = message.try_into().map_err(|_| DecryptError)?;
         let (received, rest) = message.split_at(32);
         let (sealed_static, sealed_payload) = rest.split_at(32 + TAG);
@@ -96,18 +96,18 @@ impl Responder {
         let initiator = PublicKey(initiator);
         let key = agree(&mut state, private, &initiator)?;
         state.decrypt(&key, sealed_payload, &mut [])?;
-        Ok(Replying { state, initiator, ephemeral })
+        Ok(PendingReply { state, initiator, ephemeral })
     }
 }
 
 /// The coordinator, after it read the first message: it knows who asks, and may still refuse by not replying.
-pub struct Replying {
+pub struct PendingReply {
     state: Symmetric,
     initiator: PublicKey,
     ephemeral: PublicKey,
 }
 
-impl Replying {
+impl PendingReply {
     /// The initiator's static key: who asks.
     pub fn initiator(&self) -> PublicKey {
         self.initiator

@@ -14,7 +14,7 @@ mod xchacha;
 #[cfg(any(test, feature = "aws-lc"))]
 pub use aead::AwsLc;
 pub use aead::{Aead, AeadKey, Cipher, NONCE, Ring, TAG};
-pub use primitives::{NoAgreement, dh, hash, hmac, keyed_mac, public_key};
+pub use primitives::{LowOrderKey, dh, hash, hmac, keyed_mac, public_key};
 pub use symmetric::{DecryptError, Symmetric};
 pub use transport::{MAX_MESSAGE, Transport, TransportError};
 pub use xchacha::{xopen, xseal};

@@ -22,27 +22,27 @@ pub fn public_key(private: &PrivateKey) -> PublicKey {
 /// X25519: the secret that both owners compute from their own private and the other's public key.
 ///
 /// # Errors
-/// [`NoAgreement`] when the public key is a point of low order, for which everybody knows the result (fault A8).
-pub fn dh(private: &PrivateKey, public: &PublicKey) -> Result<Zeroizing<[u8; 32]>, NoAgreement> {
+/// [`LowOrderKey`] when the public key is a point of low order, for which everybody knows the result (fault A8).
+pub fn dh(private: &PrivateKey, public: &PublicKey) -> Result<Zeroizing<[u8; 32]>, LowOrderKey> {
     let secret = StaticSecret::from(*private.expose());
     let shared = secret.diffie_hellman(&x25519_dalek::PublicKey::from(public.0));
     if !shared.was_contributory() {
-        return Err(NoAgreement);
+        return Err(LowOrderKey);
     }
     Ok(Zeroizing::new(shared.to_bytes()))
 }
 
 /// The other side's public key is a point of low order: no secret can be agreed with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoAgreement;
+pub struct LowOrderKey;
 
-impl fmt::Display for NoAgreement {
+impl fmt::Display for LowOrderKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the other side's public key is a point of low order, which no honest program makes")
     }
 }
 
-impl Error for NoAgreement {}
+impl Error for LowOrderKey {}
 
 /// BLAKE2s with 32 bytes of output over the parts in order.
 pub fn hash(parts: &[&[u8]]) -> [u8; 32] {
@@ -117,7 +117,7 @@ mod tests {
         minus_one[0] = 0xec;
         minus_one[31] = 0x7f;
         for point in [[0; 32], one, minus_one] {
-            assert_eq!(dh(&private, &PublicKey(point)), Err(NoAgreement));
+            assert_eq!(dh(&private, &PublicKey(point)), Err(LowOrderKey));
         }
     }
 }

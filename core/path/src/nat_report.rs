@@ -24,7 +24,7 @@ use core::time::Duration;
 use std::vec::Vec;
 
 use taut_base::{Entropy, RelayId, Time};
-use taut_wire::stun::{Answer, Request};
+use taut_wire::stun::{BindingRequest, BindingResponse};
 
 use crate::candidates::canonical;
 use crate::nat::Nat;
@@ -170,7 +170,7 @@ pub struct Ask {
     /// Where to.
     pub to: SocketAddr,
     /// What.
-    pub request: Request,
+    pub request: BindingRequest,
     /// From a socket that is used for nothing else, instead of the first lane's.
     pub apart: bool,
 }
@@ -359,7 +359,7 @@ impl NatReport {
         let mut transaction = [0; 12];
         entropy.fill(&mut transaction);
         self.waiting.push(Waiting { transaction, server, to, test, sent: now });
-        let request = Request { transaction, change_port: test == Test::Filter };
+        let request = BindingRequest { transaction, change_port: test == Test::Filter };
         asks.push(Ask { to, request, apart: test.is_apart() });
     }
 
@@ -372,7 +372,7 @@ impl NatReport {
     }
 
     /// An answer came from this place. Tells how far the relay is, if that is better known now. One that nobody waits for is ignored.
-    pub fn handle_answer(&mut self, source: SocketAddr, answer: &Answer, now: Time) -> Option<Distance> {
+    pub fn handle_answer(&mut self, source: SocketAddr, answer: &BindingResponse, now: Time) -> Option<Distance> {
         let place = self.waiting.iter().position(|waiting| waiting.transaction == answer.transaction)?;
         let Waiting { server, to, test, sent, .. } = self.waiting[place];
         let from_there = match test {

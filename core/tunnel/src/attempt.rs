@@ -31,11 +31,11 @@ pub struct Attempt {
 
 /// What an attempt wants at its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Due {
+pub enum AttemptAction {
     /// Nothing yet.
-    Later,
+    Wait,
     /// Send an initiation: a new one, or the last one again while it is young enough for the same response (protocol.md 2.1).
-    Initiation,
+    SendInitiation,
     /// Stop: nobody answered for [`Limits::attempt`].
     GiveUp,
 }
@@ -50,13 +50,13 @@ impl Attempt {
         Self { retry, interval, give_up: now + limits.attempt, next: now }
     }
 
-    /// What is due now. After [`Due::Initiation`] the next one is scheduled.
-    pub fn handle_timeout(&mut self, limits: &Limits, entropy: &mut impl Entropy, now: Time) -> Due {
+    /// What is due now. After [`AttemptAction::SendInitiation`] the next one is scheduled.
+    pub fn handle_timeout(&mut self, limits: &Limits, entropy: &mut impl Entropy, now: Time) -> AttemptAction {
         if now < self.next {
-            return Due::Later;
+            return AttemptAction::Wait;
         }
         if now >= self.give_up {
-            return Due::GiveUp;
+            return AttemptAction::GiveUp;
         }
         // A Taut peer's first intervals are shorter than the stock jitter: a quarter of the interval keeps their shape.
         let most = u32::try_from(self.interval.as_millis() / 4).unwrap_or(MAX_JITTER_MS).min(MAX_JITTER_MS);
@@ -65,7 +65,7 @@ impl Attempt {
         if self.retry == Retry::Taut {
             self.interval = (self.interval * 2).min(limits.retry);
         }
-        Due::Initiation
+        AttemptAction::SendInitiation
     }
 
     /// When [`Self::handle_timeout`] has something to say.
@@ -86,9 +86,9 @@ mod tests {
         loop {
             let now = attempt.poll_timeout();
             match attempt.handle_timeout(&limits, &mut no_jitter, now) {
-                Due::Initiation => sent.push(now.0 / 1_000_000),
-                Due::GiveUp => return sent,
-                Due::Later => panic!("asked for {now:?}, then had nothing to do"),
+                AttemptAction::SendInitiation => sent.push(now.0 / 1_000_000),
+                AttemptAction::GiveUp => return sent,
+                AttemptAction::Wait => panic!("asked for {now:?}, then had nothing to do"),
             }
         }
     }

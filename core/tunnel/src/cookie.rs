@@ -4,7 +4,7 @@
 //! that address under a secret of ours. Who has to show one is decided elsewhere; here is how it is made, given, kept and checked.
 //!
 //! ```text
-//! initiator                                     Checker of the responder
+//! initiator                                     CookieChecker of the responder
 //!   message, mac2 = 0       ───────────────▶      is_for_us, but too much from there
 //!   Cookies::take           ◀───────────────      reply: the cookie of that ip:port, sealed, bound to mac1
 //!   Cookies::write_mac2     ───────────────▶      proves_address
@@ -40,9 +40,9 @@ pub(crate) fn cookie_key(public: &PublicKey) -> [u8; 32] {
 /// Who sent a handshake message, as far as it is known before it is read (protocol.md 2.3): who is at an address and port, or who a relay says it is.
 /// Whoever shares an address or a relay with others shares no cookie with them (fault B5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Source([u8; 23]);
+pub struct SourceAddress([u8; 23]);
 
-impl Source {
+impl SourceAddress {
     /// A client of the relay there, by the number that the relay gave us for it.
     pub fn relayed(relay: SocketAddr, id: u32) -> Self {
         let mut source = Self::from(relay);
@@ -52,7 +52,7 @@ impl Source {
     }
 }
 
-impl From<SocketAddr> for Source {
+impl From<SocketAddr> for SourceAddress {
     fn from(place: SocketAddr) -> Self {
         let mut source = [0; 23];
         match place.ip().to_canonical() {
@@ -65,7 +65,7 @@ impl From<SocketAddr> for Source {
 }
 
 /// Judges handshake messages to this node by their MACs, and gives out cookies. Without state beyond its keys: a cookie is computed anew to check it.
-pub struct Checker {
+pub struct CookieChecker {
     mac1_key: [u8; 32],
     cookie_key: [u8; 32],
     /// Secrets and nonces derive from it.
@@ -77,7 +77,7 @@ pub struct Checker {
     replies: u64,
 }
 
-impl Checker {
+impl CookieChecker {
     pub(crate) fn new(mac1_key: [u8; 32], public: &PublicKey, seed: [u8; 32]) -> Self {
         Self {
             mac1_key,
@@ -96,7 +96,7 @@ impl Checker {
     }
 
     /// Whether the sender of an initiation or a response has shown, within the last two minutes, that it receives what is sent to `source`.
-    pub fn proves_address(&mut self, message: &[u8], source: impl Into<Source>, now: Time) -> bool {
+    pub fn proves_address(&mut self, message: &[u8], source: impl Into<SourceAddress>, now: Time) -> bool {
         let Some((_, _, mac2)) = cut(message) else { return false };
         // The common case, and one that no cookie leads to but once in 2^128.
         if *mac2 == [0; MAC] {
@@ -108,7 +108,12 @@ impl Checker {
     }
 
     /// The answer that gives `source` its cookie. `message` is an initiation or a response; anything else has no answer.
-    pub fn reply(&mut self, message: &[u8], source: impl Into<Source>, now: Time) -> Option<[u8; cookie_reply::LEN]> {
+    pub fn reply(
+        &mut self,
+        message: &[u8],
+        source: impl Into<SourceAddress>,
+        now: Time,
+    ) -> Option<[u8; cookie_reply::LEN]> {
         let (_, mac1, _) = cut(message)?;
         let sender = message.get(4..8)?.try_into().ok().map(u32::from_le_bytes)?;
         let mut sealed = [0; 32];
@@ -129,7 +134,7 @@ impl Checker {
         key
     }
 
-    fn cookie(&mut self, source: &Source, now: Time) -> Zeroizing<[u8; MAC]> {
+    fn cookie(&mut self, source: &SourceAddress, now: Time) -> Zeroizing<[u8; MAC]> {
         let period = now.0 / u64::try_from(LIFETIME.as_nanos()).unwrap_or(u64::MAX);
         if self.period != Some(period) {
             self.secret = hmac(&self.seed, &[b"secret", &period.to_le_bytes()]);
@@ -164,7 +169,7 @@ pub fn mac1(message: &[u8]) -> Option<&[u8; MAC]> {
 #[derive(Default)]
 pub struct Cookies {
     /// Oldest first.
-    kept: Vec<(Source, Time, Zeroizing<[u8; MAC]>)>,
+    kept: Vec<(SourceAddress, Time, Zeroizing<[u8; MAC]>)>,
 }
 
 impl Cookies {
@@ -174,7 +179,7 @@ impl Cookies {
         &mut self,
         remote: &Remote,
         mac1: &[u8; MAC],
-        source: impl Into<Source>,
+        source: impl Into<SourceAddress>,
         reply: &CookieReply<'_>,
         now: Time,
     ) -> bool {
@@ -192,7 +197,7 @@ impl Cookies {
     }
 
     /// Puts mac2 into a copy of an initiation or a response that goes to `destination`, if there is a young enough cookie from there.
-    pub fn write_mac2(&self, destination: impl Into<Source>, message: &mut [u8], now: Time) {
+    pub fn write_mac2(&self, destination: impl Into<SourceAddress>, message: &mut [u8], now: Time) {
         let destination = destination.into();
         let kept = self.kept.iter().find(|(from, at, _)| *from == destination && now < *at + LIFETIME);
         let Some((_, _, cookie)) = kept else { return };

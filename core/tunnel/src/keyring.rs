@@ -12,7 +12,7 @@
 //! ```
 //!
 //! On a lane other than the first the timers of the first are not repeated: nothing is kept alive there, and whoever hears nothing looks for another
-//! lane rather than for another session ([`Keyring::further`]). What a session is confirmed by on one lane counts for all, and so does which one of two that
+//! lane rather than for another session ([`Keyring::for_extra_lane`]). What a session is confirmed by on one lane counts for all, and so does which one of two that
 //! crossed is used ([`Keyring::confirm`]): on a lane whose packets go one way, the other end would never hear.
 //!
 //! And there *previous* goes on sealing until the peer has said in *current* which lanes it has. A peer that was started again may have others at the
@@ -22,7 +22,7 @@ use std::fmt;
 use std::time::Duration;
 
 use taut_base::{ReceiverIndex, SessionId, Time};
-use taut_wire::control::Control;
+use taut_wire::control::ControlMessage;
 
 use crate::limits::Limits;
 use crate::pair::Pair;
@@ -69,7 +69,7 @@ pub struct Keyring {
 
 /// What a keyring wants done at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum KeyringAction {
     /// Send an empty packet.
     Keepalive,
     /// Make a new session.
@@ -77,7 +77,7 @@ pub enum Wish {
     /// Send what [`Keyring::receipt`] yields.
     Receipt,
     /// On a further lane: send by the first again, nothing comes back here.
-    GiveUp,
+    AbandonLane,
 }
 
 /// There is no session to send with.
@@ -99,7 +99,7 @@ impl Keyring {
     }
 
     /// A keyring for a lane other than the first.
-    pub fn further() -> Self {
+    pub fn for_extra_lane() -> Self {
         Self { further: true, ..Self::default() }
     }
 
@@ -274,7 +274,7 @@ impl Keyring {
     }
 
     /// What acknowledges the data that came last, with the control pair to seal it with.
-    pub fn receipt(&mut self) -> Option<(Control, &mut Pair)> {
+    pub fn receipt(&mut self) -> Option<(ControlMessage, &mut Pair)> {
         self.all().find_map(|session| Some((session.take_receipt()?, session.control_pair()?)))
     }
 
@@ -308,13 +308,13 @@ impl Keyring {
     }
 
     /// Nothing is waited for any more.
-    pub fn expect_nothing(&mut self) {
+    pub fn stop_expecting_answer(&mut self) {
         self.no_answer = None;
     }
 
     /// Whether to ask for a handshake now, because a packet is to be sent: there is no session, we started the current one and it is
     /// old, or it is much used (paper, section 6.2). Says yes once per second at most while the wish stands.
-    pub fn wishes_handshake_to_send(&mut self, limits: &Limits, now: Time) -> bool {
+    pub fn needs_handshake_to_send(&mut self, limits: &Limits, now: Time) -> bool {
         let needed = match &self.current {
             Some(session) if usable(session, limits, now) => {
                 let old = session.role == Role::Initiator && now.since(session.born) >= limits.rekey_after;
@@ -327,7 +327,7 @@ impl Keyring {
 
     /// Whether to ask for a handshake now, because packets only come in and our session will soon be too old to open them
     /// (paper, section 6.2).
-    pub fn wishes_handshake_to_receive(&mut self, limits: &Limits, now: Time) -> bool {
+    pub fn needs_handshake_to_receive(&mut self, limits: &Limits, now: Time) -> bool {
         let old = self.current.as_ref().is_some_and(|session| {
             session.role == Role::Initiator && now.since(session.born) >= limits.rekey_on_receive()
         });
@@ -343,24 +343,24 @@ impl Keyring {
     }
 
     /// Does what is due. Sessions that are too old are retired; what the caller has to do goes to `wish`.
-    pub fn handle_timeout(&mut self, limits: &Limits, now: Time, mut wish: impl FnMut(Wish)) {
+    pub fn handle_timeout(&mut self, limits: &Limits, now: Time, mut wish: impl FnMut(KeyringAction)) {
         self.retire_if(|session| now >= session.born + limits.reject_after);
         if self.no_answer.take_if(|due| now >= *due).is_some() {
             if self.further {
-                wish(Wish::GiveUp);
+                wish(KeyringAction::AbandonLane);
             } else if self.wish(now) {
-                wish(Wish::Handshake);
+                wish(KeyringAction::Handshake);
             }
         }
         if self.keepalive.take_if(|due| now >= *due).is_some() && self.current.is_some() {
-            wish(Wish::Keepalive);
+            wish(KeyringAction::Keepalive);
         }
         if self.receipt.take_if(|due| now >= *due).is_some() {
-            wish(Wish::Receipt);
+            wish(KeyringAction::Receipt);
         }
         if self.persistent_due.take_if(|due| now >= *due).is_some() {
             self.put_off_persistent(now);
-            wish(Wish::Keepalive);
+            wish(KeyringAction::Keepalive);
         }
     }
 
@@ -373,7 +373,7 @@ impl Keyring {
 
     /// The same, if that may be sooner than was said last: `None` while deadlines have only moved away. Most packets arm nothing.
     #[inline]
-    pub fn poll_sooner(&mut self, limits: &Limits) -> Option<Time> {
+    pub fn poll_earlier_timeout(&mut self, limits: &Limits) -> Option<Time> {
         if std::mem::take(&mut self.sooner) { self.poll_timeout(limits) } else { None }
     }
 

@@ -2,11 +2,11 @@
 //!
 //! Pure: time, randomness and buffers are arguments. The pieces, in the order in which a packet's life needs them:
 //!
-//! 1. [`handshake`]: `Noise_IKpsk2` as a chain of types. [`Initiation::start`](handshake::Initiation::start) →
-//!    [`finish`](handshake::Initiation::finish), and on the other side [`Received::read`](handshake::Received::read) →
-//!    [`authenticate`](handshake::Received::authenticate) → [`respond`](handshake::Authentic::respond). Both ends yield [`SessionKeys`].
+//! 1. [`handshake`]: `Noise_IKpsk2` as a chain of types. [`SentInitiation::start`](handshake::SentInitiation::start) →
+//!    [`finish`](handshake::SentInitiation::finish), and on the other side [`ReceivedInitiation::read`](handshake::ReceivedInitiation::read) →
+//!    [`authenticate`](handshake::ReceivedInitiation::authenticate) → [`respond`](handshake::AuthenticatedInitiation::respond). Both ends yield [`SessionKeys`].
 //! 2. [`Attempt`]: when to send an initiation again, and when to give up. The agent's part.
-//! 3. [`Session`]: what a handshake made: WireGuard's own [`Pair`] of keys with its counter and replay [`Window`], and between Taut nodes the pairs that
+//! 3. [`Session`]: what a handshake made: WireGuard's own [`Pair`] of keys with its counter and replay [`ReplayWindow`], and between Taut nodes the pairs that
 //!    an [`Exporter`] derives beside it: one for control messages, one for data under another suite. Pairs seal and open in place.
 //! 4. [`Keyring`]: the sessions of one peer (previous, current, next) and WireGuard's data timers. The lane's part: it lives where the
 //!    packets are, and asks the agent only for handshakes (protocol.md 1.7).
@@ -25,12 +25,12 @@ mod pair;
 mod session;
 mod window;
 
-pub use attempt::{Attempt, Due, Retry};
+pub use attempt::{Attempt, AttemptAction, Retry};
 pub use exporter::Exporter;
-pub use keyring::{Keyring, NoSession, Wish};
+pub use keyring::{Keyring, KeyringAction, NoSession};
 pub use limits::{Limits, REJECT_AFTER_BLOCKS, REJECT_AFTER_MESSAGES, REKEY_AFTER_BLOCKS, REKEY_AFTER_MESSAGES};
 pub use pair::{Exhausted, OpenError, Pair, PairKeys};
 pub use session::{Role, Session, SessionIndices, SessionKeys};
 // A rate is no matter of WireGuard; whoever has a limit on what it tunnels finds it here, too.
 pub use taut_base::{Bucket, Rate};
-pub use window::Window;
+pub use window::ReplayWindow;

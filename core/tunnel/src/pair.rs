@@ -9,7 +9,7 @@ use taut_wire::wireguard::{self, DATA_HEADER};
 use zeroize::Zeroizing;
 
 use crate::limits::{REJECT_AFTER_BLOCKS, REJECT_AFTER_MESSAGES, REKEY_AFTER_BLOCKS, REKEY_AFTER_MESSAGES};
-use crate::window::Window;
+use crate::window::ReplayWindow;
 
 /// What a [`Pair`] is made of.
 pub struct PairKeys {
@@ -35,7 +35,7 @@ pub struct Pair {
     sent: u64,
     /// Blocks of the cipher that were used, where they are what limits a key.
     blocks: u64,
-    window: Window,
+    window: ReplayWindow,
 }
 
 impl Pair {
@@ -54,7 +54,7 @@ impl Pair {
             receiving: key(&receiving),
             sent: 0,
             blocks: 0,
-            window: Window::new(),
+            window: ReplayWindow::new(),
         }
     }
 
@@ -63,8 +63,8 @@ impl Pair {
         self.suite
     }
 
-    /// Whether the peer may mark packets in it ([`taut_wire::vouch`]): in none of WireGuard's own suite (law 1).
-    pub fn takes_marks(&self) -> bool {
+    /// Whether the peer may mark packets in it ([`taut_wire::partial_checksum`]): in none of WireGuard's own suite (law 1).
+    pub fn allows_partial_checksums(&self) -> bool {
         self.suite != Suite::ChaCha20Poly1305
     }
 

@@ -5,7 +5,7 @@
 //! and pairs beside it like the first ([`SessionKeys::on_lane`]). Lanes of a session share its age and nothing else.
 
 use taut_base::{LaneId, ReceiverIndex, SessionId, Time};
-use taut_wire::control::{Abilities, Control, Suite, Suites};
+use taut_wire::control::{Abilities, ControlMessage, Suite, Suites};
 use taut_wire::wireguard::{DATA_OVERHEAD, padded_len};
 use zeroize::Zeroizing;
 
@@ -56,11 +56,11 @@ impl SessionKeys {
     /// Keys of another lane of the same session; `None` with a native peer. Each lane's may be made once: a [`Session`] counts from zero.
     pub fn on_lane(&self, lane: LaneId) -> Option<Self> {
         let exporter = self.extension.as_ref().filter(|_| lane != LaneId::FIRST)?;
-        Some(Self::further(self.role, exporter.clone(), self.suites, lane))
+        Some(Self::for_extra_lane(self.role, exporter.clone(), self.suites, lane))
     }
 
     /// Keys of a lane other than the first.
-    pub fn further(role: Role, exporter: Exporter, suites: Suites, lane: LaneId) -> Self {
+    pub fn for_extra_lane(role: Role, exporter: Exporter, suites: Suites, lane: LaneId) -> Self {
         let stock = exporter.data(Suite::ChaCha20Poly1305, lane);
         Self { role, lane, stock, extension: Some(exporter), suites }
     }
@@ -188,7 +188,7 @@ impl Session {
     /// pair of nothing comes.
     pub fn use_suite(&mut self, suite: Suite, abilities: Abilities) {
         self.agreed = true;
-        self.peer_takes_marks = abilities.takes_marks();
+        self.peer_takes_marks = abilities.accepts_partial_checksums();
         self.uses_fast = self.fast.as_ref().is_some_and(|pair| pair.suite() == suite);
     }
 
@@ -197,9 +197,9 @@ impl Session {
         self.agreed
     }
 
-    /// Whether what [`Self::seal`] seals now may hold [marked](taut_wire::vouch) packets.
-    pub fn may_mark(&self) -> bool {
-        self.peer_takes_marks && self.sending().takes_marks()
+    /// Whether what [`Self::seal`] seals now may hold [marked](taut_wire::partial_checksum) packets.
+    pub fn sends_partial_checksums(&self) -> bool {
+        self.peer_takes_marks && self.sending().allows_partial_checksums()
     }
 
     /// Turns `datagram` into a data message, see [`Pair::seal`].
@@ -235,14 +235,14 @@ impl Session {
     }
 
     /// A receipt for the data that came last, if there was none for it yet.
-    pub(crate) fn take_receipt(&mut self) -> Option<Control> {
+    pub(crate) fn take_receipt(&mut self) -> Option<ControlMessage> {
         let pair = self.fast.as_deref().filter(|pair| pair.highest().is_some()).unwrap_or(&self.stock);
         let newest = (pair.suite(), pair.highest()?);
         if self.receipted == Some(newest) {
             return None;
         }
         self.receipted = Some(newest);
-        Some(Control::Receipt { suite: newest.0, counter: newest.1 })
+        Some(ControlMessage::Receipt { suite: newest.0, counter: newest.1 })
     }
 
     /// The peer says what of our data arrived. False when we never sealed that: nothing is believed then.

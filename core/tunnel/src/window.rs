@@ -12,7 +12,7 @@ pub(crate) const REACH: u64 = BITS - WORD;
 /// It has one owner, who alone may move it (fault C8): neither it nor the session around it can be marked or opened through a shared
 /// reference, or be copied.
 /// ```compile_fail,E0596
-/// fn shared(window: &taut_tunnel::Window) -> bool {
+/// fn shared(window: &taut_tunnel::ReplayWindow) -> bool {
 ///     window.mark(1)
 /// }
 /// ```
@@ -29,13 +29,13 @@ pub(crate) const REACH: u64 = BITS - WORD;
 /// fn two_owners<T: Clone>() {}
 /// two_owners::<taut_tunnel::SessionKeys>();
 /// ```
-pub struct Window {
+pub struct ReplayWindow {
     /// One more than the highest counter seen; 0 before the first.
     next: u64,
     seen: [u64; WORDS],
 }
 
-impl Window {
+impl ReplayWindow {
     /// A window that has seen nothing.
     pub fn new() -> Self {
         Self { next: 0, seen: [0; WORDS] }
@@ -86,7 +86,7 @@ impl Window {
     }
 }
 
-impl Default for Window {
+impl Default for ReplayWindow {
     fn default() -> Self {
         Self::new()
     }
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn fault_c1_edges() {
-        let mut window = Window::new();
+        let mut window = ReplayWindow::new();
         assert!(window.mark(0));
         assert!(!window.mark(0));
         assert!(window.mark(1));
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn looking_does_not_move_it() {
-        let mut window = Window::new();
+        let mut window = ReplayWindow::new();
         assert!(window.mark(5));
         assert!(window.fresh(1 << 40));
         assert!(window.mark(4));
@@ -134,7 +134,7 @@ mod tests {
 
     /// Any order with repeats, near and far: exactly what a set of all counters would say.
     fn agrees_with_a_set(steps: &[(bool, u64)]) {
-        let mut window = Window::new();
+        let mut window = ReplayWindow::new();
         let mut seen = BTreeSet::new();
         let mut at = 0_u64;
         for (forward, distance) in steps {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use taut_base::{ReceiverIndex, SessionId, Time};
 use taut_tunnel::{
-    Attempt, Due, Keyring, Limits, REJECT_AFTER_MESSAGES, REKEY_AFTER_MESSAGES, Retry, Role, Session, SessionKeys, Wish,
+    Attempt, AttemptAction, Keyring, KeyringAction, Limits, REJECT_AFTER_MESSAGES, REKEY_AFTER_MESSAGES, Retry, Role,
+    Session, SessionKeys,
 };
 
 const LIMITS: Limits = Limits::WIREGUARD;
@@ -33,7 +34,7 @@ fn ring(role: Role) -> Keyring {
     ring
 }
 
-fn wishes(ring: &mut Keyring, now: Time) -> Vec<Wish> {
+fn wishes(ring: &mut Keyring, now: Time) -> Vec<KeyringAction> {
     let mut wishes = Vec::new();
     ring.handle_timeout(&LIMITS, now, |wish| wishes.push(wish));
     wishes
@@ -45,13 +46,13 @@ type Asked = fn(Time) -> bool;
 /// What the paper says, after how many seconds, and how to see it.
 const INSTANTS: [(&str, u64, Asked); 12] = [
     ("6.2: Rekey-After-Time, the initiator that sends makes a new session", 120, |now| {
-        ring(Role::Initiator).wishes_handshake_to_send(&LIMITS, now)
+        ring(Role::Initiator).needs_handshake_to_send(&LIMITS, now)
     }),
     ("6.2: the responder makes none by age; Reject-After-Time makes it the one without a session", 180, |now| {
-        ring(Role::Responder).wishes_handshake_to_send(&LIMITS, now)
+        ring(Role::Responder).needs_handshake_to_send(&LIMITS, now)
     }),
     ("6.2: the initiator that receives, Reject-After-Time less Keepalive-Timeout less Rekey-Timeout", 165, |now| {
-        ring(Role::Initiator).wishes_handshake_to_receive(&LIMITS, now)
+        ring(Role::Initiator).needs_handshake_to_receive(&LIMITS, now)
     }),
     ("6.2: Reject-After-Time, nothing is sealed", 180, |now| ring(Role::Initiator).sending(&LIMITS, now).is_err()),
     ("6.2: Reject-After-Time, nothing is sealed by the responder", 180, |now| {
@@ -78,18 +79,18 @@ const INSTANTS: [(&str, u64, Asked); 12] = [
     ("6.5: Keepalive-Timeout after data that was not answered, an empty packet", 10, |now| {
         let mut ring = ring(Role::Initiator);
         ring.received(SessionId(1), true, &LIMITS, BOOT);
-        wishes(&mut ring, now) == [Wish::Keepalive]
+        wishes(&mut ring, now) == [KeyringAction::Keepalive]
     }),
     ("6.5: Keepalive-Timeout plus Rekey-Timeout after data without an answer, a new session", 15, |now| {
         let mut ring = ring(Role::Initiator);
         ring.sent(true, &LIMITS, BOOT);
-        wishes(&mut ring, now) == [Wish::Handshake]
+        wishes(&mut ring, now) == [KeyringAction::Handshake]
     }),
     ("persistent keepalive, as configured", 25, |now| {
         let mut ring = Keyring::new(Some(Duration::from_secs(25)));
         ring.add(session(1, Role::Initiator, BOOT));
         ring.sent(false, &LIMITS, BOOT);
-        wishes(&mut ring, now) == [Wish::Keepalive]
+        wishes(&mut ring, now) == [KeyringAction::Keepalive]
     }),
 ];
 
@@ -131,12 +132,16 @@ fn tries(retry: Retry, jitter: u8) -> (Vec<u64>, u64) {
         let now = attempt.poll_timeout();
         let after = u64::try_from(now.since(BOOT).as_millis()).unwrap_or(u64::MAX);
         if after > 0 {
-            assert_eq!(attempt.handle_timeout(&LIMITS, &mut entropy, Time(now.0 - 1)), Due::Later, "not before");
+            assert_eq!(
+                attempt.handle_timeout(&LIMITS, &mut entropy, Time(now.0 - 1)),
+                AttemptAction::Wait,
+                "not before"
+            );
         }
         match attempt.handle_timeout(&LIMITS, &mut entropy, now) {
-            Due::Initiation => sent.push(after),
-            Due::GiveUp => return (sent, after),
-            Due::Later => panic!("{after} ms was announced, and nothing is due"),
+            AttemptAction::SendInitiation => sent.push(after),
+            AttemptAction::GiveUp => return (sent, after),
+            AttemptAction::Wait => panic!("{after} ms was announced, and nothing is due"),
         }
     }
     panic!("it never gives up");
@@ -169,7 +174,7 @@ fn fault_m8_ten_years_of_renewals_neither_drift_nor_gather_anything() {
     let (mut now, mut made, mut gone) = (start, 0, 0);
     for number in 0..2 * years {
         now = Time(start.0 + number * 60_000_000_000);
-        if ring.wishes_handshake_to_send(&LIMITS, now) {
+        if ring.needs_handshake_to_send(&LIMITS, now) {
             assert_eq!(now.since(start), Duration::from_secs(120) * u32::try_from(made).unwrap_or(0), "session {made}");
             ring.add(session(made, Role::Initiator, now));
             made += 1;
@@ -180,7 +185,7 @@ fn fault_m8_ten_years_of_renewals_neither_drift_nor_gather_anything() {
         ring.received(id, true, &LIMITS, now);
         // Its answer is due, or before that the end of the session before.
         assert!(ring.poll_timeout(&LIMITS).is_some_and(|due| now <= due && due <= now + LIMITS.keepalive));
-        assert_eq!(wishes(&mut ring, now + LIMITS.keepalive), [Wish::Keepalive]);
+        assert_eq!(wishes(&mut ring, now + LIMITS.keepalive), [KeyringAction::Keepalive]);
         ring.sent(false, &LIMITS, now + LIMITS.keepalive);
         gone += ring.take_retired().len() as u64;
         assert!(made - gone <= 2, "{} sessions are held", made - gone);
@@ -196,7 +201,7 @@ fn fault_m8_at_the_end_of_counting_time_nothing_wraps() {
     let born = Time(u64::MAX - 100_000_000_000);
     let mut ring = Keyring::new(Some(Duration::from_secs(25)));
     ring.add(session(1, Role::Initiator, born));
-    assert!(!ring.wishes_handshake_to_send(&LIMITS, Time(u64::MAX - 1)), "it is not 100 s old");
+    assert!(!ring.needs_handshake_to_send(&LIMITS, Time(u64::MAX - 1)), "it is not 100 s old");
     assert!(ring.sending(&LIMITS, Time(u64::MAX - 1)).is_ok());
     assert!(ring.sending(&LIMITS, end).is_err(), "in the last nanosecond everything is due");
     ring.sent(true, &LIMITS, Time(u64::MAX - 1));
@@ -206,8 +211,8 @@ fn fault_m8_at_the_end_of_counting_time_nothing_wraps() {
     let mut attempt = Attempt::start(Retry::Stock, &LIMITS, Time(u64::MAX - 1));
     assert_eq!(
         attempt.handle_timeout(&LIMITS, &mut |bytes: &mut [u8]| bytes.fill(0xff), Time(u64::MAX - 1)),
-        Due::Initiation
+        AttemptAction::SendInitiation
     );
     assert_eq!(attempt.poll_timeout(), end);
-    assert_eq!(attempt.handle_timeout(&LIMITS, &mut |bytes: &mut [u8]| bytes.fill(0xff), end), Due::GiveUp);
+    assert_eq!(attempt.handle_timeout(&LIMITS, &mut |bytes: &mut [u8]| bytes.fill(0xff), end), AttemptAction::GiveUp);
 }

@@ -1,4 +1,4 @@
-//! Control messages: what Taut nodes say to each other on a session's control pair (protocol.md 1.3, 5.1).
+//! ControlMessage messages: what Taut nodes say to each other on a session's control pair (protocol.md 1.3, 5.1).
 //!
 //! On the wire a control message is a data message under keys, counter and index of its own; this is what its packet holds. Integers are
 //! little-endian, bytes that are not named are zero when sent and ignored when read, and so is whatever follows: a later version may say more.
@@ -114,14 +114,14 @@ pub struct Abilities(pub u8);
 
 impl Abilities {
     /// What a node of this version says of itself.
-    pub const OURS: Self = Self(Self::MARKS);
+    pub const OURS: Self = Self(Self::PARTIAL_CHECKSUMS);
 
-    /// It takes [marked packets](crate::vouch) on the data pairs beside WireGuard's own.
-    const MARKS: u8 = 1;
+    /// It takes [marked packets](crate::partial_checksum) on the data pairs beside WireGuard's own.
+    const PARTIAL_CHECKSUMS: u8 = 1;
 
     /// Whether it takes marked packets.
-    pub const fn takes_marks(self) -> bool {
-        self.0 & Self::MARKS != 0
+    pub const fn accepts_partial_checksums(self) -> bool {
+        self.0 & Self::PARTIAL_CHECKSUMS != 0
     }
 }
 
@@ -186,7 +186,7 @@ impl Lanes {
 
 /// One control message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Control {
+pub enum ControlMessage {
     /// What the sender is ready to receive in this session.
     Offer {
         /// Its lanes.
@@ -230,7 +230,7 @@ pub enum Control {
     Search(Search),
 }
 
-impl Control {
+impl ControlMessage {
     /// Writes the message and returns its length, a multiple of 16.
     pub fn write(&self, out: &mut [u8; MAX]) -> usize {
         out.fill(0);
@@ -335,19 +335,24 @@ mod tests {
         Lanes::with_ports(&(1..count).map(|lane| 0x2060 + lane).collect::<Vec<_>>())
     }
 
-    fn all() -> [Control; 10] {
+    fn all() -> [ControlMessage; 10] {
         let suite = Suite::Aes256Gcm;
         [
-            Control::Offer { lanes: Lanes::ONE, suites: Suites::STOCK.with(suite), abilities: Abilities(0xa4) },
-            Control::Accept { lanes: Lanes::ONE, suite, abilities: Abilities::OURS },
-            Control::Offer { lanes: many(7), suites: Suites::STOCK, abilities: Abilities::OURS },
-            Control::Accept { lanes: many(16), suite, abilities: Abilities::OURS },
-            Control::Probe { id: u64::MAX },
-            Control::Answer { id: 1, seen: SocketAddr::from(([192, 0, 2, 1], 8288)) },
-            Control::Answer { id: 1 << 63, seen: SocketAddr::from(([0xfd00, 0, 0, 0, 0, 0, 0, 1], 65535)) },
-            Control::Receipt { suite: Suite::ChaCha20Poly1305, counter: u64::MAX - 8192 },
-            Control::Endpoints(Endpoints::new(1, 2, 3, [SocketAddr::from(([192, 0, 2, 1], 8288))])),
-            Control::Search(Search { from: SocketAddr::from(([192, 0, 2, 1], 65535)), step: 2, ports: 64, sockets: 0 }),
+            ControlMessage::Offer { lanes: Lanes::ONE, suites: Suites::STOCK.with(suite), abilities: Abilities(0xa4) },
+            ControlMessage::Accept { lanes: Lanes::ONE, suite, abilities: Abilities::OURS },
+            ControlMessage::Offer { lanes: many(7), suites: Suites::STOCK, abilities: Abilities::OURS },
+            ControlMessage::Accept { lanes: many(16), suite, abilities: Abilities::OURS },
+            ControlMessage::Probe { id: u64::MAX },
+            ControlMessage::Answer { id: 1, seen: SocketAddr::from(([192, 0, 2, 1], 8288)) },
+            ControlMessage::Answer { id: 1 << 63, seen: SocketAddr::from(([0xfd00, 0, 0, 0, 0, 0, 0, 1], 65535)) },
+            ControlMessage::Receipt { suite: Suite::ChaCha20Poly1305, counter: u64::MAX - 8192 },
+            ControlMessage::Endpoints(Endpoints::new(1, 2, 3, [SocketAddr::from(([192, 0, 2, 1], 8288))])),
+            ControlMessage::Search(Search {
+                from: SocketAddr::from(([192, 0, 2, 1], 65535)),
+                step: 2,
+                ports: 64,
+                sockets: 0,
+            }),
         ]
     }
 
@@ -357,9 +362,9 @@ mod tests {
             let mut bytes = [0xee; MAX];
             let length = message.write(&mut bytes);
             assert_eq!(length % 16, 0);
-            assert_eq!(Control::parse(&bytes[..length]), Ok(message));
+            assert_eq!(ControlMessage::parse(&bytes[..length]), Ok(message));
             let longer = [&bytes[..length], &[0xab; 64]].concat();
-            assert_eq!(Control::parse(&longer), Ok(message), "what a later version adds is ignored");
+            assert_eq!(ControlMessage::parse(&longer), Ok(message), "what a later version adds is ignored");
         }
     }
 
@@ -369,26 +374,38 @@ mod tests {
             let mut bytes = [0; MAX];
             let length = message.write(&mut bytes);
             for cut in 0..length {
-                assert_eq!(Control::parse(&bytes[..cut]), Err(BadControl), "{message:?} cut to {cut}");
+                assert_eq!(ControlMessage::parse(&bytes[..cut]), Err(BadControl), "{message:?} cut to {cut}");
             }
         }
         for kind in (0..=255).filter(|kind| !(1..=7).contains(kind)) {
             let mut bytes = [0; 64];
             bytes[0] = kind;
-            assert_eq!(Control::parse(&bytes), Err(BadControl));
+            assert_eq!(ControlMessage::parse(&bytes), Err(BadControl));
         }
-        assert_eq!(Control::parse(&[OFFER, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), Err(BadControl), "no lane");
-        assert_eq!(Control::parse(&[OFFER, 17, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), Err(BadControl), "too many");
-        assert_eq!(Control::parse(&[ACCEPT, 1, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), Err(BadControl), "no suite");
+        assert_eq!(
+            ControlMessage::parse(&[OFFER, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+            Err(BadControl),
+            "no lane"
+        );
+        assert_eq!(
+            ControlMessage::parse(&[OFFER, 17, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+            Err(BadControl),
+            "too many"
+        );
+        assert_eq!(
+            ControlMessage::parse(&[ACCEPT, 1, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+            Err(BadControl),
+            "no suite"
+        );
     }
 
     #[test]
     fn an_older_version_has_no_abilities_and_a_later_one_perhaps_more() {
         let offer = [OFFER, 1, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        let Ok(Control::Offer { abilities, .. }) = Control::parse(&offer) else { panic!("an offer") };
-        assert!(!abilities.takes_marks());
-        assert!(Abilities(0xff).takes_marks() && !Abilities(0xfe).takes_marks());
-        assert!(Abilities::OURS.takes_marks());
+        let Ok(ControlMessage::Offer { abilities, .. }) = ControlMessage::parse(&offer) else { panic!("an offer") };
+        assert!(!abilities.accepts_partial_checksums());
+        assert!(Abilities(0xff).accepts_partial_checksums() && !Abilities(0xfe).accepts_partial_checksums());
+        assert!(Abilities::OURS.accepts_partial_checksums());
     }
 
     #[test]
@@ -404,7 +421,7 @@ mod tests {
         );
         assert!((0..16).all(|lane| Lanes::ONE.port(lane).is_none()));
         let mut bytes = [0; MAX];
-        let offer = Control::Offer { lanes: three, suites: Suites::STOCK, abilities: Abilities::OURS };
+        let offer = ControlMessage::Offer { lanes: three, suites: Suites::STOCK, abilities: Abilities::OURS };
         assert_eq!(offer.write(&mut bytes), 16, "as before lanes had ports");
         assert_eq!(bytes[..8], [1, 3, 1, 1, 0x61, 0x20, 0xa0, 0x0f]);
         let lengths = [7, 8, 15, 16].map(|count| many(count).message_len());

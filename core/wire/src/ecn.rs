@@ -52,7 +52,7 @@ impl Ecn {
 
     /// What a packet that left with `self` carries on, after its outer one arrived with `outer`; `None`: it is to be dropped.
     #[must_use]
-    pub const fn leaving(self, outer: Self) -> Option<Self> {
+    pub const fn decapsulated(self, outer: Self) -> Option<Self> {
         match (self, outer) {
             (Self::NotEct, Self::Ce) => None,
             (Self::Ect0 | Self::Ect1, Self::Ce) => Some(Self::Ce),
@@ -64,13 +64,13 @@ impl Ecn {
 
 /// The congestion mark of the outer packet did not fit into the inner one: it is to be dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotHeard;
+pub struct NotEcnCapable;
 
 /// Gives `packet`, whose IP header was checked, what the outer packet brought. Its header checksum, right or wrong, stays what it was.
 ///
 /// # Errors
-/// [`NotHeard`]: drop it. Nothing was changed.
-pub fn arrive(packet: &mut [u8], outer: Ecn) -> Result<(), NotHeard> {
+/// [`NotEcnCapable`]: drop it. Nothing was changed.
+pub fn decapsulate(packet: &mut [u8], outer: Ecn) -> Result<(), NotEcnCapable> {
     if outer == Ecn::NotEct {
         return Ok(());
     }
@@ -79,7 +79,7 @@ pub fn arrive(packet: &mut [u8], outer: Ecn) -> Result<(), NotHeard> {
     let four = first >> 12 == 4;
     let shift = if four { 0 } else { 4 };
     let inner = Ecn::of(u8_at(packet, 1) >> shift);
-    let leaves = inner.leaving(outer).ok_or(NotHeard)?;
+    let leaves = inner.decapsulated(outer).ok_or(NotEcnCapable)?;
     if leaves == inner {
         return Ok(());
     }

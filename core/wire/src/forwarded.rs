@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 /// What the headers of a request say about the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claim {
+pub enum ForwardedClient {
     /// The request has neither header.
     Absent,
     /// The headers name no address, or two different ones: a proxy sets one of them and passes the other one on from the client.
@@ -21,7 +21,7 @@ pub fn client<'a>(
     forwarded: impl Iterator<Item = &'a [u8]>,
     x_forwarded_for: impl Iterator<Item = &'a [u8]>,
     is_trusted: impl Fn(IpAddr) -> bool,
-) -> Claim {
+) -> ForwardedClient {
     let (mut standard, mut usual) = (Chain::default(), Chain::default());
     for line in forwarded {
         read_forwarded(line, &mut |hop| standard.add(hop, &is_trusted));
@@ -30,9 +30,9 @@ pub fn client<'a>(
         read_x_forwarded_for(line, &mut |hop| usual.add(hop, &is_trusted));
     }
     match (standard.claim(), usual.claim()) {
-        (Claim::Absent, claim) | (claim, Claim::Absent) => claim,
+        (ForwardedClient::Absent, claim) | (claim, ForwardedClient::Absent) => claim,
         (one, other) if one == other => one,
-        _ => Claim::Unclear,
+        _ => ForwardedClient::Unclear,
     }
 }
 
@@ -53,11 +53,11 @@ impl Chain {
         }
     }
 
-    fn claim(&self) -> Claim {
+    fn claim(&self) -> ForwardedClient {
         match (self.client, self.farthest) {
-            (Some(Some(address)), _) | (None, Some(address)) => Claim::Client(address),
-            (Some(None), _) => Claim::Unclear,
-            (None, None) => Claim::Absent,
+            (Some(Some(address)), _) | (None, Some(address)) => ForwardedClient::Client(address),
+            (Some(None), _) => ForwardedClient::Unclear,
+            (None, None) => ForwardedClient::Absent,
         }
     }
 }
@@ -121,12 +121,12 @@ mod tests {
         matches!(address, IpAddr::V4(address) if address.octets()[0] == 10)
     }
 
-    fn claimed(forwarded: &[&str], x_forwarded_for: &[&str]) -> Claim {
+    fn claimed(forwarded: &[&str], x_forwarded_for: &[&str]) -> ForwardedClient {
         client(lines(forwarded), lines(x_forwarded_for), is_proxy)
     }
 
-    fn named(text: &str) -> Claim {
-        Claim::Client(text.parse().unwrap())
+    fn named(text: &str) -> ForwardedClient {
+        ForwardedClient::Client(text.parse().unwrap())
     }
 
     #[test]
@@ -161,21 +161,29 @@ mod tests {
     #[test]
     fn fault_e19_what_names_nobody_or_two_is_unclear() {
         for text in ["unknown", "_hidden", "\"_gazonk\"", "", "for", "=1.2.3.4", "1.2.3.4;for=1.2.3.4;for=1.2.3.4"] {
-            assert_eq!(claimed(&[&format!("for=9.9.9.9, for={text}")], &[]), Claim::Unclear, "{text}");
+            assert_eq!(claimed(&[&format!("for=9.9.9.9, for={text}")], &[]), ForwardedClient::Unclear, "{text}");
         }
         for text in ["unknown", "_hidden", "1.2.3", "1.2.3.4:99999", "fe80::1%eth0", "a, \u{e9}"] {
-            assert_eq!(claimed(&[], &[&format!("9.9.9.9, {text}")]), Claim::Unclear, "{text}");
+            assert_eq!(claimed(&[], &[&format!("9.9.9.9, {text}")]), ForwardedClient::Unclear, "{text}");
         }
-        assert_eq!(claimed(&["by=9.9.9.9"], &[]), Claim::Unclear);
-        assert_eq!(claimed(&["for=\"9.9.9.9, for=203.0.113.7"], &[]), Claim::Unclear, "a quote that does not end");
-        assert_eq!(claimed(&["for=1.2.3.4"], &["203.0.113.7"]), Claim::Unclear, "one of them comes from the client");
+        assert_eq!(claimed(&["by=9.9.9.9"], &[]), ForwardedClient::Unclear);
+        assert_eq!(
+            claimed(&["for=\"9.9.9.9, for=203.0.113.7"], &[]),
+            ForwardedClient::Unclear,
+            "a quote that does not end"
+        );
+        assert_eq!(
+            claimed(&["for=1.2.3.4"], &["203.0.113.7"]),
+            ForwardedClient::Unclear,
+            "one of them comes from the client"
+        );
         assert_eq!(claimed(&["for=203.0.113.7"], &["203.0.113.7"]), named("203.0.113.7"));
     }
 
     #[test]
     fn no_header_claims_nothing() {
-        assert_eq!(claimed(&[], &[]), Claim::Absent);
-        assert_eq!(claimed(&[" , "], &["", ","]), Claim::Absent);
+        assert_eq!(claimed(&[], &[]), ForwardedClient::Absent);
+        assert_eq!(claimed(&[" , "], &["", ","]), ForwardedClient::Absent);
     }
 
     #[test]

@@ -21,7 +21,7 @@ const V6_REPLY: u8 = 129;
 
 /// Question or answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum EchoKind {
     /// Echo request.
     Request,
     /// Echo reply.
@@ -32,7 +32,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo<'a> {
     /// Request or reply.
-    pub kind: Kind,
+    pub kind: EchoKind,
     /// Tells apart who asks; repeated in the reply.
     pub ident: u16,
     /// Tells apart the questions; repeated in the reply.
@@ -109,8 +109,8 @@ impl<'a> Echo<'a> {
         };
         let payload = message.get(HEADER..).ok_or(NotEcho::Short)?;
         let kind = match (packet.version(), be16(message, 0).to_be_bytes()) {
-            (Version::V4, [V4_REQUEST, 0]) | (Version::V6, [V6_REQUEST, 0]) => Kind::Request,
-            (Version::V4, [V4_REPLY, 0]) | (Version::V6, [V6_REPLY, 0]) => Kind::Reply,
+            (Version::V4, [V4_REQUEST, 0]) | (Version::V6, [V6_REQUEST, 0]) => EchoKind::Request,
+            (Version::V4, [V4_REPLY, 0]) | (Version::V6, [V6_REPLY, 0]) => EchoKind::Reply,
             _ => return Err(NotEcho::OtherKind),
         };
         if pseudo_header + Sum::of(message) != checksum::VALID {
@@ -177,10 +177,10 @@ impl<'a> Echo<'a> {
 
     const fn type_number(&self, version: Version) -> u8 {
         match (version, self.kind) {
-            (Version::V4, Kind::Request) => V4_REQUEST,
-            (Version::V4, Kind::Reply) => V4_REPLY,
-            (Version::V6, Kind::Request) => V6_REQUEST,
-            (Version::V6, Kind::Reply) => V6_REPLY,
+            (Version::V4, EchoKind::Request) => V4_REQUEST,
+            (Version::V4, EchoKind::Reply) => V4_REPLY,
+            (Version::V6, EchoKind::Request) => V6_REQUEST,
+            (Version::V6, EchoKind::Reply) => V6_REPLY,
         }
     }
 }

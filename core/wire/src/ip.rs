@@ -52,7 +52,7 @@ pub(crate) mod v6 {
 
 /// Why bytes are not an IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Malformed {
+pub enum MalformedIp {
     /// No bytes at all: inside a session, a keepalive.
     Empty,
     /// The version is neither 4 nor 6.
@@ -65,19 +65,19 @@ pub enum Malformed {
     Extension,
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for MalformedIp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Malformed::Empty => "the packet is empty",
-            Malformed::Version => "the packet is neither IPv4 nor IPv6; only IP goes through the tunnel",
-            Malformed::Header => "the IP header is cut off; the packet is dropped",
-            Malformed::Length => "the IP length does not fit the bytes received; the packet is dropped",
-            Malformed::Extension => "the IPv6 extension headers are cut off or too many; the packet is dropped",
+            MalformedIp::Empty => "the packet is empty",
+            MalformedIp::Version => "the packet is neither IPv4 nor IPv6; only IP goes through the tunnel",
+            MalformedIp::Header => "the IP header is cut off; the packet is dropped",
+            MalformedIp::Length => "the IP length does not fit the bytes received; the packet is dropped",
+            MalformedIp::Extension => "the IPv6 extension headers are cut off or too many; the packet is dropped",
         })
     }
 }
 
-impl core::error::Error for Malformed {}
+impl core::error::Error for MalformedIp {}
 
 /// The version of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -106,28 +106,28 @@ impl<'a> Packet<'a> {
     /// The header checksum of IPv4 is not verified: [`Packet::header_checksum_ok`].
     ///
     /// # Errors
-    /// [`Malformed`] names what does not fit.
+    /// [`MalformedIp`] names what does not fit.
     #[inline]
-    pub fn parse(bytes: &'a [u8]) -> Result<Packet<'a>, Malformed> {
-        match bytes.first().ok_or(Malformed::Empty)? >> 4 {
+    pub fn parse(bytes: &'a [u8]) -> Result<Packet<'a>, MalformedIp> {
+        match bytes.first().ok_or(MalformedIp::Empty)? >> 4 {
             4 => Packet::parse_v4(bytes),
             6 => Packet::parse_v6(bytes),
-            _ => Err(Malformed::Version),
+            _ => Err(MalformedIp::Version),
         }
     }
 
     #[inline]
-    fn parse_v4(bytes: &'a [u8]) -> Result<Packet<'a>, Malformed> {
+    fn parse_v4(bytes: &'a [u8]) -> Result<Packet<'a>, MalformedIp> {
         let header = usize::from(u8_at(bytes, 0) & 0x0f) * 4;
         if header < V4_HEADER || bytes.len() < header {
-            return Err(Malformed::Header);
+            return Err(MalformedIp::Header);
         }
         let total = usize::from(be16(bytes, v4::TOTAL_LENGTH));
         if total < header {
-            return Err(Malformed::Length);
+            return Err(MalformedIp::Length);
         }
         Ok(Packet {
-            bytes: bytes.get(..total).ok_or(Malformed::Length)?,
+            bytes: bytes.get(..total).ok_or(MalformedIp::Length)?,
             version: Version::V4,
             transport: header,
             protocol: u8_at(bytes, v4::PROTOCOL),
@@ -138,13 +138,13 @@ impl<'a> Packet<'a> {
     }
 
     #[inline]
-    fn parse_v6(bytes: &'a [u8]) -> Result<Packet<'a>, Malformed> {
+    fn parse_v6(bytes: &'a [u8]) -> Result<Packet<'a>, MalformedIp> {
         if bytes.len() < V6_HEADER {
-            return Err(Malformed::Header);
+            return Err(MalformedIp::Header);
         }
         let total = V6_HEADER + usize::from(be16(bytes, v6::PAYLOAD_LENGTH));
         let mut packet = Packet {
-            bytes: bytes.get(..total).ok_or(Malformed::Length)?,
+            bytes: bytes.get(..total).ok_or(MalformedIp::Length)?,
             version: Version::V6,
             transport: V6_HEADER,
             protocol: u8_at(bytes, v6::NEXT_HEADER),
@@ -157,17 +157,17 @@ impl<'a> Packet<'a> {
                 return Ok(packet);
             }
         }
-        if is_extension(packet.protocol) { Err(Malformed::Extension) } else { Ok(packet) }
+        if is_extension(packet.protocol) { Err(MalformedIp::Extension) } else { Ok(packet) }
     }
 
     /// Steps over one extension header (RFC 8200, 4); false where the upper layer begins, or where a later
     /// fragment has no headers any more.
     #[inline]
-    fn skip_extension(&mut self) -> Result<bool, Malformed> {
+    fn skip_extension(&mut self) -> Result<bool, MalformedIp> {
         if !is_extension(self.protocol) {
             return Ok(false);
         }
-        let header: &[u8; 8] = array(self.bytes, self.transport).ok_or(Malformed::Extension)?;
+        let header: &[u8; 8] = array(self.bytes, self.transport).ok_or(MalformedIp::Extension)?;
         let length = match self.protocol {
             extension::FRAGMENT => 8,
             extension::AUTHENTICATION => (usize::from(header[1]) + 2) * 4,
@@ -175,7 +175,7 @@ impl<'a> Packet<'a> {
         };
         let transport = self.transport + length;
         if transport > self.bytes.len() {
-            return Err(Malformed::Extension);
+            return Err(MalformedIp::Extension);
         }
         let fragment = self.protocol == extension::FRAGMENT;
         self.extras = true;

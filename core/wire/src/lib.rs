@@ -9,7 +9,7 @@
 //! - [`forwarded`], [`proxy`]: the client's address as a reverse proxy tells it, in a request or in front of a connection.
 //! - [`stun`]: where are we, as a server sees it.
 //! - [`split`]: a superpacket from the TUN, segment by segment, straight into a send buffer.
-//! - [`vouch`]: the mark of packets whose checksum was never computed.
+//! - [`partial_checksum`]: the mark of packets whose checksum was never computed.
 //! - [`relay`]: what stands in front of a datagram that goes by a relay.
 //! - [`merge`]: received packets back into superpackets, as slices for one `writev`.
 //!
@@ -26,6 +26,7 @@ pub mod forwarded;
 pub mod icmp;
 pub mod ip;
 pub mod merge;
+pub mod partial_checksum;
 pub mod proxy;
 pub mod relay;
 pub mod split;
@@ -35,5 +36,4 @@ pub mod tcp;
 mod testkit;
 pub mod udp;
 pub mod vnet;
-pub mod vouch;
 pub mod wireguard;

@@ -7,7 +7,7 @@
 //! Rules (`docs/spec`, "Merging"):
 //! - A packet is merged only after its own checksums were verified. One with a bad checksum, and whatever else does
 //!   not qualify, leaves alone, with its bytes untouched and a header of zeros.
-//! - A packet that the peer vouches for ([`crate::vouch`]) has a partial checksum: nothing is verified, it merges with its
+//! - A packet that the peer vouches for ([`crate::partial_checksum`]) has a partial checksum: nothing is verified, it merges with its
 //!   like only, and its header says so to the kernel, of a single packet too.
 //! - TCP: equal addresses, ports, acknowledgement, window, flags, options, TTL, TOS, DF and flow label; contiguous
 //!   sequence; equal sizes, where a shorter one ends the run, as FIN does. PSH may stand inside and shows on the
@@ -22,9 +22,9 @@ use core::ops::Range;
 
 use crate::bytes::{be16, low16, put8, put16};
 use crate::checksum;
-use crate::ip::{self, Malformed, Packet, Version, v4, v6};
+use crate::ip::{self, MalformedIp, Packet, Version, v4, v6};
+use crate::partial_checksum::PartialChecksum;
 use crate::vnet::{GSO_ECN, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, NEEDS_CSUM, VnetHeader};
-use crate::vouch::Vouched;
 use crate::{tcp, udp};
 
 mod candidate;
@@ -159,22 +159,22 @@ impl Merger {
     /// All packets between two calls of [`Merger::flush`] lie in the same `buffer`, and stay as they are until then.
     /// They come in counter order within a session.
     ///
-    /// `vouched` is of this very packet: the peer marked it, and the mark is off.
+    /// `partial` is of this very packet: the peer marked it, and the mark is off.
     ///
     /// # Errors
-    /// [`Malformed`] if it is not an IP packet, or lies outside of `buffer`; nothing is emitted for it.
+    /// [`MalformedIp`] if it is not an IP packet, or lies outside of `buffer`; nothing is emitted for it.
     pub fn push(
         &mut self,
         buffer: &mut [u8],
         packet: Range<usize>,
         session: u32,
-        vouched: Option<Vouched>,
+        partial: Option<PartialChecksum>,
         mut emit: impl FnMut(Run<'_>),
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), MalformedIp> {
         let start = packet.start;
-        let packet = Packet::parse(buffer.get(packet).ok_or(Malformed::Length)?)?;
+        let packet = Packet::parse(buffer.get(packet).ok_or(MalformedIp::Length)?)?;
         let part = Part { start, len: low16(packet.bytes().len()) };
-        match candidate::look(&packet, self.offloads, vouched) {
+        match candidate::look(&packet, self.offloads, partial) {
             Sight::Other => {}
             Sight::Portless(hosts) => self.end_between(&hosts, buffer, &mut emit),
             Sight::Alone(flow) => {
@@ -187,7 +187,7 @@ impl Merger {
                 return Ok(());
             }
         }
-        emit(Run { header: alone(vouched), buffer, parts: &[part] });
+        emit(Run { header: alone(partial), buffer, parts: &[part] });
         Ok(())
     }
 
@@ -219,7 +219,7 @@ impl Merger {
             self.end(at, buffer, emit);
         }
         if candidate.flags & tcp::FIN != 0 {
-            emit(Run { header: alone(candidate.vouched), buffer, parts: &[part] });
+            emit(Run { header: alone(candidate.partial), buffer, parts: &[part] });
             return;
         }
         if self.open == MAX_OPEN {
@@ -287,7 +287,7 @@ impl Open {
             return false;
         };
         self.session == session
-            && self.first.vouched == candidate.vouched
+            && self.first.partial == candidate.partial
             && self.count < MAX_RUN
             && candidate.payload <= self.first.payload
             && self.total + usize::from(candidate.payload) <= MAX_BYTES
@@ -316,7 +316,7 @@ impl Open {
     fn finish(&self, buffer: &mut [u8]) -> VnetHeader {
         let Some(packet) = buffer.get_mut(self.parts[0].range()) else { return VnetHeader::NONE };
         if self.count == 1 {
-            return alone(self.first.vouched);
+            return alone(self.first.partial);
         }
         let transport = usize::from(self.first.transport);
         patch_ip(packet, self.flow.version, self.total);
@@ -352,8 +352,8 @@ impl Open {
 }
 
 /// The header of a packet that was not merged.
-fn alone(vouched: Option<Vouched>) -> VnetHeader {
-    vouched.map_or(VnetHeader::NONE, Vouched::header)
+fn alone(partial: Option<PartialChecksum>) -> VnetHeader {
+    partial.map_or(VnetHeader::NONE, PartialChecksum::header)
 }
 
 fn patch_ip(packet: &mut [u8], version: Version, total: usize) {

@@ -20,13 +20,13 @@ const MAX_LINE: usize = 107;
 
 /// What a connection begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum ProxyHeader {
     /// No header.
     Absent,
     /// Too few bytes so far.
     Partial,
     /// A header of `length` bytes; the connection's own bytes follow.
-    Header {
+    Complete {
         /// Bytes of the header.
         length: usize,
         /// The address of the proxy's peer; `None` for the proxy's own connections and for peers without an IP address.
@@ -36,20 +36,20 @@ pub enum Start {
 
 /// It begins as a header and is none, or a longer one than [`MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BadHeader;
+pub struct BadProxyHeader;
 
 /// Reads the first bytes of a connection.
 ///
 /// # Errors
-/// [`BadHeader`]: where the connection's own bytes begin is not known, so it is of no use.
-pub fn parse(bytes: &[u8]) -> Result<Start, BadHeader> {
+/// [`BadProxyHeader`]: where the connection's own bytes begin is not known, so it is of no use.
+pub fn parse(bytes: &[u8]) -> Result<ProxyHeader, BadProxyHeader> {
     if begins(bytes, SIGNATURE) {
         return parse_binary(bytes);
     }
     if begins(bytes, WORD) {
         return parse_line(bytes);
     }
-    Ok(Start::Absent)
+    Ok(ProxyHeader::Absent)
 }
 
 /// Returns true if the bytes are a beginning of `word`, or `word` of them.
@@ -58,54 +58,54 @@ fn begins(bytes: &[u8], word: &[u8]) -> bool {
     bytes[..length] == word[..length]
 }
 
-fn parse_binary(bytes: &[u8]) -> Result<Start, BadHeader> {
-    let Some(head) = bytes.get(..16) else { return Ok(Start::Partial) };
+fn parse_binary(bytes: &[u8]) -> Result<ProxyHeader, BadProxyHeader> {
+    let Some(head) = bytes.get(..16) else { return Ok(ProxyHeader::Partial) };
     let length = 16 + usize::from(u16::from_be_bytes([head[14], head[15]]));
     // Version 2, and one of its two commands: 0 a connection of the proxy's own, 1 a peer's.
     if !matches!(head[12], 0x20 | 0x21) || length > MAX {
-        return Err(BadHeader);
+        return Err(BadProxyHeader);
     }
-    let Some(block) = bytes.get(16..length) else { return Ok(Start::Partial) };
+    let Some(block) = bytes.get(16..length) else { return Ok(ProxyHeader::Partial) };
     let source = match (head[12], head[13]) {
         (0x21, 0x11) => Some(IpAddr::V4(Ipv4Addr::from(array::<4>(block, 12)?))),
         (0x21, 0x21) => Some(IpAddr::V6(Ipv6Addr::from(array::<16>(block, 36)?)).to_canonical()),
         _ => None,
     };
-    Ok(Start::Header { length, source })
+    Ok(ProxyHeader::Complete { length, source })
 }
 
 /// Returns the first bytes of a block that has at least `least`.
-fn array<const N: usize>(block: &[u8], least: usize) -> Result<[u8; N], BadHeader> {
+fn array<const N: usize>(block: &[u8], least: usize) -> Result<[u8; N], BadProxyHeader> {
     let long_enough = block.len() >= least;
-    block.first_chunk().copied().filter(|_| long_enough).ok_or(BadHeader)
+    block.first_chunk().copied().filter(|_| long_enough).ok_or(BadProxyHeader)
 }
 
-fn parse_line(bytes: &[u8]) -> Result<Start, BadHeader> {
+fn parse_line(bytes: &[u8]) -> Result<ProxyHeader, BadProxyHeader> {
     let seen = &bytes[..bytes.len().min(MAX_LINE)];
     let Some(end) = seen.windows(2).position(|pair| pair == b"\r\n") else {
-        return if seen.len() < MAX_LINE { Ok(Start::Partial) } else { Err(BadHeader) };
+        return if seen.len() < MAX_LINE { Ok(ProxyHeader::Partial) } else { Err(BadProxyHeader) };
     };
-    let line = std::str::from_utf8(&seen[..end]).map_err(|_| BadHeader)?;
+    let line = std::str::from_utf8(&seen[..end]).map_err(|_| BadProxyHeader)?;
     let mut words = line.split(' ').skip(1);
     let (family, source) = (words.next(), words.next().unwrap_or_default());
     let source = match family {
-        Some("TCP4") => Some(IpAddr::V4(source.parse().map_err(|_| BadHeader)?)),
-        Some("TCP6") => Some(IpAddr::V6(source.parse().map_err(|_| BadHeader)?).to_canonical()),
+        Some("TCP4") => Some(IpAddr::V4(source.parse().map_err(|_| BadProxyHeader)?)),
+        Some("TCP6") => Some(IpAddr::V6(source.parse().map_err(|_| BadProxyHeader)?).to_canonical()),
         Some("UNKNOWN") => None,
-        _ => return Err(BadHeader),
+        _ => return Err(BadProxyHeader),
     };
     // The proxy's own address and both ports.
     let is_whole = source.is_none() || words.count() == 3;
-    if is_whole { Ok(Start::Header { length: end + 2, source }) } else { Err(BadHeader) }
+    if is_whole { Ok(ProxyHeader::Complete { length: end + 2, source }) } else { Err(BadProxyHeader) }
 }
 
-impl fmt::Display for BadHeader {
+impl fmt::Display for BadProxyHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a header of the PROXY protocol that cannot be read")
     }
 }
 
-impl Error for BadHeader {}
+impl Error for BadProxyHeader {}
 
 #[cfg(test)]
 mod tests {
@@ -116,8 +116,8 @@ mod tests {
         [SIGNATURE.as_slice(), &[command, family], &length, block].concat()
     }
 
-    fn header(length: usize, source: &str) -> Result<Start, BadHeader> {
-        Ok(Start::Header { length, source: source.parse().ok() })
+    fn header(length: usize, source: &str) -> Result<ProxyHeader, BadProxyHeader> {
+        Ok(ProxyHeader::Complete { length, source: source.parse().ok() })
     }
 
     #[test]
@@ -126,7 +126,7 @@ mod tests {
         let bytes = [binary(0x21, 0x11, &four), b"GET / HTTP/1.1".to_vec()].concat();
         assert_eq!(parse(&bytes), header(31, "203.0.113.7"));
         for length in 0..31 {
-            assert_eq!(parse(&bytes[..length]), Ok(Start::Partial), "{length}");
+            assert_eq!(parse(&bytes[..length]), Ok(ProxyHeader::Partial), "{length}");
         }
         let six = [&Ipv6Addr::LOCALHOST.octets()[..], &[0; 20]].concat();
         assert_eq!(parse(&binary(0x21, 0x21, &six)), header(52, "::1"));
@@ -147,17 +147,17 @@ mod tests {
         assert_eq!(parse(b"PROXY TCP6 2001:db8::7 2001:db8::1 40000 443\r\n"), header(46, "2001:db8::7"));
         assert_eq!(parse(b"PROXY UNKNOWN\r\n"), header(15, "none"));
         assert_eq!(parse(b"PROXY UNKNOWN ffff::1 ffff::2 65535 65535\r\n"), header(43, "none"));
-        assert_eq!(parse(b"PROXY TCP4 203.0"), Ok(Start::Partial));
+        assert_eq!(parse(b"PROXY TCP4 203.0"), Ok(ProxyHeader::Partial));
     }
 
     #[test]
     fn what_begins_otherwise_is_no_header() {
         for bytes in [&b"GET / HTTP/1.1\r\n"[..], b"\x16\x03\x01\x02\x00", b"PRI * HTTP/2.0", b"POST /", b"\r\n\r\nGET"]
         {
-            assert_eq!(parse(bytes), Ok(Start::Absent));
+            assert_eq!(parse(bytes), Ok(ProxyHeader::Absent));
         }
         for bytes in [&b""[..], b"P", b"PR", b"\r", b"\r\n\r\n\0\r\nQUIT"] {
-            assert_eq!(parse(bytes), Ok(Start::Partial));
+            assert_eq!(parse(bytes), Ok(ProxyHeader::Partial));
         }
     }
 
@@ -176,7 +176,7 @@ mod tests {
             b"PROXY \xff\r\n".to_vec(),
             [&b"PROXY "[..], &[b'x'; 200]].concat(),
         ] {
-            assert_eq!(parse(&bytes), Err(BadHeader), "{bytes:?}");
+            assert_eq!(parse(&bytes), Err(BadProxyHeader), "{bytes:?}");
         }
     }
 }

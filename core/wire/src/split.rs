@@ -9,15 +9,15 @@
 //! only kind, segment size and place of the checksum count, and they must agree with the packet; `hdr_len` is a hint
 //! of the kernel and not read.
 //!
-//! For a peer that takes marks ([`Split::vouch`]) checksums stay partial, see [`crate::vouch`].
+//! For a peer that takes marks ([`Split::allow_partial_checksums`]) checksums stay partial, see [`crate::partial_checksum`].
 
 use core::fmt;
 
 use crate::bytes::{be16, be32, low16, put16, put32};
 use crate::checksum::Sum;
 use crate::ip::{self, Packet, Version, v4, v6};
+use crate::partial_checksum::{self, PartialChecksum};
 use crate::vnet::{GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, VnetHeader};
-use crate::vouch::{self, Vouched};
 use crate::{tcp, udp};
 
 /// Bytes of the longest superpacket, IP header included: the length field of IPv4 ends there, and a TUN reads no more.
@@ -32,7 +32,7 @@ pub const MAX_SEGMENTS: usize = MAX_SUPERPACKET.div_ceil(8);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsplittable {
     /// Not an IP packet.
-    Ip(ip::Malformed),
+    Ip(ip::MalformedIp),
     /// More than [`MAX_SUPERPACKET`] bytes.
     TooLarge {
         /// Bytes of the packet.
@@ -111,9 +111,9 @@ pub struct Split<'a> {
     segments: usize,
     next: usize,
     /// The checksum is partial, where it belongs, and nothing stands between IP and TCP or UDP.
-    plain: bool,
+    may_stay_partial: bool,
     /// Segments are marked.
-    vouched: bool,
+    stays_partial: bool,
 }
 
 /// What is done to each segment.
@@ -171,19 +171,28 @@ impl<'a> Split<'a> {
 
     fn single(header: VnetHeader, ip: &Packet<'a>) -> Result<Split<'a>, Unsplittable> {
         let packet = ip.bytes();
-        let mut plain = false;
+        let mut may_stay_partial = false;
         let plan = if header.needs_checksum() {
             let start = usize::from(header.csum_start);
             let field = start + usize::from(header.csum_offset);
             if start < base_header(ip.version()) || field + 2 > packet.len() {
                 return Err(misplaced(header));
             }
-            plain = Vouched::of(ip).is_some_and(|vouched| vouched.is_at(header));
+            may_stay_partial = PartialChecksum::of(ip).is_some_and(|partial| partial.is_at(header));
             Plan::Finish { start, field }
         } else {
             Plan::Whole
         };
-        Ok(Split { packet, plan, headers: 0, gso_size: packet.len(), segments: 1, next: 0, plain, vouched: false })
+        Ok(Split {
+            packet,
+            plan,
+            headers: 0,
+            gso_size: packet.len(),
+            segments: 1,
+            next: 0,
+            may_stay_partial,
+            stays_partial: false,
+        })
     }
 
     fn many(header: VnetHeader, ip: &Packet<'a>) -> Result<Split<'a>, Unsplittable> {
@@ -213,15 +222,24 @@ impl<'a> Split<'a> {
             return Err(Unsplittable::TooManySegments { segments });
         }
         let plan = Plan::Segments(Template::new(ip, transport_len));
-        let plain = header.needs_checksum() && !ip.has_options();
-        Ok(Split { packet: ip.bytes(), plan, headers, gso_size, segments, next: 0, plain, vouched: false })
+        let may_stay_partial = header.needs_checksum() && !ip.has_options();
+        Ok(Split {
+            packet: ip.bytes(),
+            plan,
+            headers,
+            gso_size,
+            segments,
+            next: 0,
+            may_stay_partial,
+            stays_partial: false,
+        })
     }
 
     /// Leaves the checksums partial and marks the segments, if the kernel vouched for them: the checksum was partial in its
     /// usual place. Anything else goes as it would have gone. To be called before the first [`Split::write_next`], and only
     /// for a peer that takes marks.
-    pub fn vouch(&mut self) {
-        self.vouched = self.plain;
+    pub fn allow_partial_checksums(&mut self) {
+        self.stays_partial = self.may_stay_partial;
     }
 
     /// Segments in all, at least 1.
@@ -263,15 +281,15 @@ impl<'a> Split<'a> {
         let payload = self.packet.get(start..start + len - self.headers)?;
         match &self.plan {
             Plan::Whole => out.copy_from_slice(payload),
-            Plan::Finish { .. } if self.vouched => out.copy_from_slice(payload),
+            Plan::Finish { .. } if self.stays_partial => out.copy_from_slice(payload),
             Plan::Finish { start, field } => {
                 out.copy_from_slice(payload);
-                finish(out, *start, *field);
+                partial_checksum::complete(out, *start, *field);
             }
             Plan::Segments(template) => {
                 let (head, body) = out.split_at_mut_checked(self.headers)?;
                 head.copy_from_slice(self.packet.get(..self.headers)?);
-                let sum = if self.vouched {
+                let sum = if self.stays_partial {
                     body.copy_from_slice(payload);
                     None
                 } else {
@@ -280,8 +298,8 @@ impl<'a> Split<'a> {
                 template.patch(head, self.next, self.segments, self.next * self.gso_size, len, sum);
             }
         }
-        if self.vouched {
-            vouch::mark(out);
+        if self.stays_partial {
+            partial_checksum::set_flag(out);
         }
         self.next += 1;
         Some(len)
@@ -314,14 +332,6 @@ fn protocol_of(gso_type: u8, ip: &Packet<'_>) -> Result<u8, Unsplittable> {
     } else {
         Err(Unsplittable::WrongProtocol { gso_type, protocol: ip.protocol() })
     }
-}
-
-/// Finishes a partial checksum: the field holds the sum of the pseudo header already.
-pub(crate) fn finish(packet: &mut [u8], start: usize, field: usize) {
-    let sum = Sum::of(packet.get(start..).unwrap_or_default());
-    // A checksum at offset 6 is UDP's (or DCCP's), where 0 would mean "none"; 0xffff is the same number.
-    let is_udp = field - start == usize::from(udp::CHECKSUM_OFFSET);
-    put16(packet, field, if is_udp { sum.udp_checksum() } else { sum.checksum() });
 }
 
 impl Template {

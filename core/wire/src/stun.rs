@@ -74,14 +74,14 @@ pub fn is_stun(datagram: &[u8]) -> bool {
 
 /// Asks a server where we are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct BindingRequest {
     /// Whose answer this waits for.
     pub transaction: Transaction,
     /// Asks for an answer from the server's other port: it comes through a NAT that filters by address alone, or not at all.
     pub change_port: bool,
 }
 
-impl Request {
+impl BindingRequest {
     /// Writes the request.
     pub fn write(&self, out: &mut [u8; REQUEST_LEN]) {
         out.fill(0);
@@ -123,7 +123,7 @@ impl Request {
 
 /// Tells who asked where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct BindingResponse {
     /// The request's.
     pub transaction: Transaction,
     /// Where the request came from, as the server saw it.
@@ -132,7 +132,7 @@ pub struct Answer {
     pub other: Option<SocketAddr>,
 }
 
-impl Answer {
+impl BindingResponse {
     /// Bytes that [`Self::write`] writes.
     pub fn len(&self) -> usize {
         let other = self.other.map_or(0, |other| ATTRIBUTE + address_len(other));
@@ -190,9 +190,13 @@ impl Answer {
 ///
 /// # Errors
 /// [`BadStun`]: there is no answer then.
-pub fn answer(datagram: &[u8], source: SocketAddr, other: Option<SocketAddr>) -> Result<(Answer, bool), BadStun> {
-    let request = Request::parse(datagram)?;
-    let answer = Answer { transaction: request.transaction, mapped: source, other };
+pub fn answer(
+    datagram: &[u8],
+    source: SocketAddr,
+    other: Option<SocketAddr>,
+) -> Result<(BindingResponse, bool), BadStun> {
+    let request = BindingRequest::parse(datagram)?;
+    let answer = BindingResponse { transaction: request.transaction, mapped: source, other };
     if answer.len() > datagram.len() {
         return Err(BadStun::ShorterThanItsAnswer);
     }

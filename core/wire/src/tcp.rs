@@ -44,15 +44,15 @@ pub const CHECKSUM_OFFSET: u16 = 16;
 
 /// Why bytes are not a TCP segment: the header is cut off, or its length lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed;
+pub struct MalformedTcp;
 
-impl fmt::Display for Malformed {
+impl fmt::Display for MalformedTcp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the TCP header is cut off or its length is wrong")
     }
 }
 
-impl core::error::Error for Malformed {}
+impl core::error::Error for MalformedTcp {}
 
 /// A segment whose header length was checked.
 #[derive(Clone, Copy, Debug)]
@@ -65,12 +65,12 @@ impl<'a> Segment<'a> {
     /// Reads the payload of an IP packet.
     ///
     /// # Errors
-    /// [`Malformed`] if the header does not fit.
+    /// [`MalformedTcp`] if the header does not fit.
     #[inline]
-    pub fn parse(bytes: &'a [u8]) -> Result<Segment<'a>, Malformed> {
+    pub fn parse(bytes: &'a [u8]) -> Result<Segment<'a>, MalformedTcp> {
         let header = usize::from(u8_at(bytes, field::OFFSET) >> 4) * 4;
         if header < HEADER || bytes.len() < header {
-            return Err(Malformed);
+            return Err(MalformedTcp);
         }
         Ok(Segment { bytes, header })
     }
@@ -161,7 +161,7 @@ mod tests {
             bytes[12] = words << 4;
             assert_eq!(Segment::parse(&bytes).is_ok(), good, "{words} words");
         }
-        assert_eq!(Segment::parse(&bytes[..12]).unwrap_err(), Malformed);
+        assert_eq!(Segment::parse(&bytes[..12]).unwrap_err(), MalformedTcp);
     }
 
     proptest! {

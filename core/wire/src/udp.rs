@@ -19,15 +19,15 @@ pub const CHECKSUM_OFFSET: u16 = 6;
 
 /// Why bytes are not a UDP datagram: the header is cut off, or its length is more than there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed;
+pub struct MalformedUdp;
 
-impl fmt::Display for Malformed {
+impl fmt::Display for MalformedUdp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the UDP header is cut off or its length is wrong")
     }
 }
 
-impl core::error::Error for Malformed {}
+impl core::error::Error for MalformedUdp {}
 
 /// A datagram whose length was checked.
 #[derive(Clone, Copy, Debug)]
@@ -39,14 +39,14 @@ impl<'a> Datagram<'a> {
     /// Reads the payload of an IP packet. What stands behind the UDP length is cut off.
     ///
     /// # Errors
-    /// [`Malformed`] if the header or its length does not fit.
+    /// [`MalformedUdp`] if the header or its length does not fit.
     #[inline]
-    pub fn parse(bytes: &'a [u8]) -> Result<Datagram<'a>, Malformed> {
+    pub fn parse(bytes: &'a [u8]) -> Result<Datagram<'a>, MalformedUdp> {
         let length = usize::from(be16(bytes, field::LENGTH));
         if length < HEADER {
-            return Err(Malformed);
+            return Err(MalformedUdp);
         }
-        Ok(Datagram { bytes: bytes.get(..length).ok_or(Malformed)? })
+        Ok(Datagram { bytes: bytes.get(..length).ok_or(MalformedUdp)? })
     }
 
     /// The source port.

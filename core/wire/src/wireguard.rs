@@ -89,7 +89,7 @@ pub mod data {
 
 /// Why a datagram is not a WireGuard message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Malformed {
+pub enum MalformedMessage {
     /// Fewer bytes than a message type takes.
     Short {
         /// Bytes of the datagram.
@@ -109,17 +109,17 @@ pub enum Malformed {
     },
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for MalformedMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Malformed::Short { len } => {
+            MalformedMessage::Short { len } => {
                 write!(f, "a datagram of {len} bytes is too short for WireGuard; it is dropped")
             }
-            Malformed::UnknownType { word } => write!(
+            MalformedMessage::UnknownType { word } => write!(
                 f,
                 "a datagram begins with {word:#010x}, which is no WireGuard message type; something else talks to this port"
             ),
-            Malformed::WrongLength { kind, len } => {
+            MalformedMessage::WrongLength { kind, len } => {
                 write!(
                     f,
                     "a WireGuard message of type {kind} has {len} bytes, which that type never has; it is dropped"
@@ -129,7 +129,7 @@ impl fmt::Display for Malformed {
     }
 }
 
-impl core::error::Error for Malformed {}
+impl core::error::Error for MalformedMessage {}
 
 /// One of the four messages, borrowed from a datagram.
 #[derive(Clone, Copy, Debug)]
@@ -207,11 +207,11 @@ pub struct Data<'a> {
 /// What a datagram is, by its type and its length alone.
 ///
 /// # Errors
-/// [`Malformed`] names what does not fit. Nothing of it may be answered.
-pub fn classify(datagram: &[u8]) -> Result<Message<'_>, Malformed> {
+/// [`MalformedMessage`] names what does not fit. Nothing of it may be answered.
+pub fn classify(datagram: &[u8]) -> Result<Message<'_>, MalformedMessage> {
     let len = datagram.len();
     let Some((word, _)) = datagram.split_first_chunk() else {
-        return Err(Malformed::Short { len });
+        return Err(MalformedMessage::Short { len });
     };
     let kind = u32::from_le_bytes(*word);
     let message = match kind {
@@ -219,9 +219,9 @@ pub fn classify(datagram: &[u8]) -> Result<Message<'_>, Malformed> {
         TYPE_INITIATION => parse_initiation(datagram).map(Message::Initiation),
         TYPE_RESPONSE => parse_response(datagram).map(Message::Response),
         TYPE_COOKIE_REPLY => parse_cookie_reply(datagram).map(Message::CookieReply),
-        word => return Err(Malformed::UnknownType { word }),
+        word => return Err(MalformedMessage::UnknownType { word }),
     };
-    message.ok_or(Malformed::WrongLength { kind, len })
+    message.ok_or(MalformedMessage::WrongLength { kind, len })
 }
 
 fn parse_initiation(datagram: &[u8]) -> Option<Initiation<'_>> {

@@ -11,7 +11,7 @@ use taut_netlink::Netlink;
 use taut_node::{Clocks, FromLane, Node, ToLane};
 use taut_tun::Tun;
 use taut_tunnel::Limits;
-use taut_tunnel::cookie::Checker;
+use taut_tunnel::cookie::CookieChecker;
 use taut_udp::UdpSocket;
 
 use crate::entropy::OsEntropy;
@@ -51,7 +51,7 @@ pub(crate) struct LaneOptions {
 pub(crate) struct Handles {
     pub(crate) tun: Tun,
     pub(crate) udp: UdpSocket,
-    pub(crate) checker: Checker,
+    pub(crate) checker: CookieChecker,
 }
 
 impl Link {
@@ -59,7 +59,7 @@ impl Link {
     pub(crate) fn start(
         tun: Tun,
         udp: UdpSocket,
-        checker: Checker,
+        checker: CookieChecker,
         manner: LaneOptions,
         agent: &Waker,
     ) -> Result<Self, StartError> {

@@ -1,4 +1,4 @@
-//! Control messages on the lane: opened and sealed here, because counters and windows live here (protocol.md 1.7). A probe is answered and a receipt
+//! ControlMessage messages on the lane: opened and sealed here, because counters and windows live here (protocol.md 1.7). A probe is answered and a receipt
 //! noted on the spot; the rest goes up to the agent.
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -8,7 +8,7 @@ use taut_base::{LaneId, PeerId, ReceiverIndex, SessionId, Time};
 use taut_node::FromLane;
 use taut_path::Way;
 use taut_tunnel::{OpenError, Pair, Rate};
-use taut_wire::control::{self, Control};
+use taut_wire::control::{self, ControlMessage};
 use taut_wire::wireguard::{DATA_HEADER, DATA_OVERHEAD};
 
 use crate::batch::SendBatch;
@@ -16,7 +16,7 @@ use crate::drops::Drop;
 use crate::held::Entry;
 use crate::lane_core::LaneCore;
 
-/// Control messages of one peer that go up: some for each of its sessions and paths. A peer that sends more is broken or hostile, and must not keep the
+/// ControlMessage messages of one peer that go up: some for each of its sessions and paths. A peer that sends more is broken or hostile, and must not keep the
 /// agent from the others.
 pub(crate) const CONTROL: Rate = Rate::new(50, 100);
 
@@ -56,7 +56,7 @@ impl LaneCore {
         };
         let size = DATA_HEADER + sealed.len();
         let message = match pair.open(counter, sealed) {
-            Ok(plain) => Control::parse(plain),
+            Ok(plain) => ControlMessage::parse(plain),
             Err(OpenError::Replayed) => return self.refuse_again(id, lane, source, now),
             Err(OpenError::NotAuthentic | OpenError::CounterAtLimit) => return self.refuse(Drop::NotAuthentic),
         };
@@ -76,15 +76,15 @@ impl LaneCore {
         }
 
         match message {
-            Ok(Control::Probe { id: probe }) => {
+            Ok(ControlMessage::Probe { id: probe }) => {
                 if !self.peers.get_mut(&id).is_some_and(|peer| peer.answers.take(&ANSWERS, now)) {
                     self.drops.add(Drop::ControlRate, 1);
                     return Some(id);
                 }
-                let answer = Control::Answer { id: probe, seen: seen(source) };
+                let answer = ControlMessage::Answer { id: probe, seen: seen(source) };
                 self.send_control(id, session, lane, Some(source), answer, out);
             }
-            Ok(Control::Receipt { suite, counter }) => {
+            Ok(ControlMessage::Receipt { suite, counter }) => {
                 let side = self.peers.get_mut(&id).and_then(|peer| peer.side(lane));
                 let known = side.and_then(|side| side.keyring.session(session));
                 if !known.is_some_and(|known| known.acknowledge(suite, counter)) {
@@ -101,7 +101,15 @@ impl LaneCore {
         Some(id)
     }
 
-    fn pass_up(&mut self, id: PeerId, session: SessionId, lane: LaneId, source: Way, message: Control, now: Time) {
+    fn pass_up(
+        &mut self,
+        id: PeerId,
+        session: SessionId,
+        lane: LaneId,
+        source: Way,
+        message: ControlMessage,
+        now: Time,
+    ) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if peer.control.take(&CONTROL, now) {
             self.say(FromLane::Control { peer: id, session, lane, source, message });
@@ -118,12 +126,12 @@ impl LaneCore {
         session: SessionId,
         lane: LaneId,
         way: Option<Way>,
-        message: Control,
+        message: ControlMessage,
         out: &mut SendBatch,
     ) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         // A probe asks about one way, or about what goes before it there.
-        let told = way.is_none() && lane == LaneId::FIRST && !matches!(message, Control::Probe { .. });
+        let told = way.is_none() && lane == LaneId::FIRST && !matches!(message, ControlMessage::Probe { .. });
         let copies = peer.first.way.filter(|_| told).and_then(|way| peer.path.copies(way));
         let Some(side) = peer.side(lane) else { return };
         let Some(way) = way.or(side.way) else { return };
@@ -145,7 +153,7 @@ impl LaneCore {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let Some(side) = peer.side(LaneId::FIRST) else { return };
         let Some(pair) = side.keyring.session(session).and_then(|session| session.control_pair()) else { return };
-        let size = append_padded(pair, way, Control::Probe { id: probe }, size.into(), out);
+        let size = append_padded(pair, way, ControlMessage::Probe { id: probe }, size.into(), out);
         peer.traffic.add_overhead(size);
     }
 
@@ -162,7 +170,7 @@ impl LaneCore {
     pub fn mark(&mut self, id: PeerId, barrier: u64, out: &mut SendBatch) {
         let Some(peer) = self.peers.get(&id).filter(|peer| peer.staged.is_empty()) else { return };
         let Some(session) = peer.first.keyring.current().map(|session| session.id) else { return };
-        self.send_control(id, session, LaneId::FIRST, None, Control::Probe { id: barrier }, out);
+        self.send_control(id, session, LaneId::FIRST, None, ControlMessage::Probe { id: barrier }, out);
     }
 
     /// The highest counter of our data that the peer acknowledged in the session in use.
@@ -175,9 +183,12 @@ impl LaneCore {
         Some(self.peers.get(&id)?.first.keyring.current()?.name())
     }
 
-    /// Whether data to the peer is [marked](taut_wire::vouch) where its checksum is partial.
+    /// Whether data to the peer is [marked](taut_wire::partial_checksum) where its checksum is partial.
     pub fn marks(&self, id: PeerId) -> bool {
-        self.peers.get(&id).and_then(|peer| peer.first.keyring.current()).is_some_and(taut_tunnel::Session::may_mark)
+        self.peers
+            .get(&id)
+            .and_then(|peer| peer.first.keyring.current())
+            .is_some_and(taut_tunnel::Session::sends_partial_checksums)
     }
 
     /// Acknowledges the data that came, on each lane: by the way that our own data goes, which the peer takes to be alive as long as it hears us there, and
@@ -209,7 +220,7 @@ fn append_twice(
     pair: &mut Pair,
     way: Way,
     second: Option<Way>,
-    message: Control,
+    message: ControlMessage,
     out: &mut SendBatch,
 ) -> (usize, usize) {
     let start = out.position();
@@ -218,12 +229,12 @@ fn append_twice(
 }
 
 /// Appends one sealed message and returns its size; 0 when there was no room for it or the key is used up. It is asked or said again, then.
-fn append(pair: &mut Pair, way: Way, message: Control, out: &mut SendBatch) -> usize {
+fn append(pair: &mut Pair, way: Way, message: ControlMessage, out: &mut SendBatch) -> usize {
     append_padded(pair, way, message, 0, out)
 }
 
 /// The same, with zeros behind it where it is shorter than `least` bytes.
-fn append_padded(pair: &mut Pair, way: Way, message: Control, least: usize, out: &mut SendBatch) -> usize {
+fn append_padded(pair: &mut Pair, way: Way, message: ControlMessage, least: usize, out: &mut SendBatch) -> usize {
     let mut plain = [0; control::MAX];
     let length = message.write(&mut plain);
     let size = DATA_OVERHEAD + length.max(least);

@@ -10,8 +10,8 @@ use taut_tunnel::OpenError;
 use taut_wire::ecn;
 use taut_wire::ip;
 use taut_wire::merge::Run;
+use taut_wire::partial_checksum::{self, PartialChecksum};
 use taut_wire::relay;
-use taut_wire::vouch::{self, Vouched};
 use taut_wire::wireguard::{DATA_HEADER, Message, classify};
 
 use crate::batch::SendBatch;
@@ -142,11 +142,11 @@ impl LaneCore {
         };
         let packet = sealed.start..sealed.start + length;
         // Without the mark being taken off, a marked packet is none.
-        let marked = pair.takes_marks() && vouch::unmark(&mut data[packet.clone()]);
+        let marked = pair.allows_partial_checksums() && partial_checksum::clear_flag(&mut data[packet.clone()]);
 
         // The session's timers, and where the peer is now.
         let confirmed = side.keyring.received(session, length > 0, &self.limits, now);
-        let wishes_handshake = side.keyring.wishes_handshake_to_receive(&self.limits, now);
+        let wishes_handshake = side.keyring.needs_handshake_to_receive(&self.limits, now);
         let elsewhere = side.way.as_ref() != Some(source);
         peer.traffic.add_outer_received(datagram.len());
         let mut active = false;
@@ -194,11 +194,11 @@ impl LaneCore {
         packet: Range<usize>,
         bytes: usize,
         index: ReceiverIndex,
-        mut vouched: Option<Vouched>,
+        mut vouched: Option<PartialChecksum>,
         ports: &mut impl InboundPorts,
     ) {
         let inner = &mut data[packet.start..packet.start + bytes];
-        if ecn::arrive(inner, self.congestion).is_err() {
+        if ecn::decapsulate(inner, self.congestion).is_err() {
             return self.drops.add(Drop::CongestionMet, 1);
         }
         if !self.vnet_header
@@ -258,14 +258,14 @@ struct Inner {
     ends: (IpAddr, IpAddr),
     bytes: usize,
     /// Where its checksum stands if the peer vouches for it.
-    vouched: Option<Vouched>,
+    vouched: Option<PartialChecksum>,
     source_routed: bool,
 }
 
 /// Reads the packet that a peer sealed. `None` if it is no IP packet, or none that a mark could stand on.
 fn look(bytes: &[u8], marked: bool) -> Option<Inner> {
     let inner = ip::Packet::parse(bytes).ok()?;
-    let vouched = if marked { Some(Vouched::of(&inner)?) } else { None };
+    let vouched = if marked { Some(PartialChecksum::of(&inner)?) } else { None };
     let ends = (inner.source(), inner.destination());
     Some(Inner { ends, bytes: inner.bytes().len(), vouched, source_routed: inner.is_source_routed() })
 }

@@ -22,7 +22,7 @@ use std::collections::{HashMap, VecDeque};
 use taut_base::{KeyedHash, Meter, PeerId, Time, network, site};
 use taut_node::{FromLane, HandshakeMessage, source_of};
 use taut_path::Way;
-use taut_tunnel::cookie::Checker;
+use taut_tunnel::cookie::CookieChecker;
 use taut_tunnel::{Bucket, Rate};
 use taut_wire::wireguard::{Message, cookie_reply, initiation};
 
@@ -72,7 +72,7 @@ pub(crate) enum Verdict {
 
 /// The door for handshakes.
 pub(crate) struct Ingress {
-    checker: Checker,
+    checker: CookieChecker,
     /// The hashes that stand for sources.
     hash: KeyedHash,
     /// Senders without a cookie, by address and port, and by address.
@@ -102,7 +102,7 @@ struct Sender {
 }
 
 impl Ingress {
-    pub(crate) fn new(checker: Checker) -> Self {
+    pub(crate) fn new(checker: CookieChecker) -> Self {
         Self {
             hash: KeyedHash::new(checker.hash_key()),
             checker,

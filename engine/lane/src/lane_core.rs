@@ -7,8 +7,8 @@ use std::sync::Arc;
 use taut_base::{LaneId, PeerId, ReceiverIndex, Time};
 use taut_node::{FromLane, Routes, ToLane};
 use taut_path::Way;
-use taut_tunnel::cookie::Checker;
-use taut_tunnel::{Bucket, Keyring, Limits, Role, Session, Wish};
+use taut_tunnel::cookie::CookieChecker;
+use taut_tunnel::{Bucket, Keyring, KeyringAction, Limits, Role, Session};
 use taut_wire::ecn::Ecn;
 use taut_wire::merge::{Merger, Offloads};
 
@@ -86,7 +86,7 @@ impl LaneCore {
     pub fn new(
         limits: Limits,
         mtu: u16,
-        checker: Checker,
+        checker: CookieChecker,
         vnet_header: bool,
         offloads: Offloads,
         drops: Arc<DropCounts>,
@@ -157,7 +157,7 @@ impl LaneCore {
             ToLane::AddPeer { peer, persistent_keepalive, roams } => {
                 let traffic = self.traffic.add(peer);
                 let first = self.own == LaneId::FIRST;
-                let keyring = if first { Keyring::new(persistent_keepalive) } else { Keyring::further() };
+                let keyring = if first { Keyring::new(persistent_keepalive) } else { Keyring::for_extra_lane() };
                 let new = LanePeer {
                     first: Side::new(self.own, keyring),
                     others: Vec::new(),
@@ -267,10 +267,10 @@ impl LaneCore {
             let (mut keepalive, mut handshake, mut receipt, mut silent) = (false, false, false, false);
             for side in peer.sides() {
                 side.keyring.handle_timeout(&self.limits, now, |wish| match wish {
-                    Wish::Keepalive => keepalive = true,
-                    Wish::Handshake => handshake = true,
-                    Wish::Receipt => receipt = true,
-                    Wish::GiveUp => silent = true,
+                    KeyringAction::Keepalive => keepalive = true,
+                    KeyringAction::Handshake => handshake = true,
+                    KeyringAction::Receipt => receipt = true,
+                    KeyringAction::AbandonLane => silent = true,
                 });
             }
             let suspect = peer.path.handle_timeout(&mut peer.first.way, out, now);
@@ -318,9 +318,9 @@ impl LaneCore {
     pub(crate) fn schedule(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let limits = &self.limits;
-        let path = peer.path.poll_sooner();
+        let path = peer.path.poll_earlier_timeout();
         let first = peer.scheduled.is_none();
-        let due = |side: &mut Side| match side.keyring.poll_sooner(limits) {
+        let due = |side: &mut Side| match side.keyring.poll_earlier_timeout(limits) {
             None if first => side.keyring.poll_timeout(limits),
             sooner => sooner,
         };
@@ -364,7 +364,7 @@ impl LaneCore {
         self.by_index.extend(session.indices().iter().map(|index| (index, id)));
         let roams = peer.path.roams;
         if peer.side(lane).is_none() {
-            peer.others.push(Side::new(lane, Keyring::further()));
+            peer.others.push(Side::new(lane, Keyring::for_extra_lane()));
         }
         let Some(side) = peer.side(lane) else { return };
         side.keyring.add(session);
@@ -419,7 +419,7 @@ impl LaneCore {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.selector.close(now);
         self.holds.try_again(id, &peer.held);
-        peer.sides().filter(|side| side.lane != LaneId::FIRST).for_each(|side| side.keyring.expect_nothing());
+        peer.sides().filter(|side| side.lane != LaneId::FIRST).for_each(|side| side.keyring.stop_expecting_answer());
     }
 
     fn remove_peer(&mut self, id: PeerId) {

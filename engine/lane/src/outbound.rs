@@ -168,7 +168,7 @@ impl LaneCore {
         let Some(side) = peer.side(lane) else { return Verdict::First };
 
         // Is there a session to send with, and how long yet?
-        let wishes_handshake = side.keyring.wishes_handshake_to_send(&self.limits, now);
+        let wishes_handshake = side.keyring.needs_handshake_to_send(&self.limits, now);
         let way = side.way;
         let mut active = false;
         let in_order = origin == Origin::Waited || peer.staged.is_empty();
@@ -249,7 +249,7 @@ impl LaneCore {
             peer.first.keyring.sent(false, &self.limits, now);
         }
         // Without a session there is nothing to send with; an old one is renewed by whatever is sent (paper, section 6.2).
-        if peer.first.keyring.wishes_handshake_to_send(&self.limits, now) {
+        if peer.first.keyring.needs_handshake_to_send(&self.limits, now) {
             self.say(FromLane::WantsHandshake(id));
         }
     }
@@ -307,8 +307,8 @@ fn seal_segments(
         return sealed;
     }
     // The session authenticates what our own kernel vouches for.
-    if session.may_mark() {
-        split.vouch();
+    if session.sends_partial_checksums() {
+        split.allow_partial_checksums();
     }
     while let Some(length) = split.next_len() {
         let size = Session::sealed_len(length, mtu);

@@ -180,7 +180,7 @@ impl Path {
 
     /// When [`Self::handle_timeout`] has something to do, if that may be sooner than was said last. It mostly moves away, and is looked at too early then.
     #[inline]
-    pub(crate) fn poll_sooner(&mut self) -> Option<Time> {
+    pub(crate) fn poll_earlier_timeout(&mut self) -> Option<Time> {
         if std::mem::take(&mut self.sooner) { self.poll_timeout() } else { None }
     }
 

@@ -24,7 +24,7 @@ use taut_event::{Events, Interest, Poller, Waker, boot_time};
 use taut_node::{FromLane, Reading, ToLane};
 use taut_tun::Tun;
 use taut_tunnel::Limits;
-use taut_tunnel::cookie::Checker;
+use taut_tunnel::cookie::CookieChecker;
 use taut_udp::{MAX_MESSAGES, ReceiveBatch, Transmit, UdpSocket};
 use taut_wire::ecn::Ecn;
 use taut_wire::merge::{MAX_RUN, Offloads, Run};
@@ -77,7 +77,7 @@ pub struct Config {
     /// Its socket.
     pub udp: UdpSocket,
     /// What handshake messages to this node are judged by.
-    pub checker: Checker,
+    pub checker: CookieChecker,
     /// WireGuard's time limits.
     pub limits: Limits,
     /// Its end of the queues.

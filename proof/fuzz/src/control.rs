@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use taut_base::{Entropy, MAX_PEERS, PrivateKey};
-use taut_netmap::{Delta, NetworkMap, ToCoordinator, ToNode, check_name, is_reserved, settle, settle_web};
+use taut_netmap::{
+    Delta, NetworkMap, ToCoordinator, ToNode, check_name, is_reserved, resolve_relay_endpoints, resolve_relay_urls,
+};
 use taut_node::Node;
 use taut_sim::Seeded;
 use taut_tunnel::Limits;
@@ -89,9 +91,9 @@ fn take(node: &mut Node<impl Entropy>, map: &NetworkMap) {
             .all(|place| place.port() != 0 && !place.ip().is_loopback())
     );
     let mut settled = map.relays.clone();
-    settle(&mut settled, &[[192, 0, 2, 1].into()], &[map.network.ipv4, map.network.ipv6]);
+    resolve_relay_endpoints(&mut settled, &[[192, 0, 2, 1].into()], &[map.network.ipv4, map.network.ipv6]);
     assert!(settled.iter().flat_map(|relay| &relay.endpoints).all(|place| !place.ip().is_unspecified()));
-    settle_web(&mut settled, Some("https://a"));
+    resolve_relay_urls(&mut settled, Some("https://a"));
     assert!(settled.iter().all(|relay| relay.check(&[map.network.ipv4, map.network.ipv6]).is_ok()));
     assert!(map.peers.len() <= MAX_PEERS && map.network.ipv4.length() >= 8 && map.network.ipv6.length() >= 48);
     node.set_map(map);

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use taut_wire::forwarded::{Claim, client};
-use taut_wire::proxy::{self, Start};
+use taut_wire::forwarded::{ForwardedClient, client};
+use taut_wire::proxy::{self, ProxyHeader};
 
 /// What every proxy of this world adds at the right end.
 const REAL: [u8; 4] = [192, 0, 2, 7];
@@ -15,9 +15,9 @@ pub(crate) fn headers(data: &[u8]) {
     let of = |kind| read.iter().copied().filter(lines(kind)).map(|line| &line[1..]).collect::<Vec<_>>();
     let (standard, usual) = (of(b'F'), of(b'X'));
     let claim = |standard: &[&[u8]], usual: &[&[u8]]| client(standard.iter().copied(), usual.iter().copied(), is_proxy);
-    let real = Claim::Client(IpAddr::from(REAL));
+    let real = ForwardedClient::Client(IpAddr::from(REAL));
 
-    if let Claim::Client(address) = claim(&standard, &usual) {
+    if let ForwardedClient::Client(address) = claim(&standard, &usual) {
         assert_eq!(address, address.to_canonical());
     }
     // A proxy that adds a line of its own.
@@ -27,7 +27,7 @@ pub(crate) fn headers(data: &[u8]) {
     for line in &standard {
         let line = [line, &b", for=\"192.0.2.7:443\";proto=https"[..]].concat();
         let found = claim(&[&line], &[]);
-        assert!(found == real || found == Claim::Unclear, "{found:?}");
+        assert!(found == real || found == ForwardedClient::Unclear, "{found:?}");
     }
     for line in &usual {
         assert_eq!(claim(&[], &[&[line, &b", 192.0.2.7"[..]].concat()]), real);
@@ -45,12 +45,12 @@ pub(crate) fn start(data: &[u8]) {
         let now = proxy::parse(&data[..length]);
         if let Some(decided) = decided {
             assert_eq!(now, decided, "changed at byte {length}");
-        } else if now != Ok(Start::Partial) {
+        } else if now != Ok(ProxyHeader::Partial) {
             decided = Some(now);
         } else {
             assert!(length < proxy::MAX, "more is waited for than a header may have");
         }
-        if let Ok(Start::Header { length: header, .. }) = now {
+        if let Ok(ProxyHeader::Complete { length: header, .. }) = now {
             assert!(header <= length && header <= proxy::MAX);
         }
     }

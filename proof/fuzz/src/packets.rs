@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 
 use taut_node::HandshakeMessage;
 use taut_wire::checksum::Sum;
-use taut_wire::control::{self, Control};
+use taut_wire::control::{self, ControlMessage};
 use taut_wire::icmp::Echo;
 use taut_wire::ip::{MAX_EXTENSIONS, Packet};
-use taut_wire::stun::{self, Answer, BadStun, MAX_ANSWER_LEN, REQUEST_LEN, Request};
+use taut_wire::stun::{self, BadStun, BindingRequest, BindingResponse, MAX_ANSWER_LEN, REQUEST_LEN};
 use taut_wire::wireguard::{self, DATA_HEADER, Message, TAG, classify};
 use taut_wire::{tcp, udp};
 
@@ -15,36 +15,36 @@ use crate::reference;
 
 /// A control message: what is read is written the same, and fits where it has to.
 pub(crate) fn control(data: &[u8]) {
-    let Ok(message) = Control::parse(data) else { return };
+    let Ok(message) = ControlMessage::parse(data) else { return };
     let mut bytes = [0; control::MAX];
     let length = message.write(&mut bytes);
     assert!(length <= data.len() && length.is_multiple_of(16), "{message:?}");
-    assert_eq!(Control::parse(&bytes[..length]), Ok(message));
+    assert_eq!(ControlMessage::parse(&bytes[..length]), Ok(message));
 }
 
 /// A message of STUN: what is read means the same once written, nobody is sent more than was asked with, and WireGuard's messages are none.
 pub(crate) fn stun(data: &[u8]) {
     assert!(!stun::is_stun(data) || classify(data).is_err());
-    if let Ok(request) = Request::parse(data) {
+    if let Ok(request) = BindingRequest::parse(data) {
         let mut again = [0; REQUEST_LEN];
         request.write(&mut again);
-        assert_eq!(Request::parse(&again), Ok(request));
+        assert_eq!(BindingRequest::parse(&again), Ok(request));
     }
-    if let Ok(answer) = Answer::parse(data) {
+    if let Ok(answer) = BindingResponse::parse(data) {
         check_answer(&answer);
     }
     let source = SocketAddr::from(([192, 0, 2, 1], 8288));
     match stun::answer(data, source, Some(source)) {
         Ok((answer, _)) => assert!(check_answer(&answer) <= data.len() && answer.mapped == source),
-        Err(BadStun::ShorterThanItsAnswer) => assert!(Request::parse(data).is_ok()),
-        Err(refusal) => assert!(Request::parse(data).is_err() && !refusal.to_string().is_empty()),
+        Err(BadStun::ShorterThanItsAnswer) => assert!(BindingRequest::parse(data).is_ok()),
+        Err(refusal) => assert!(BindingRequest::parse(data).is_err() && !refusal.to_string().is_empty()),
     }
 }
 
-fn check_answer(answer: &Answer) -> usize {
+fn check_answer(answer: &BindingResponse) -> usize {
     let mut again = [0; MAX_ANSWER_LEN];
     let length = answer.write(&mut again);
-    assert_eq!(Answer::parse(&again[..length]).as_ref(), Ok(answer));
+    assert_eq!(BindingResponse::parse(&again[..length]).as_ref(), Ok(answer));
     length
 }
 

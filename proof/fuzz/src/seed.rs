@@ -7,9 +7,9 @@ use serde_json::json;
 use taut_base::{NodeId, PrivateKey, PublicKey};
 use taut_netmap::{JoinToken, ToNode};
 use taut_sim::{Link, Party, Settings, Side, TautHost, World, map_for};
-use taut_wire::control::{self, Abilities, Control, Endpoints, Lanes, Search, Suite, Suites};
-use taut_wire::icmp::{Echo, Kind};
-use taut_wire::stun::{Answer, MAX_ANSWER_LEN, REQUEST_LEN, Request};
+use taut_wire::control::{self, Abilities, ControlMessage, Endpoints, Lanes, Search, Suite, Suites};
+use taut_wire::icmp::{Echo, EchoKind};
+use taut_wire::stun::{BindingRequest, BindingResponse, MAX_ANSWER_LEN, REQUEST_LEN};
 use taut_wire::vnet::{self, VnetHeader};
 
 use crate::input::piece;
@@ -84,30 +84,30 @@ fn datagrams() -> Vec<Vec<u8>> {
 fn control_messages() -> Vec<Vec<u8>> {
     let suite = Suite::Aes256Gcm;
     let messages = [
-        Control::Offer {
+        ControlMessage::Offer {
             lanes: Lanes::with_ports(&[8289, 8290, 40_000]),
             suites: Suites::STOCK.with(suite),
             abilities: Abilities::OURS,
         },
-        Control::Accept { lanes: Lanes::ONE, suite, abilities: Abilities::OURS },
-        Control::Probe { id: 7 },
-        Control::Answer { id: 7, seen: SocketAddr::from(([192, 0, 2, 1], 8288)) },
-        Control::Answer { id: 8, seen: SocketAddr::from(([0xfd00, 0, 0, 0, 0, 0, 0, 1], 8288)) },
-        Control::Receipt { suite, counter: 1 << 40 },
-        Control::Endpoints(Endpoints::new(
+        ControlMessage::Accept { lanes: Lanes::ONE, suite, abilities: Abilities::OURS },
+        ControlMessage::Probe { id: 7 },
+        ControlMessage::Answer { id: 7, seen: SocketAddr::from(([192, 0, 2, 1], 8288)) },
+        ControlMessage::Answer { id: 8, seen: SocketAddr::from(([0xfd00, 0, 0, 0, 0, 0, 0, 1], 8288)) },
+        ControlMessage::Receipt { suite, counter: 1 << 40 },
+        ControlMessage::Endpoints(Endpoints::new(
             9,
             8,
             2,
             [SocketAddr::from(([192, 0, 2, 1], 8288)), SocketAddr::from(([0xfd00, 0, 0, 0, 0, 0, 0, 1], 8288))],
         )),
-        Control::Search(Search {
+        ControlMessage::Search(Search {
             from: SocketAddr::from(([192, 0, 2, 1], 40_000)),
             step: 1,
             ports: 1_024,
             sockets: 256,
         }),
     ];
-    let bytes = |message: Control| {
+    let bytes = |message: ControlMessage| {
         let mut bytes = [0; control::MAX];
         let length = message.write(&mut bytes);
         bytes[..length].to_vec()
@@ -121,12 +121,12 @@ fn stun_messages() -> Vec<Vec<u8>> {
     let addresses = [SocketAddr::from(([192, 0, 2, 1], 8288)), SocketAddr::from(([0xfd00, 0, 0, 0, 0, 0, 0, 1], 3479))];
     let request = |change_port| {
         let mut bytes = [0; REQUEST_LEN];
-        Request { transaction, change_port }.write(&mut bytes);
+        BindingRequest { transaction, change_port }.write(&mut bytes);
         bytes.to_vec()
     };
     let answer = |mapped, other| {
         let mut bytes = [0; MAX_ANSWER_LEN];
-        let length = Answer { transaction, mapped, other }.write(&mut bytes);
+        let length = BindingResponse { transaction, mapped, other }.write(&mut bytes);
         bytes[..length].to_vec()
     };
     let stock = [&[0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42], transaction.as_slice()].concat();
@@ -199,7 +199,7 @@ fn six(next: u8, message: &[u8]) -> Vec<u8> {
 }
 
 fn packets() -> Vec<Vec<u8>> {
-    let echo = Echo { kind: Kind::Request, ident: 7, sequence: 1, payload: b"taut" };
+    let echo = Echo { kind: EchoKind::Request, ident: 7, sequence: 1, payload: b"taut" };
     let mut room = [0; 64];
     let length = echo.write_packet(PEER_ADDRESS.into(), [100, 64, 0, 1].into(), &mut room).unwrap_or(0);
     let mut fragment = four(17, &udp(16));
@@ -270,14 +270,14 @@ fn lanes() -> Vec<Vec<u8>> {
     let peer = |count: u8, packet: &[u8]| [&[1, count], piece(packet).as_slice()].concat();
     let altered = |place: u8, mask: u8| [&[2, place, 0, mask], piece(&good).as_slice()].concat();
     let outbound = [&[5], piece(&[&VnetHeader::NONE.encode(), good.as_slice()].concat()).as_slice()].concat();
-    let mut vouched = good.clone();
-    assert!(make_partial(&mut vouched), "plain TCP");
+    let mut partial = good.clone();
+    assert!(make_partial(&mut partial), "plain TCP");
     let mut seeds: Vec<_> = datagrams().iter().map(|datagram| stranger(datagram)).collect();
     seeds.push([peer(0, &good), vec![3, 0, 3, 0], altered(5, 0), altered(20, 1), altered(8, 0x80)].concat());
     seeds.push([peer(7, &six(17, &udp(9))), peer(3, &good), vec![4, 0x10, 0x27], outbound].concat());
     seeds.push(packets().iter().flat_map(|packet| peer(1, packet)).collect());
     // Under AES: unmarked, marked, marked although the checksum is complete; marked under WireGuard's own suite.
-    seeds.push([peer(0x83, &good), peer(0xc3, &vouched), peer(0xc0, &good), peer(0x41, &vouched)].concat());
+    seeds.push([peer(0x83, &good), peer(0xc3, &partial), peer(0xc0, &good), peer(0x41, &partial)].concat());
     // By the relay: packets, a frame with nobody's packet in it, what it says itself, a STUN answer.
     let relay = |bytes: &[u8]| {
         let size = u16::try_from(bytes.len()).unwrap_or(0) | 0x8000;

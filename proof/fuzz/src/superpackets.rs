@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use taut_wire::ip::{self, Packet};
 use taut_wire::merge::{MAX_BYTES, MAX_RUN, Merger, Offloads, Run};
+use taut_wire::partial_checksum::{self, PartialChecksum};
 use taut_wire::split::{MAX_SEGMENTS, Split, Unsplittable};
 use taut_wire::vnet::{self, VnetHeader};
-use taut_wire::vouch::{self, Vouched};
 
 use crate::input::Input;
 use crate::reference;
@@ -47,16 +47,16 @@ pub(crate) fn split(data: &[u8]) {
 /// The segments for a peer that takes marks: none differs from the others but by its mark and by the checksum that is still to be completed.
 fn marked(header: VnetHeader, packet: &[u8], complete: &[Vec<u8>]) {
     let Ok(mut split) = Split::new(header, packet) else { unreachable!("it was split a moment ago") };
-    split.vouch();
+    split.allow_partial_checksums();
     for complete in complete {
         let mut segment = vec![0xee; complete.len()];
         assert_eq!(split.write_next(&mut segment), Some(complete.len()));
-        if vouch::unmark(&mut segment) {
+        if partial_checksum::clear_flag(&mut segment) {
             assert!(header.needs_checksum(), "nobody vouched for it");
             let Ok(ip) = Packet::parse(&segment) else { unreachable!("a segment is a packet") };
             assert!(reference::is_partial(&segment, &ip));
-            let Some(vouched) = Vouched::of(&ip) else { unreachable!("a mark of our own is believed") };
-            vouched.complete(&mut segment);
+            let Some(partial) = PartialChecksum::of(&ip) else { unreachable!("a mark of our own is believed") };
+            partial.complete(&mut segment);
         }
         assert_eq!(segment, *complete);
     }
@@ -134,10 +134,12 @@ pub(crate) fn merge(data: &[u8]) {
     for (place, session, end, marks) in places {
         let packet = Packet::parse(&original[place.clone()]).map(|packet| packet.bytes().to_vec());
         let before = emitted.len();
-        let vouched =
-            Packet::parse(&original[place.clone()]).ok().filter(|_| marks).and_then(|packet| Vouched::of(&packet));
-        assert_eq!(vouched.is_some(), marks);
-        let taken = merger.push(&mut buffer, place, session, vouched, |run| emitted.extend(apart(run)));
+        let partial = Packet::parse(&original[place.clone()])
+            .ok()
+            .filter(|_| marks)
+            .and_then(|packet| PartialChecksum::of(&packet));
+        assert_eq!(partial.is_some(), marks);
+        let taken = merger.push(&mut buffer, place, session, partial, |run| emitted.extend(apart(run)));
         assert_eq!(taken.is_ok(), packet.is_ok());
         assert!(taken.is_ok() || emitted.len() == before);
         pushed.extend(packet);

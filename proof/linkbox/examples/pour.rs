@@ -1,4 +1,4 @@
-//! Pours frames into interfaces, evenly and as fast as told: what `lab/linkspeed.py` measures linkbox with.
+//! Pours frames into interfaces, evenly and as fast as told: what `lab/runs/linkspeed.py` measures linkbox with.
 //!
 //! `pour FRAMES_PER_SECOND BYTES SECONDS INTERFACE...`
 //!

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use taut_base::{Entropy, LaneId, NodeId, PrivateKey, PublicKey, Time};
 use taut_netmap::{NetworkMap, Peer};
 use taut_sim::{Host, LanesHost, Party, Seeded, Settings, map_for};
-use taut_wire::control::{Abilities, Control, Endpoints, Lanes, Search, Suite, Suites};
-use taut_wire::icmp::{Echo, Kind};
+use taut_wire::control::{Abilities, ControlMessage, Endpoints, Lanes, Search, Suite, Suites};
+use taut_wire::icmp::{Echo, EchoKind};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -200,7 +200,7 @@ impl Member {
     fn ping(&mut self) {
         let (from, to) = self.pings;
         let mut packet = [0; 64];
-        let echo = Echo { kind: Kind::Request, ident: 7, sequence: 7, payload: &[0; 36] };
+        let echo = Echo { kind: EchoKind::Request, ident: 7, sequence: 7, payload: &[0; 36] };
         if echo.write_packet(from.into(), to.into(), &mut packet).is_ok() {
             let now = self.now();
             self.host.send(&packet, now);
@@ -212,8 +212,11 @@ impl Member {
     fn offer(&mut self, number: u64) {
         let first = self.sockets[0].local_addr().map_or(0, |address| address.port());
         let port = first + 1 + u16::from(number % 2 == 1);
-        let offer =
-            Control::Offer { lanes: Lanes::with_ports(&[port]), suites: Suites::STOCK, abilities: Abilities::OURS };
+        let offer = ControlMessage::Offer {
+            lanes: Lanes::with_ports(&[port]),
+            suites: Suites::STOCK,
+            abilities: Abilities::OURS,
+        };
         let now = self.now();
         self.host.say(LaneId::FIRST, offer, now);
         self.transmit(true);
@@ -230,23 +233,28 @@ impl Member {
 }
 
 /// Any control message there is, with anything in it.
-fn some_message(chance: &mut Seeded) -> Control {
+fn some_message(chance: &mut Seeded) -> ControlMessage {
     let place = |chance: &mut Seeded| SocketAddr::from(([198, 51, 100, 7], chance.below(60_000) as u16));
     let lanes = |chance: &mut Seeded| {
         Lanes::with_ports(&(0..chance.below(16)).map(|_| 1_024 + chance.below(60_000) as u16).collect::<Vec<_>>())
     };
     let suite = if chance.below(2) == 0 { Suite::ChaCha20Poly1305 } else { Suite::Aes256Gcm };
     match chance.below(7) {
-        0 => Control::Offer { lanes: lanes(chance), suites: Suites::STOCK, abilities: Abilities::OURS },
-        1 => Control::Accept { lanes: lanes(chance), suite, abilities: Abilities::OURS },
-        2 => Control::Probe { id: chance.next_u64() },
-        3 => Control::Answer { id: chance.next_u64(), seen: place(chance) },
-        4 => Control::Receipt { suite, counter: chance.next_u64() >> chance.below(64) },
+        0 => ControlMessage::Offer { lanes: lanes(chance), suites: Suites::STOCK, abilities: Abilities::OURS },
+        1 => ControlMessage::Accept { lanes: lanes(chance), suite, abilities: Abilities::OURS },
+        2 => ControlMessage::Probe { id: chance.next_u64() },
+        3 => ControlMessage::Answer { id: chance.next_u64(), seen: place(chance) },
+        4 => ControlMessage::Receipt { suite, counter: chance.next_u64() >> chance.below(64) },
         5 => {
             let (serial, heard, nat) = (chance.next_u32(), chance.next_u32(), chance.below(7) as u8);
             let places: Vec<_> = (0..chance.below(9)).map(|_| place(chance)).collect();
-            Control::Endpoints(Endpoints::new(serial, heard, nat, places))
+            ControlMessage::Endpoints(Endpoints::new(serial, heard, nat, places))
         }
-        _ => Control::Search(Search { from: place(chance), step: chance.below(3) as u8, ports: 1_024, sockets: 256 }),
+        _ => ControlMessage::Search(Search {
+            from: place(chance),
+            step: chance.below(3) as u8,
+            ports: 1_024,
+            sockets: 256,
+        }),
     }
 }

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use taut_base::{PeerId, Prefix, ReceiverIndex, SessionId};
 use taut_node::Routes;
-use taut_tunnel::{Exporter, Role, Session, SessionKeys, Window};
+use taut_tunnel::{Exporter, ReplayWindow, Role, Session, SessionKeys};
 use taut_wire::control::{Abilities, Suite, Suites};
 use taut_wire::merge::{Merger, Offloads};
 use taut_wire::split::Split;
@@ -176,7 +176,7 @@ fn route() -> Round {
 }
 
 fn window(counter: fn(u64) -> u64) -> Round {
-    let mut window = Window::new();
+    let mut window = ReplayWindow::new();
     Box::new(move |number| {
         let counter = counter(black_box(number as u64));
         assert!(window.fresh(counter) && window.mark(counter));

@@ -15,7 +15,7 @@ use taut_netmap::NetworkMap;
 use taut_node::{Clocks, FromLane, Node, ToLane};
 use taut_tun::flow;
 use taut_udp::Transmit;
-use taut_wire::control::{Control, Lanes};
+use taut_wire::control::{ControlMessage, Lanes};
 use taut_wire::merge::{Offloads, Run};
 
 use crate::chance::Seeded;
@@ -128,7 +128,7 @@ impl LanesHost {
     }
 
     /// Has the host say something to its first peer, on this lane of their newest session: a hostile member says what it likes.
-    pub fn say(&mut self, lane: LaneId, message: Control, now: Time) {
+    pub fn say(&mut self, lane: LaneId, message: ControlMessage, now: Time) {
         let Some(peer) = self.node.peers().next().map(|peer| peer.id) else { return };
         let sessions = self.given.iter().filter(|(_, of, _, on)| (*of, *on) == (peer, lane));
         let Some((own, _, session, _)) = sessions.max_by_key(|(_, _, session, _)| *session).copied() else { return };

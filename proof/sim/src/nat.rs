@@ -9,7 +9,7 @@
 //! that is a [`Link`](crate::Link)'s work.
 //!
 //! [`possible`] states by rules alone what two hosts can reach: directly, only by guessing ports, or only by a relay. [`punch`](fn@punch) tries it on
-//! the machines with all knowledge and patience there is; tests hold the two against each other for every pair, and both to `lab/nats/matrix.json`,
+//! the machines with all knowledge and patience there is; tests hold the two against each other for every pair, and both to `lab/hosts/nats/matrix.json`,
 //! which the same list in the lab is held to: nftables routers, real sockets.
 //!
 //! [`Scene`] puts whole nodes and relays into such an internet. In it [`Figure`] measures what docs/paths.md counts, and a [`Flap`] has everything go away and

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use taut_wire::checksum::Sum;
-use taut_wire::icmp::{Echo, Kind};
+use taut_wire::icmp::{Echo, EchoKind};
 use taut_wire::ip::Packet;
 
 /// Bytes of the longest packet that an application sends, IP header included.
@@ -28,7 +28,7 @@ pub(crate) fn write(number: u64, source: IpAddr, destination: IpAddr, flows: u16
     let length = SMALLEST + usize::try_from(number.wrapping_mul(37) % (MAX_PACKET - SMALLEST) as u64).unwrap_or(0);
     let mut payload = vec![number.to_le_bytes()[0]; length - SMALLEST + 8];
     payload[..8].copy_from_slice(&number.to_be_bytes());
-    let echo = Echo { kind: Kind::Request, ident: 1, sequence: 1, payload: &payload };
+    let echo = Echo { kind: EchoKind::Request, ident: 1, sequence: 1, payload: &payload };
     let mut packet = vec![0; length];
     let written = echo.write_packet(source, destination, &mut packet);
     assert_eq!(written, Ok(length), "the world's own packets are well formed");

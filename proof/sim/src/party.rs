@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use taut_base::{NodeId, Prefix, PrivateKey, PublicKey, RelayId};
-use taut_netmap::{MAX_PEER_RELAYS, Me, NetworkInfo, NetworkMap, Peer};
+use taut_netmap::{LocalMember, MAX_PEER_RELAYS, NetworkInfo, NetworkMap, Peer};
 use taut_noise::public_key;
 
 use crate::relay::Relay;
@@ -74,7 +74,7 @@ pub fn map_for(me: &Party, peers: &[&Party]) -> NetworkMap {
     let map = NetworkMap {
         version: 1,
         network: NetworkInfo { name: "sim".into(), ipv4, ipv6 },
-        me: Me { id: me.id(), name: me.name(), key: me.public(), addresses: vec![me.overlay()] },
+        me: LocalMember { id: me.id(), name: me.name(), key: me.public(), addresses: vec![me.overlay()] },
         peers: peers.iter().map(listed).collect(),
         relays: Vec::new(),
     };

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use taut_base::{PrivateKey, PublicKey, RelayId, Time};
 use taut_noise::public_key;
 use taut_relay::{Clocks, Credentials, Forward, Limits, NetworkTag, Place, Server, Share, SigningKey, Terms, Ticket};
-use taut_wire::stun::{Answer, MAX_ANSWER_LEN, Request};
+use taut_wire::stun::{BindingRequest, BindingResponse, MAX_ANSWER_LEN};
 
 use crate::chance::Seeded;
 use crate::party::Party;
@@ -99,10 +99,10 @@ pub struct RelayStation {
 }
 
 impl RelayStation {
-    fn answer_stun(&mut self, port: u16, source: SocketAddr, request: &Request) {
+    fn answer_stun(&mut self, port: u16, source: SocketAddr, request: &BindingRequest) {
         let other = SocketAddr::new(self.me.address.ip(), self.me.address.port() + 1 - port);
         let mut bytes = [0; MAX_ANSWER_LEN];
-        let answer = Answer { transaction: request.transaction, mapped: source, other: Some(other) };
+        let answer = BindingResponse { transaction: request.transaction, mapped: source, other: Some(other) };
         let length = answer.write(&mut bytes);
         let from = if request.change_port { 1 - port } else { port };
         self.out.push_back((from, source, bytes[..length].to_vec()));
@@ -122,7 +122,7 @@ impl RelayStation {
 
 impl Station for RelayStation {
     fn receive(&mut self, port: u16, source: SocketAddr, datagram: &[u8], now: Time) {
-        if let Ok(request) = Request::parse(datagram) {
+        if let Ok(request) = BindingRequest::parse(datagram) {
             return self.answer_stun(port.min(1), source, &request);
         }
         let place = Place::Udp(source);

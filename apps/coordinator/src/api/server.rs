@@ -17,10 +17,10 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use taut_base::NoRoom;
+use taut_base::AdmissionDenied;
 use taut_relay_server::{ACCEPT_PAUSE, Admission, Pass, Source, is_of_one_connection};
 use taut_wire::forwarded;
-use taut_wire::proxy::{self, Start};
+use taut_wire::proxy::{self, ProxyHeader};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -116,15 +116,15 @@ async fn proxied(stream: &mut TcpStream, address: SocketAddr, pass: &Pass) -> Op
             log::stranger("bad-proxy-header", &[("from", &address.ip()), ("why", error)]);
         });
         match start.ok()? {
-            Start::Absent => break,
-            Start::Header { length, source } => {
+            ProxyHeader::Absent => break,
+            ProxyHeader::Complete { length, source } => {
                 if let Some(source) = source {
                     pass.take_source(source).ok()?;
                 }
                 got.drain(..length);
                 break;
             }
-            Start::Partial => {}
+            ProxyHeader::Partial => {}
         }
         if stream.read_buf(&mut got).await.ok()? == 0 {
             return None;
@@ -159,7 +159,7 @@ async fn answer(mut request: Request, is_first: bool, guest: Arc<Guest>, server:
 }
 
 /// Counts the connection for the client that a trusted proxy names.
-fn source(pass: &Pass, headers: &HeaderMap) -> Result<Source, NoRoom> {
+fn source(pass: &Pass, headers: &HeaderMap) -> Result<Source, AdmissionDenied> {
     let lines = |name| headers.get_all(name).iter().map(|line| line.as_bytes());
     pass.take_claim(forwarded::client(lines("forwarded"), lines("x-forwarded-for"), |address| pass.trusts(address)))
 }

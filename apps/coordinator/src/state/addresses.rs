@@ -5,7 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use taut_base::{NodeId, Prefix, PublicKey};
-use taut_netmap::{Me, NetworkInfo, NetworkMap};
+use taut_netmap::{LocalMember, NetworkInfo, NetworkMap};
 
 /// Longest IPv4 prefix of a network: a /30 has two addresses for nodes.
 const LONGEST: u8 = 30;
@@ -60,7 +60,7 @@ pub(super) fn is_usable(prefix: Prefix) -> bool {
     // Asked of the very check that the nodes make, so that the two cannot drift apart.
     let info = NetworkInfo { name: String::from("x"), ipv4: prefix, ipv6: random_ula([0; 5]) };
     let addresses = vec![IpAddr::V4(ipv4(prefix, 1)), IpAddr::V6(ipv6(info.ipv6, 1))];
-    let me = Me { id: NodeId(1), name: String::from("x"), key: PublicKey([1; 32]), addresses };
+    let me = LocalMember { id: NodeId(1), name: String::from("x"), key: PublicKey([1; 32]), addresses };
     NetworkMap { version: 1, network: info, me, peers: std::collections::BTreeMap::new(), relays: Vec::new() }
         .check()
         .is_ok()

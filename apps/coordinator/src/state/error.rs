@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use taut_base::{MAX_PEERS, NodeId, Prefix};
-use taut_netmap::{BadName, Refusal, RelayFault};
+use taut_netmap::{BadName, MapError, RelayFault};
 
 use crate::store::StoreError;
 
@@ -75,7 +75,7 @@ pub(crate) enum StateError {
     /// A node's own row makes no sense; only this node is affected.
     Unsound(NodeId),
     /// The map would be refused by every node, so none is sent it.
-    BadMap(Refusal),
+    BadMap(MapError),
 }
 
 /// What is wrong with an enrolment key. Told to the one who holds its secret, and so to nobody who could guess.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use taut_base::NodeId;
-use taut_netmap::{Delta, MAX_PEER_RELAYS, Me, NetworkInfo, NetworkMap, Peer, Relay, check_name};
+use taut_netmap::{Delta, LocalMember, MAX_PEER_RELAYS, NetworkInfo, NetworkMap, Peer, Relay, check_name};
 
 use super::StateError;
 use crate::store::{NetworkRow, NodeRow};
@@ -66,8 +66,8 @@ pub(super) fn info(network: &NetworkRow) -> NetworkInfo {
     NetworkInfo { name: network.name.clone(), ipv4: network.ipv4, ipv6: network.ipv6 }
 }
 
-fn me_of(row: &NodeRow) -> Me {
-    Me { id: row.id, name: row.name.clone(), key: row.node_key, addresses: addresses(row) }
+fn me_of(row: &NodeRow) -> LocalMember {
+    LocalMember { id: row.id, name: row.name.clone(), key: row.node_key, addresses: addresses(row) }
 }
 
 fn peer(row: &NodeRow) -> Peer {

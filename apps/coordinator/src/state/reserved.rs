@@ -1,6 +1,6 @@
 //! Members with names that no node may have any more: release 0.1.0 let a node call itself `localhost` (fault E20).
 
-use taut_netmap::{is_reserved, placeholder};
+use taut_netmap::{is_reserved, placeholder_name};
 
 use super::admission::unique_name;
 use super::{StateError, random_bits};
@@ -18,7 +18,7 @@ pub(super) async fn rename(store: &Store) -> Result<(), StateError> {
     for (network, rows) in found {
         let version = tx.next_version(network.id, random_bits()).await?;
         for row in rows {
-            let name = unique_name(&mut tx, network.id, &placeholder(row.id)).await?;
+            let name = unique_name(&mut tx, network.id, &placeholder_name(row.id)).await?;
             tx.set_name(row.id, &name, version).await?;
             renamed.push((network.name.clone(), row, name));
         }

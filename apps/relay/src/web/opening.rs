@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 use taut_base::MAX_DATAGRAM;
 use taut_wire::forwarded;
-use taut_wire::proxy::{self, Start};
+use taut_wire::proxy::{self, ProxyHeader};
 use tungstenite::accept_hdr_with_config;
 use tungstenite::handshake::server::{Callback, ErrorResponse, Request, Response, ServerHandshake};
 use tungstenite::handshake::{HandshakeError, MidHandshake};
@@ -73,15 +73,15 @@ impl State {
 fn proxied(mut socket: Socket, mut got: Vec<u8>, pass: &Arc<Pass>, tls: Option<&Arc<ServerConfig>>) -> Option<State> {
     while pass.believes() {
         match proxy::parse(&got).ok()? {
-            Start::Absent => break,
-            Start::Header { length, source } => {
+            ProxyHeader::Absent => break,
+            ProxyHeader::Complete { length, source } => {
                 if let Some(source) = source {
                     pass.take_source(source).ok()?;
                 }
                 got.drain(..length);
                 break;
             }
-            Start::Partial => {}
+            ProxyHeader::Partial => {}
         }
         let mut piece = [0; PIECE];
         match socket.read(&mut piece) {

@@ -17,7 +17,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use taut_event::{Events, Interest, Poller};
-use taut_wire::stun::{Answer, MAX_LEN, REQUEST_LEN, Request, Transaction};
+use taut_wire::stun::{BindingRequest, BindingResponse, MAX_LEN, REQUEST_LEN, Transaction};
 
 use super::Server;
 
@@ -160,7 +160,7 @@ impl Inquiry {
             while question.tries < TRIES.len() && now >= question.begin + TRIES[question.tries] {
                 let transaction = question.transaction(question.tries);
                 let mut bytes = [0; REQUEST_LEN];
-                Request { transaction, change_port: question.change_port }.write(&mut bytes);
+                BindingRequest { transaction, change_port: question.change_port }.write(&mut bytes);
                 // A host without a route there says so at once; to the survey that is silence.
                 let _ = self.sockets[question.from as usize].send_to(&bytes, question.to);
                 question.sent[question.tries] = Some(now);
@@ -182,7 +182,7 @@ impl Inquiry {
             let mut bytes = [0; MAX_LEN];
             while let Ok((length, source)) = self.sockets[used as usize].recv_from(&mut bytes) {
                 let now = Instant::now();
-                match Answer::parse(&bytes[..length]) {
+                match BindingResponse::parse(&bytes[..length]) {
                     Ok(answer) => self.take(used, source, &answer, now),
                     Err(_) => self.take_echo(used, &bytes[..length]),
                 }
@@ -190,7 +190,7 @@ impl Inquiry {
         }
     }
 
-    fn take(&mut self, used: Use, source: SocketAddr, answer: &Answer, now: Instant) {
+    fn take(&mut self, used: Use, source: SocketAddr, answer: &BindingResponse, now: Instant) {
         let is_meant =
             |question: &&mut Question| question.from == used && question.time(&answer.transaction, now).is_some();
         let Some(question) = self.questions.iter_mut().find(is_meant) else { return };
@@ -209,7 +209,7 @@ impl Inquiry {
     }
 
     /// A server says where `Main` is; what can be asked next follows from it.
-    fn take_mapped(&mut self, server: SocketAddr, answer: &Answer, time: Duration) {
+    fn take_mapped(&mut self, server: SocketAddr, answer: &BindingResponse, time: Duration) {
         let first = self.found.answers.is_empty();
         self.found.answers.push(Seen { server, mapped: answer.mapped, time });
         // RFC 5780: the second port of the same address. One of another address would be somebody else who is told to be asked.
@@ -234,7 +234,7 @@ impl Inquiry {
 
     /// A request of our own third socket, which came back to us.
     fn take_echo(&mut self, used: Use, bytes: &[u8]) {
-        let Ok(request) = Request::parse(bytes) else { return };
+        let Ok(request) = BindingRequest::parse(bytes) else { return };
         let now = Instant::now();
         let is_ours = |one: &&mut Question| one.from == Use::Third && one.time(&request.transaction, now).is_some();
         if let Some(question) = self.questions.iter_mut().find(is_ours).filter(|_| used == Use::Main) {

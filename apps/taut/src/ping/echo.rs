@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
-use taut_wire::icmp::{Echo, HEADER, Kind};
+use taut_wire::icmp::{Echo, EchoKind, HEADER};
 
 use crate::fault::Fault;
 
@@ -46,7 +46,7 @@ impl Echoes {
     pub(super) fn exchange(&mut self, sequence: u16, timeout: Duration) -> io::Result<Option<Duration>> {
         let mut payload = [0; PAYLOAD];
         payload[..8].copy_from_slice(&self.cookie);
-        let request = Echo { kind: Kind::Request, ident: self.ident, sequence, payload: &payload };
+        let request = Echo { kind: EchoKind::Request, ident: self.ident, sequence, payload: &payload };
         let mut message = [0; HEADER + PAYLOAD];
         // The kernel puts the checksum of ICMPv6 in, which covers the source that it chooses (RFC 3542 section 3.1).
         let length =

@@ -53,10 +53,10 @@ fn where_nobody_is_idle_a_newcomer_is_refused_and_gets_in_once_somebody_leaves()
         table.enter(number, 1, 1, WIDE).unwrap();
         table.set_idle(number, false);
     }
-    assert_eq!(table.enter(2, 2, 2, WIDE), Err(NoRoom));
+    assert_eq!(table.enter(2, 2, 2, WIDE), Err(AdmissionDenied));
     assert!(table.remove(0) && !table.remove(0));
     assert_eq!(table.enter(3, 2, 2, WIDE), Ok(None));
-    assert_eq!(table.enter(4, 2, 3, Bounds { host: 0, group: 0 }), Err(NoRoom));
+    assert_eq!(table.enter(4, 2, 3, Bounds { host: 0, group: 0 }), Err(AdmissionDenied));
 }
 
 #[test]
@@ -65,12 +65,12 @@ fn parties_that_stay_are_displaced_only_where_that_evens_out() {
     for number in 0..6 {
         table.enter(number, 1, 1, WIDE).unwrap();
     }
-    assert_eq!(table.enter(6, 1, 2, WIDE), Err(NoRoom), "its own group has all");
+    assert_eq!(table.enter(6, 1, 2, WIDE), Err(AdmissionDenied), "its own group has all");
     assert_eq!(table.enter(7, 2, 1, WIDE), Ok(Some(0)));
     assert_eq!(table.enter(8, 2, 2, WIDE), Ok(Some(1)));
     assert_eq!(table.enter(9, 2, 3, WIDE), Ok(Some(2)), "four against two becomes three against three");
-    assert_eq!(table.enter(10, 2, 4, WIDE), Err(NoRoom));
-    assert_eq!(table.enter(11, 1, 4, WIDE), Err(NoRoom));
+    assert_eq!(table.enter(10, 2, 4, WIDE), Err(AdmissionDenied));
+    assert_eq!(table.enter(11, 1, 4, WIDE), Err(AdmissionDenied));
     assert_eq!(table.enter(12, 3, 1, WIDE), Ok(Some(3)));
     assert_eq!(table.enter(13, 3, 1, WIDE), Ok(Some(12)), "a host that comes again gives up the place that it had");
 }
@@ -88,8 +88,8 @@ fn fault_e19_a_place_is_counted_for_another_party_once_it_is_known() {
     assert_eq!(table.assign(1, 1, 1, client), Ok(None), "the same again displaces nothing");
     table.set_idle(1, false);
     table.set_idle(2, false);
-    assert_eq!(table.assign(3, 1, 1, client), Err(NoRoom));
-    assert_eq!((table.len(), table.assign(3, 1, 2, client)), (2, Err(NoRoom)), "the place is free");
+    assert_eq!(table.assign(3, 1, 1, client), Err(AdmissionDenied));
+    assert_eq!((table.len(), table.assign(3, 1, 2, client)), (2, Err(AdmissionDenied)), "the place is free");
 }
 
 /// The same rules, counted from scratch for each question.
@@ -115,7 +115,7 @@ impl Slow {
         self.0.iter().filter(|place| place.3 && place.1 == group && Some(place.2) == host).map(|place| place.0).min()
     }
 
-    fn room_for(&self, all: usize, group: u8, host: u8, bounds: Bounds) -> Result<Option<u64>, NoRoom> {
+    fn room_for(&self, all: usize, group: u8, host: u8, bounds: Bounds) -> Result<Option<u64>, AdmissionDenied> {
         let of_group = self.0.iter().filter(|place| place.1 == group).count();
         let of_host = self.0.iter().filter(|place| place.1 == group && place.2 == host).count();
         let found = if of_host >= bounds.host {
@@ -127,7 +127,7 @@ impl Slow {
         } else {
             return Ok(None);
         };
-        found.map(Some).ok_or(NoRoom)
+        found.map(Some).ok_or(AdmissionDenied)
     }
 }
 

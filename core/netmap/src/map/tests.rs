@@ -20,7 +20,7 @@ fn map() -> NetworkMap {
             ipv4: "100.64.0.0/10".parse().unwrap(),
             ipv6: "fd12:3456:789a::/64".parse().unwrap(),
         },
-        me: Me {
+        me: LocalMember {
             id: NodeId(1),
             name: String::from("n1"),
             key: PublicKey([1; 32]),
@@ -57,7 +57,7 @@ fn a_delta_changes_adds_and_removes() {
 #[test]
 fn a_delta_for_another_version_is_refused() {
     let refused = map().apply(&Delta { from: 4, ..delta() });
-    assert_eq!(refused, Err(Refusal::WrongVersion { have: 5, from: 4 }));
+    assert_eq!(refused, Err(MapError::WrongVersion { have: 5, from: 4 }));
     assert!(map().apply(&Delta { to: 4, ..delta() }).is_err());
 }
 
@@ -75,40 +75,40 @@ fn fault_e17_hostile_maps_are_refused() {
     let outside = IpAddr::from([8, 8, 8, 8]);
     assert_eq!(
         with(|map| second(map).addresses = vec![[8, 8, 8, 8].into()]),
-        Err(Refusal::AddressOutside(NodeId(2), outside))
+        Err(MapError::AddressOutside(NodeId(2), outside))
     );
     assert!(matches!(
         with(|map| {
             let mine = map.me.addresses.clone();
             second(map).addresses = mine;
         }),
-        Err(Refusal::SameAddress(NodeId(2), _))
+        Err(MapError::SameAddress(NodeId(2), _))
     ));
     assert_eq!(
         with(|map| {
             let mine = map.me.key;
             second(map).key = mine;
         }),
-        Err(Refusal::SameKey(NodeId(2)))
+        Err(MapError::SameKey(NodeId(2)))
     );
-    assert_eq!(with(|map| second(map).addresses.clear()), Err(Refusal::NoAddress(NodeId(2))));
-    assert_eq!(with(|map| second(map).name = String::from("../etc")), Err(Refusal::BadName(NodeId(2))));
+    assert_eq!(with(|map| second(map).addresses.clear()), Err(MapError::NoAddress(NodeId(2))));
+    assert_eq!(with(|map| second(map).name = String::from("../etc")), Err(MapError::BadName(NodeId(2))));
     // `taut hosts` prints both names in one line.
-    assert_eq!(with(|map| map.network.name = String::from("x\n127.0.0.1 bank")), Err(Refusal::BadNetworkName));
-    assert_eq!(with(|map| second(map).id = NodeId(1)), Err(Refusal::SameId(NodeId(2))));
+    assert_eq!(with(|map| map.network.name = String::from("x\n127.0.0.1 bank")), Err(MapError::BadNetworkName));
+    assert_eq!(with(|map| second(map).id = NodeId(1)), Err(MapError::SameId(NodeId(2))));
     assert_eq!(
         with(|map| second(map).endpoints = vec![([1, 1, 1, 1], 1).into(); 33]),
-        Err(Refusal::TooManyEndpoints(NodeId(2)))
+        Err(MapError::TooManyEndpoints(NodeId(2)))
     );
     for prefix in ["0.0.0.0/0", "8.0.0.0/8", "100.0.0.0/8", "127.0.0.0/8"] {
         let mut map = map();
         map.network.ipv4 = prefix.parse().unwrap();
-        assert!(matches!(map.check(), Err(Refusal::BadPrefix(_))), "{prefix}");
+        assert!(matches!(map.check(), Err(MapError::BadPrefix(_))), "{prefix}");
     }
     for prefix in ["::/0", "2001:db8::/48", "fd00::/8", "fe80::/64"] {
         let mut map = map();
         map.network.ipv6 = prefix.parse().unwrap();
-        assert!(matches!(map.check(), Err(Refusal::BadPrefix(_))), "{prefix}");
+        assert!(matches!(map.check(), Err(MapError::BadPrefix(_))), "{prefix}");
     }
 }
 

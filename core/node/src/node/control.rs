@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use taut_base::{Entropy, LaneId, PeerId, SessionId, Time};
 use taut_path::Way;
 use taut_tunnel::Role;
-use taut_wire::control::{Abilities, Control, Lanes, Suite, Suites};
+use taut_wire::control::{Abilities, ControlMessage, Lanes, Suite, Suites};
 
 use super::Node;
 use crate::contract::{Clocks, ToLane};
@@ -44,8 +44,8 @@ impl<E: Entropy> Node<E> {
         let Some(talk) = self.peers.get_mut(&id).and_then(|peer| peer.talk.as_mut()) else { return };
         let session = talk.session();
         let questions = talk.handle_timeout(&mut self.entropy, clocks.now);
-        let probe = questions.probe.map(|id| Control::Probe { id });
-        let offer = Control::Offer { lanes: self.lanes, suites: self.suites, abilities: Abilities::OURS };
+        let probe = questions.probe.map(|id| ControlMessage::Probe { id });
+        let offer = ControlMessage::Offer { lanes: self.lanes, suites: self.suites, abilities: Abilities::OURS };
         for message in [probe, questions.offer.then_some(offer)].into_iter().flatten() {
             self.tell_first(id, session, None, message);
         }
@@ -68,14 +68,14 @@ impl<E: Entropy> Node<E> {
         let may = |lane| place(lane).is_none_or(|endpoint| paths.grant_lane(endpoint, budget, now));
         for (lane, probe) in further.handle_timeout(&mut self.entropy, now, may) {
             if let Some(endpoint) = place(lane) {
-                let (way, message) = (Some(endpoint.into()), Control::Probe { id: probe });
+                let (way, message) = (Some(endpoint.into()), ControlMessage::Probe { id: probe });
                 let ask = ToLane::Control { peer: id, session, lane, way, message };
                 self.commands.push_back((lane.served_by(self.lanes.count()), ask));
             }
         }
     }
 
-    fn tell_first(&mut self, peer: PeerId, session: SessionId, way: Option<Way>, message: Control) {
+    fn tell_first(&mut self, peer: PeerId, session: SessionId, way: Option<Way>, message: ControlMessage) {
         self.tell(LaneId::FIRST, ToLane::Control { peer, session, lane: LaneId::FIRST, way, message });
     }
 
@@ -86,12 +86,12 @@ impl<E: Entropy> Node<E> {
         session: SessionId,
         lane: LaneId,
         source: Way,
-        message: Control,
+        message: ControlMessage,
         clocks: Clocks,
     ) {
         let Some(peer) = self.peers.get_mut(&id).filter(|peer| !peer.native) else { return };
         match message {
-            Control::Answer { id: probe, .. } if lane != LaneId::FIRST => {
+            ControlMessage::Answer { id: probe, .. } if lane != LaneId::FIRST => {
                 // Further lanes go without a relay.
                 let Some(endpoint) = source.direct() else { return };
                 if let Some(opened) = peer.further.answered(lane, probe, endpoint, &mut self.entropy, clocks.now) {
@@ -99,7 +99,7 @@ impl<E: Entropy> Node<E> {
                     self.tell(own, ToLane::OpenLanes { peer: id, lanes, barrier });
                 }
             }
-            Control::Answer { id: probe, seen } => {
+            ControlMessage::Answer { id: probe, seen } => {
                 if let Some(own) = peer.further.waits_for(probe) {
                     return self.tell(own, ToLane::Passed { peer: id, barrier: probe });
                 }
@@ -112,10 +112,10 @@ impl<E: Entropy> Node<E> {
                     None => self.answered(id, source, probe, seen),
                 }
             }
-            Control::Offer { lanes, suites, abilities } => {
+            ControlMessage::Offer { lanes, suites, abilities } => {
                 let better = self.suites.better_than_stock(suites);
                 let suite = better.unwrap_or(Suite::ChaCha20Poly1305);
-                let message = Control::Accept { lanes: self.lanes, suite, abilities: Abilities::OURS };
+                let message = ControlMessage::Accept { lanes: self.lanes, suite, abilities: Abilities::OURS };
                 // Where nobody has proven to be, no more is sent than came (law 16): an answer that is longer than its question goes where data goes.
                 let longer = self.lanes.count() > lanes.count();
                 self.learn_lanes(id, session, lanes, clocks);
@@ -123,7 +123,7 @@ impl<E: Entropy> Node<E> {
                 self.tell_first(id, session, Some(source).filter(|_| !longer), message);
                 self.probe_lanes(id, session, clocks.now);
             }
-            Control::Accept { lanes, suite, abilities } => {
+            ControlMessage::Accept { lanes, suite, abilities } => {
                 let offered = self.suites.has(suite);
                 let talk = peer.talk.as_mut().filter(|talk| offered && talk.session() == session);
                 if talk.is_some_and(Talk::accepted) {
@@ -132,10 +132,10 @@ impl<E: Entropy> Node<E> {
                     self.probe_lanes(id, session, clocks.now);
                 }
             }
-            Control::Endpoints(endpoints) => self.said(id, &endpoints),
-            Control::Search(search) => self.asked_to_search(id, &search),
+            ControlMessage::Endpoints(endpoints) => self.said(id, &endpoints),
+            ControlMessage::Search(search) => self.asked_to_search(id, &search),
             // These end in the lane.
-            Control::Probe { .. } | Control::Receipt { .. } => {}
+            ControlMessage::Probe { .. } | ControlMessage::Receipt { .. } => {}
         }
     }
 

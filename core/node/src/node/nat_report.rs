@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 
 use taut_base::{Entropy, LaneId, RelayId};
 use taut_path::{NatReportView, Server};
-use taut_wire::stun::{Answer, REQUEST_LEN};
+use taut_wire::stun::{BindingResponse, REQUEST_LEN};
 
 use super::Node;
 use crate::contract::{Clocks, Datagram, ToLane};
@@ -62,7 +62,7 @@ impl<E: Entropy> Node<E> {
 
     /// A STUN answer came from a relay's place; one that nobody waits for changes nothing.
     pub(super) fn handle_answer(&mut self, source: SocketAddr, bytes: &[u8]) {
-        let Ok(answer) = Answer::parse(bytes) else { return };
+        let Ok(answer) = BindingResponse::parse(bytes) else { return };
         if let Some(distance) = self.nat_report.handle_answer(source, &answer, self.now) {
             self.home.measured(distance.relay, distance.round_trip, self.now);
             self.relays.answered_by_udp(source, &mut self.entropy, self.now);

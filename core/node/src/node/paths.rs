@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use taut_base::{Entropy, LaneId, PeerId, Prefix, Time};
 use taut_path::{Families, Here, Paths, Report, Way};
-use taut_wire::control::{Control, Endpoints, Search};
+use taut_wire::control::{ControlMessage, Endpoints, Search};
 
 use super::Node;
 use crate::contract::{Clocks, ToLane};
@@ -204,17 +204,17 @@ impl<E: Entropy> Node<E> {
         if let Some((session, _)) = peer.sessions.last().copied() {
             let say = |way, message| (first, ToLane::Control { peer: id, session, lane: first, way, message });
             if let Some(endpoints) = paths.poll_endpoints(&self.local_endpoints, self.now) {
-                self.commands.push_back(say(None, Control::Endpoints(endpoints)));
+                self.commands.push_back(say(None, ControlMessage::Endpoints(endpoints)));
             }
             if let Some(round) = paths.poll_search(&self.local_endpoints, &mut self.budget, self.now) {
-                self.commands.push_back(say(None, Control::Search(round.ask)));
+                self.commands.push_back(say(None, ControlMessage::Search(round.ask)));
                 if let Some(search) = round.search {
                     self.commands.push_back((first, ToLane::OpenSearch { peer: id, session, search }));
                 }
             }
             while let Some(probe) = paths.poll_probe(&mut self.budget, &mut self.entropy, self.now) {
                 self.commands.push_back(match probe.size {
-                    0 => say(Some(probe.way), Control::Probe { id: probe.id }),
+                    0 => say(Some(probe.way), ControlMessage::Probe { id: probe.id }),
                     size => (first, ToLane::SizedProbe { peer: id, session, way: probe.way, id: probe.id, size }),
                 });
             }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use taut_base::{NodeId, Prefix, PrivateKey, PublicKey};
-use taut_netmap::{Me, NetworkInfo, NetworkMap, Peer};
+use taut_netmap::{LocalMember, NetworkInfo, NetworkMap, Peer};
 use taut_noise::public_key;
 
 /// The same bytes for the same seed.
@@ -60,7 +60,7 @@ pub(crate) fn map(me: u8, listed: impl Iterator<Item = u8>) -> NetworkMap {
             ipv4: Prefix::new(IpAddr::from([100, 64, 0, 0]), 10).unwrap(),
             ipv6: Prefix::new(IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, 0]), 48).unwrap(),
         },
-        me: Me {
+        me: LocalMember {
             id: NodeId(u64::from(me) + 1),
             name: String::from("me"),
             key: public(me),

@@ -52,11 +52,11 @@ fn run(
         asked += asks.iter().filter(|ask| !ask.apart).count();
         for ask in asks {
             let Some(mapped) = nat(ask.to) else { continue };
-            let Request { transaction, change_port } = ask.request;
+            let BindingRequest { transaction, change_port } = ask.request;
             let source = if change_port { SocketAddr::new(ask.to.ip(), 3479) } else { ask.to };
             let far = if ask.to.ip() == place(1, 0).ip() { 30 } else { 10 };
             if !change_port || open {
-                nat_report.handle_answer(source, &Answer { transaction, mapped, other: None }, at(now + far));
+                nat_report.handle_answer(source, &BindingResponse { transaction, mapped, other: None }, at(now + far));
             }
         }
     }
@@ -128,11 +128,15 @@ fn fault_d18_a_router_that_masquerades_is_a_port_restricted_cone() {
         let (mut entropy, mut router) = (Counter(0), Masquerade::default());
         while let Some(due) = nat_report.poll_timeout().filter(|due| *due < at(3_000)) {
             for ask in nat_report.handle_timeout(&mut entropy, due) {
-                let Request { transaction, change_port } = ask.request;
+                let BindingRequest { transaction, change_port } = ask.request;
                 let mapped = outer(router.out(ask.to, if ask.apart { APART } else { 7 }));
                 let source = if change_port { SocketAddr::new(ask.to.ip(), 3479) } else { ask.to };
                 if router.comes_in(source, if ask.apart { APART } else { 7 }) {
-                    nat_report.handle_answer(source, &Answer { transaction, mapped, other: None }, due + millis(20));
+                    nat_report.handle_answer(
+                        source,
+                        &BindingResponse { transaction, mapped, other: None },
+                        due + millis(20),
+                    );
                 }
             }
         }
@@ -250,7 +254,7 @@ fn fault_d4_an_answer_that_is_older_than_a_doubt_does_not_settle_it() {
     nat_report.handle_doubt(at(6_000));
     let asks = nat_report.handle_timeout(&mut Counter(77), at(6_000));
     nat_report.handle_doubt(at(6_050));
-    let answer = Answer { transaction: asks[0].request.transaction, mapped: outer(40_000), other: None };
+    let answer = BindingResponse { transaction: asks[0].request.transaction, mapped: outer(40_000), other: None };
     nat_report.handle_answer(asks[0].to, &answer, at(6_100));
     run(&mut nat_report, 6_100, 9_000, |_| Some(outer(50_000)), false);
     assert_eq!(nat_report.poll_change().map(|(seen, _)| seen), Some(vec![outer(50_000)]));
@@ -260,13 +264,13 @@ fn fault_d4_an_answer_that_is_older_than_a_doubt_does_not_settle_it() {
 fn answers_that_nobody_waits_for_say_nothing() {
     let mut nat_report = nat_report();
     let asks = nat_report.handle_timeout(&mut Counter(0), at(0));
-    let mut answer = Answer { transaction: [99; 12], mapped: outer(7), other: None };
+    let mut answer = BindingResponse { transaction: [99; 12], mapped: outer(7), other: None };
     assert_eq!(nat_report.handle_answer(place(1, 3478), &answer, at(5)), None, "an unknown transaction");
     answer.transaction = asks[0].request.transaction;
     assert_eq!(nat_report.handle_answer(place(9, 3478), &answer, at(5)), None, "from elsewhere");
     assert!(nat_report.handle_answer(asks[0].to, &answer, at(5)).is_some());
     assert_eq!(nat_report.handle_answer(asks[0].to, &answer, at(6)), None, "twice");
-    let late = Answer { transaction: asks[1].request.transaction, ..answer };
+    let late = BindingResponse { transaction: asks[1].request.transaction, ..answer };
     nat_report.handle_timeout(&mut Counter(50), at(6_000));
     assert_eq!(nat_report.handle_answer(asks[1].to, &late, at(6_001)), None, "long ago");
 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use taut_base::{KeyedHash, Meter, Time, network};
-use taut_tunnel::cookie::Checker;
+use taut_tunnel::cookie::CookieChecker;
 use taut_tunnel::{Bucket, Rate};
 
 use super::{Owner, Place, Refused};
@@ -37,7 +37,7 @@ const CONFIRM: Rate = Rate::new(1, 20);
 const CONTROL: Rate = Rate::new(200, 4_096);
 
 pub(super) struct Door {
-    checker: Checker,
+    checker: CookieChecker,
     hash: KeyedHash,
     sources: Meter,
     networks: Meter,
@@ -53,7 +53,7 @@ pub(super) struct Door {
 }
 
 impl Door {
-    pub(super) fn new(checker: Checker) -> Self {
+    pub(super) fn new(checker: CookieChecker) -> Self {
         Self {
             hash: KeyedHash::new(checker.hash_key()),
             checker,

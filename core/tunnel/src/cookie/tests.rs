@@ -2,7 +2,7 @@ use taut_base::{PresharedKey, PrivateKey, ReceiverIndex};
 use taut_wire::wireguard::{Message, classify};
 
 use super::*;
-use crate::handshake::{Identity, Initiation, Timestamp};
+use crate::handshake::{Identity, SentInitiation, Timestamp};
 
 fn at(seconds: u64) -> Time {
     // Periods count from boot; this is the beginning of one.
@@ -15,7 +15,7 @@ fn place(address: u8, port: u16) -> SocketAddr {
 
 struct Ends {
     remote: Remote,
-    checker: Checker,
+    checker: CookieChecker,
     message: [u8; 148],
 }
 
@@ -26,7 +26,7 @@ fn ends() -> Ends {
     let remote = Remote::new(&here, there.public(), PresharedKey::NONE).unwrap();
     let stamp = Timestamp::from_wall_clock(Duration::from_secs(1));
     let ephemeral = PrivateKey::from_bytes([3; 32]);
-    let (_, message) = Initiation::start(&here, &remote, ReceiverIndex(0x1230), stamp, ephemeral).unwrap();
+    let (_, message) = SentInitiation::start(&here, &remote, ReceiverIndex(0x1230), stamp, ephemeral).unwrap();
     Ends { remote, checker: there.checker([7; 32]), message }
 }
 

@@ -9,13 +9,13 @@ use crate::exporter::Exporter;
 use crate::session::{Role, SessionKeys};
 
 /// An initiation that was sent and waits for its response.
-pub struct Initiation {
+pub struct SentInitiation {
     state: Symmetric,
     ephemeral: PrivateKey,
     local: ReceiverIndex,
 }
 
-impl Initiation {
+impl SentInitiation {
     /// Makes an initiation to `remote`. `local` is the index by which the response shall name it; `ephemeral` is fresh randomness.
     ///
     /// # Errors

@@ -1,9 +1,9 @@
 //! WireGuard's handshake (paper, section 5.4): `Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s`, one message each way, as a chain of types.
 //!
 //! ```text
-//! Initiation::start ──── 148 bytes ───▶ Received::read        one DH, tells who asks
+//! SentInitiation::start ──── 148 bytes ───▶ ReceivedInitiation::read        one DH, tells who asks
 //!      │                                  └─▶ authenticate     the second DH, yields the timestamp
-//!      │                                       └─▶ Authentic::respond
+//!      │                                       └─▶ AuthenticatedInitiation::respond
 //!   finish ◀──────────── 92 bytes ─────────────────────┘
 //!      └─▶ SessionKeys                                 └─▶ SessionKeys
 //! ```
@@ -17,13 +17,13 @@ use std::error::Error;
 use std::fmt;
 
 use taut_base::{PresharedKey, PrivateKey, PublicKey};
-use taut_noise::{NoAgreement, dh, hash, keyed_mac, public_key};
+use taut_noise::{LowOrderKey, dh, hash, keyed_mac, public_key};
 use zeroize::Zeroizing;
 
-use crate::cookie::{Checker, cookie_key};
+use crate::cookie::{CookieChecker, cookie_key};
 
-pub use initiator::Initiation;
-pub use responder::{Authentic, Received};
+pub use initiator::SentInitiation;
+pub use responder::{AuthenticatedInitiation, ReceivedInitiation};
 pub use timestamp::Timestamp;
 
 /// `Construction` of the paper, section 5.4.
@@ -53,8 +53,8 @@ impl Identity {
     }
 
     /// What a lane judges messages to this node by (protocol.md 2.4). `seed` is fresh randomness, for its cookies.
-    pub fn checker(&self, seed: [u8; 32]) -> Checker {
-        Checker::new(self.mac1_key, &self.public, seed)
+    pub fn checker(&self, seed: [u8; 32]) -> CookieChecker {
+        CookieChecker::new(self.mac1_key, &self.public, seed)
     }
 }
 
@@ -72,7 +72,7 @@ impl Remote {
     ///
     /// # Errors
     /// When the peer's key is a point of low order.
-    pub fn new(identity: &Identity, public: PublicKey, preshared: PresharedKey) -> Result<Self, NoAgreement> {
+    pub fn new(identity: &Identity, public: PublicKey, preshared: PresharedKey) -> Result<Self, LowOrderKey> {
         let static_secret = dh(&identity.private, &public)?;
         Ok(Self { public, static_secret, preshared, mac1_key: mac1_key(&public), cookie_key: cookie_key(&public) })
     }
@@ -134,8 +134,8 @@ impl fmt::Display for HandshakeError {
 
 impl Error for HandshakeError {}
 
-impl From<NoAgreement> for HandshakeError {
-    fn from(_: NoAgreement) -> Self {
+impl From<LowOrderKey> for HandshakeError {
+    fn from(_: LowOrderKey) -> Self {
         Self::LowOrder
     }
 }

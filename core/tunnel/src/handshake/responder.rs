@@ -9,7 +9,7 @@ use crate::exporter::Exporter;
 use crate::session::{Role, SessionKeys};
 
 /// An initiation whose sender's name is known, not yet proven. It has cost one DH (fault A6).
-pub struct Received {
+pub struct ReceivedInitiation {
     state: Symmetric,
     initiator: PublicKey,
     ephemeral: PublicKey,
@@ -17,7 +17,7 @@ pub struct Received {
     sealed_timestamp: [u8; 28],
 }
 
-impl Received {
+impl ReceivedInitiation {
     /// Reads an initiation to us.
     ///
     /// # Errors
@@ -49,23 +49,23 @@ impl Received {
     ///
     /// # Errors
     /// When it did not.
-    pub fn authenticate(mut self, remote: &Remote) -> Result<Authentic, HandshakeError> {
+    pub fn authenticate(mut self, remote: &Remote) -> Result<AuthenticatedInitiation, HandshakeError> {
         let key = self.state.mix_key_and_derive(&*remote.static_secret);
         let mut timestamp = Timestamp::default();
         self.state.decrypt(&key, &self.sealed_timestamp, &mut timestamp.0)?;
-        Ok(Authentic { state: self.state, ephemeral: self.ephemeral, sender: self.sender, timestamp })
+        Ok(AuthenticatedInitiation { state: self.state, ephemeral: self.ephemeral, sender: self.sender, timestamp })
     }
 }
 
 /// An initiation that the peer made. It may be a replay: compare [`Self::timestamp`] with the peer's last one.
-pub struct Authentic {
+pub struct AuthenticatedInitiation {
     state: Symmetric,
     ephemeral: PublicKey,
     sender: ReceiverIndex,
     timestamp: Timestamp,
 }
 
-impl Authentic {
+impl AuthenticatedInitiation {
     /// When the peer says it made this.
     pub fn timestamp(&self) -> Timestamp {
         self.timestamp

@@ -19,21 +19,22 @@ fn ends(preshared: [u8; 32]) -> (End, End) {
     (End { identity: here, remote: to_there }, End { identity: there, remote: to_here })
 }
 
-fn start(end: &End) -> (Initiation, [u8; 148]) {
+fn start(end: &End) -> (SentInitiation, [u8; 148]) {
     let stamp = Timestamp::from_wall_clock(Duration::from_secs(1_700_000_000));
-    Initiation::start(&end.identity, &end.remote, ReceiverIndex(16), stamp, PrivateKey::from_bytes([3; 32])).unwrap()
+    SentInitiation::start(&end.identity, &end.remote, ReceiverIndex(16), stamp, PrivateKey::from_bytes([3; 32]))
+        .unwrap()
 }
 
 fn answer(end: &End, message: &[u8]) -> Result<(SessionKeys, [u8; 92]), HandshakeError> {
     let Ok(Message::Initiation(message)) = classify(message) else { panic!("no initiation") };
-    let received = Received::read(&end.identity, &message)?;
+    let received = ReceivedInitiation::read(&end.identity, &message)?;
     assert_eq!(received.initiator(), end.remote.public());
     let authentic = received.authenticate(&end.remote)?;
     assert_eq!(authentic.timestamp(), Timestamp::from_wall_clock(Duration::from_secs(1_700_000_000)));
     authentic.respond(&end.remote, ReceiverIndex(32), &PrivateKey::from_bytes([4; 32]))
 }
 
-fn finish(end: &End, sent: &Initiation, message: &[u8]) -> Result<SessionKeys, HandshakeError> {
+fn finish(end: &End, sent: &SentInitiation, message: &[u8]) -> Result<SessionKeys, HandshakeError> {
     let Ok(Message::Response(message)) = classify(message) else { panic!("no response") };
     sent.finish(&end.identity, &end.remote, &message)
 }

@@ -31,7 +31,7 @@ fn sends_with(ring: &mut Keyring, now: Time) -> Option<u64> {
     ring.sending(&LIMITS, now).ok().map(|session| session.id.0)
 }
 
-fn wishes(ring: &mut Keyring, now: Time) -> Vec<Wish> {
+fn wishes(ring: &mut Keyring, now: Time) -> Vec<KeyringAction> {
     let mut wishes = Vec::new();
     ring.handle_timeout(&LIMITS, now, |wish| wishes.push(wish));
     wishes
@@ -92,7 +92,7 @@ fn of_two_sessions_that_crossed_the_one_with_the_smaller_name_is_used() {
 #[test]
 fn which_of_two_is_used_is_the_same_on_all_lanes() {
     for lane in [LaneId::FIRST, LaneId(3)] {
-        let mut ring = if lane == LaneId::FIRST { Keyring::new(None) } else { Keyring::further() };
+        let mut ring = if lane == LaneId::FIRST { Keyring::new(None) } else { Keyring::for_extra_lane() };
         for (number, role) in [(1, Role::Responder), (2, Role::Initiator)] {
             let first = taut_keys(number, role);
             let name = Session::new(SessionId(0), taut_keys(number, role), at(0)).name();
@@ -162,7 +162,7 @@ fn on_a_further_lane_the_former_session_seals_until_the_peer_told_its_lanes_in_t
     let agree = |ring: &mut Keyring, id| {
         ring.session(SessionId(id)).unwrap().use_suite(Suite::ChaCha20Poly1305, Abilities::OURS);
     };
-    let mut ring = Keyring::further();
+    let mut ring = Keyring::for_extra_lane();
     ring.add(session(1, Role::Initiator, at(0)));
     assert_eq!(sends_with(&mut ring, at(0)), Some(1), "there is no other");
     agree(&mut ring, 1);
@@ -171,7 +171,10 @@ fn on_a_further_lane_the_former_session_seals_until_the_peer_told_its_lanes_in_t
     assert_eq!(sends_with(&mut ring, at(120)), Some(1));
     ring.sent(true, &LIMITS, at(120));
     ring.received_control(SessionId(2), &LIMITS, at(121));
-    assert!(wishes(&mut ring, at(122)).contains(&Wish::GiveUp), "nothing says that the former one is heard");
+    assert!(
+        wishes(&mut ring, at(122)).contains(&KeyringAction::AbandonLane),
+        "nothing says that the former one is heard"
+    );
     agree(&mut ring, 2);
     assert_eq!(sends_with(&mut ring, at(122)), Some(2));
 
@@ -189,7 +192,7 @@ fn on_a_further_lane_the_former_session_seals_until_the_peer_told_its_lanes_in_t
 /// A Taut peer that sends in another session may be without the one that we seal with, for good; stock WireGuard acknowledges nothing.
 #[test]
 fn only_what_comes_in_the_session_that_seals_says_that_it_is_heard() {
-    for (taut, wish) in [(true, vec![Wish::Handshake]), (false, vec![])] {
+    for (taut, wish) in [(true, vec![KeyringAction::Handshake]), (false, vec![])] {
         let mut ring = Keyring::new(None);
         for number in [1, 2] {
             let keys = if taut { taut_keys(number, Role::Initiator) } else { keys(number, Role::Initiator) };
@@ -198,11 +201,11 @@ fn only_what_comes_in_the_session_that_seals_says_that_it_is_heard() {
         ring.sent(true, &LIMITS, at(1));
         ring.received(SessionId(1), true, &LIMITS, at(2));
         let mut seen = wishes(&mut ring, at(17));
-        seen.retain(|wish| *wish == Wish::Handshake);
+        seen.retain(|wish| *wish == KeyringAction::Handshake);
         assert_eq!(seen, wish, "taut: {taut}");
         ring.sent(true, &LIMITS, at(20));
         ring.received(SessionId(2), false, &LIMITS, at(21));
-        assert!(!wishes(&mut ring, at(40)).contains(&Wish::Handshake), "taut: {taut}");
+        assert!(!wishes(&mut ring, at(40)).contains(&KeyringAction::Handshake), "taut: {taut}");
     }
 }
 
@@ -251,24 +254,24 @@ fn at_most_three_are_held_and_each_other_one_is_retired() {
 fn only_the_initiator_renews_by_age_and_only_when_it_sends() {
     let mut ring = Keyring::new(None);
     ring.add(session(1, Role::Initiator, at(0)));
-    assert!(!ring.wishes_handshake_to_send(&LIMITS, at(119)));
-    assert!(ring.wishes_handshake_to_send(&LIMITS, at(120)));
-    assert!(!ring.wishes_handshake_to_send(&LIMITS, at(120)), "the wish stands");
-    assert!(ring.wishes_handshake_to_send(&LIMITS, at(121)));
+    assert!(!ring.needs_handshake_to_send(&LIMITS, at(119)));
+    assert!(ring.needs_handshake_to_send(&LIMITS, at(120)));
+    assert!(!ring.needs_handshake_to_send(&LIMITS, at(120)), "the wish stands");
+    assert!(ring.needs_handshake_to_send(&LIMITS, at(121)));
 
     let mut ring = Keyring::new(None);
     ring.add(session(1, Role::Responder, at(0)));
     ring.received(SessionId(1), true, &LIMITS, at(0));
-    assert!(!ring.wishes_handshake_to_send(&LIMITS, at(179)));
-    assert!(ring.wishes_handshake_to_send(&LIMITS, at(180)), "too old to seal at all");
+    assert!(!ring.needs_handshake_to_send(&LIMITS, at(179)));
+    assert!(ring.needs_handshake_to_send(&LIMITS, at(180)), "too old to seal at all");
 }
 
 #[test]
 fn who_only_receives_renews_before_the_end() {
     let mut ring = Keyring::new(None);
     ring.add(session(1, Role::Initiator, at(0)));
-    assert!(!ring.wishes_handshake_to_receive(&LIMITS, at(164)));
-    assert!(ring.wishes_handshake_to_receive(&LIMITS, at(165)));
+    assert!(!ring.needs_handshake_to_receive(&LIMITS, at(164)));
+    assert!(ring.needs_handshake_to_receive(&LIMITS, at(165)));
 }
 
 #[test]
@@ -293,12 +296,12 @@ fn received_data_is_answered_after_ten_silent_seconds() {
     ring.received(SessionId(1), true, &LIMITS, at(5));
     assert_eq!(ring.poll_timeout(&LIMITS), Some(at(11)));
     assert!(wishes(&mut ring, at(10)).is_empty());
-    assert_eq!(wishes(&mut ring, at(11)), [Wish::Keepalive]);
+    assert_eq!(wishes(&mut ring, at(11)), [KeyringAction::Keepalive]);
     assert!(wishes(&mut ring, at(60)).is_empty());
 
     ring.received(SessionId(1), true, &LIMITS, at(61));
     ring.sent(true, &LIMITS, at(62));
-    assert!(!wishes(&mut ring, at(75)).contains(&Wish::Keepalive), "data is an answer, too");
+    assert!(!wishes(&mut ring, at(75)).contains(&KeyringAction::Keepalive), "data is an answer, too");
 }
 
 #[test]
@@ -316,7 +319,7 @@ fn data_without_answer_for_fifteen_seconds_wants_a_new_session() {
     ring.sent(true, &LIMITS, at(1));
     ring.sent(true, &LIMITS, at(9));
     assert!(wishes(&mut ring, at(15)).is_empty());
-    assert_eq!(wishes(&mut ring, at(16)), [Wish::Handshake]);
+    assert_eq!(wishes(&mut ring, at(16)), [KeyringAction::Handshake]);
 
     ring.add(session(2, Role::Initiator, at(20)));
     ring.sent(true, &LIMITS, at(20));
@@ -329,6 +332,6 @@ fn persistent_keepalives_come_whatever_happens() {
     let mut ring = Keyring::new(Some(Duration::from_secs(25)));
     ring.add(session(1, Role::Initiator, at(0)));
     ring.sent(false, &LIMITS, at(0));
-    assert_eq!(wishes(&mut ring, at(25)), [Wish::Keepalive]);
+    assert_eq!(wishes(&mut ring, at(25)), [KeyringAction::Keepalive]);
     assert_eq!(ring.poll_timeout(&LIMITS), Some(at(50)));
 }

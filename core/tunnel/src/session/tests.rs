@@ -153,7 +153,7 @@ fn another_suite_has_its_own_keys_and_is_used_when_both_are_ready() {
 fn marks_only_on_a_pair_of_our_own_to_a_peer_that_takes_them() {
     let both = Suites::STOCK.with(Suite::Aes256Gcm);
     let (mut here, mut there) = taut_pair(both, both);
-    assert!(!here.may_mark());
+    assert!(!here.sends_partial_checksums());
     for (suite, abilities, may) in [
         (Suite::Aes256Gcm, Abilities::OURS, true),
         (Suite::Aes256Gcm, Abilities(0xff), true),
@@ -161,15 +161,15 @@ fn marks_only_on_a_pair_of_our_own_to_a_peer_that_takes_them() {
         (Suite::ChaCha20Poly1305, Abilities::OURS, false),
     ] {
         here.use_suite(suite, abilities);
-        assert_eq!(here.may_mark(), may, "{suite:?} {abilities:?}");
+        assert_eq!(here.sends_partial_checksums(), may, "{suite:?} {abilities:?}");
     }
     let SessionIndices { stock, control, fast } = there.indices();
-    assert!(!there.data_pair(stock).unwrap().takes_marks());
-    assert!(there.data_pair(fast.unwrap()).unwrap().takes_marks());
-    assert!(there.data_pair(control.unwrap()).is_none() && !there.control_pair().unwrap().takes_marks());
+    assert!(!there.data_pair(stock).unwrap().allows_partial_checksums());
+    assert!(there.data_pair(fast.unwrap()).unwrap().allows_partial_checksums());
+    assert!(there.data_pair(control.unwrap()).is_none() && !there.control_pair().unwrap().allows_partial_checksums());
     let (mut stock, _) = pair();
     stock.use_suite(Suite::Aes256Gcm, Abilities::OURS);
-    assert!(!stock.may_mark(), "law 1");
+    assert!(!stock.sends_partial_checksums(), "law 1");
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn fault_m8_a_key_is_renewed_after_exactly_2_to_the_60_messages_and_ends_at_its_
         here.stock.skip_to(sent);
         let (mut ring, limits) = (crate::Keyring::new(None), crate::Limits::WIREGUARD);
         ring.add(here);
-        assert_eq!(ring.wishes_handshake_to_send(&limits, Time::ZERO), renewed, "{sent}");
+        assert_eq!(ring.needs_handshake_to_send(&limits, Time::ZERO), renewed, "{sent}");
         assert_eq!(ring.sending(&limits, Time::ZERO).is_err(), ended, "{sent}");
     }
 }
@@ -220,7 +220,7 @@ fn receipts_tell_the_highest_counter_once() {
         open(&mut there, &mut sealed(&mut here, packet)).unwrap();
     }
     let suite = Suite::ChaCha20Poly1305;
-    assert_eq!(there.take_receipt(), Some(Control::Receipt { suite, counter: 1 }));
+    assert_eq!(there.take_receipt(), Some(ControlMessage::Receipt { suite, counter: 1 }));
     assert_eq!(there.take_receipt(), None);
     assert!(here.acknowledge(suite, 1));
     assert!(here.acknowledge(suite, 0), "an overtaken one is no lie");

@@ -91,7 +91,7 @@ fn message_len(count: u8) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Control;
+    use super::super::ControlMessage;
     use super::*;
 
     fn endpoint(number: u16) -> SocketAddr {
@@ -101,11 +101,11 @@ mod tests {
     #[test]
     fn lists_of_every_length_are_read_as_written() {
         for count in 0..=8 {
-            let message = Control::Endpoints(Endpoints::new(7, u32::MAX, 3, (1..=count).map(endpoint)));
+            let message = ControlMessage::Endpoints(Endpoints::new(7, u32::MAX, 3, (1..=count).map(endpoint)));
             let mut bytes = [0xee; MAX];
             let length = message.write(&mut bytes);
             assert_eq!(length % 16, 0);
-            assert_eq!(Control::parse(&bytes[..length]), Ok(message));
+            assert_eq!(ControlMessage::parse(&bytes[..length]), Ok(message));
         }
         assert_eq!([0, 1, 8].map(message_len), [16, 48, 160]);
     }
@@ -117,9 +117,9 @@ mod tests {
         assert_eq!(many.list().next(), Some(endpoint(1)), "port 0 is nowhere");
         let mut bytes = [0; 512];
         bytes[..2].copy_from_slice(&[ENDPOINTS, 9]);
-        assert_eq!(Control::parse(&bytes), Err(BadControl));
+        assert_eq!(ControlMessage::parse(&bytes), Err(BadControl));
         bytes[1] = 8;
-        let Ok(Control::Endpoints(parsed)) = Control::parse(&bytes) else { panic!("a list") };
+        let Ok(ControlMessage::Endpoints(parsed)) = ControlMessage::parse(&bytes) else { panic!("a list") };
         assert_eq!(parsed.list().count(), 0, "eight times nowhere");
     }
 }

@@ -40,17 +40,17 @@ impl Search {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Control;
+    use super::super::ControlMessage;
     use super::*;
 
     #[test]
     fn it_stands_where_the_document_says() {
         let from = SocketAddr::from(([192, 0, 2, 1], 0x1234));
-        let message = Control::Search(Search { from, step: 3, ports: 0x0506, sockets: 0x0708 });
+        let message = ControlMessage::Search(Search { from, step: 3, ports: 0x0506, sockets: 0x0708 });
         let mut bytes = [0xee; MAX];
         assert_eq!(message.write(&mut bytes), LONG);
         assert_eq!(bytes[..16], [7, 3, 0x34, 0x12, 6, 5, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(bytes[26..32], [0xff, 0xff, 192, 0, 2, 1]);
-        assert_eq!(Control::parse(&bytes[..LONG]), Ok(message));
+        assert_eq!(ControlMessage::parse(&bytes[..LONG]), Ok(message));
     }
 }

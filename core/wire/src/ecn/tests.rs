@@ -24,7 +24,7 @@ fn fault_i6_marks_are_joined_as_figure_4_of_rfc_6040_says() {
     ];
     for (inner, row) in figure {
         for (outer, leaves) in [NotEct, Ect0, Ect1, Ce].into_iter().zip(row) {
-            assert_eq!(inner.leaving(outer), leaves, "{inner:?} in {outer:?}");
+            assert_eq!(inner.decapsulated(outer), leaves, "{inner:?} in {outer:?}");
         }
     }
 }
@@ -40,12 +40,12 @@ fn fault_i6_a_packet_gets_the_mark_and_nothing_else_changes() {
         let sent = |tos| Ip { six, tos, ..Ip::v4() };
         let before = sent(tos).udp((1, 2), &payload(100, 7));
         let mut packet = before.clone();
-        let Some(leaves) = inner.leaving(outer) else {
-            assert_eq!(arrive(&mut packet, outer), Err(NotHeard));
+        let Some(leaves) = inner.decapsulated(outer) else {
+            assert_eq!(decapsulate(&mut packet, outer), Err(NotEcnCapable));
             assert_eq!(packet, before);
             continue;
         };
-        assert_eq!(arrive(&mut packet, outer), Ok(()));
+        assert_eq!(decapsulate(&mut packet, outer), Ok(()));
         let same = sent(dscp << 2 | leaves.bits()).udp((1, 2), &payload(100, 7));
         assert_eq!(packet, same, "as if it had been sent with that mark");
     }
@@ -55,7 +55,7 @@ fn fault_i6_a_packet_gets_the_mark_and_nothing_else_changes() {
 fn a_wrong_header_checksum_stays_as_wrong() {
     let mut packet = Ip { tos: 2, ..Ip::v4() }.udp((1, 2), &payload(10, 7));
     packet[10] ^= 0x40;
-    arrive(&mut packet, Ecn::Ce).unwrap();
+    decapsulate(&mut packet, Ecn::Ce).unwrap();
     assert!(!Packet::parse(&packet).unwrap().header_checksum_ok());
     packet[10] ^= 0x40;
     assert!(Packet::parse(&packet).unwrap().header_checksum_ok());

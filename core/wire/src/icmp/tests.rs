@@ -13,7 +13,7 @@ fn addresses(six: bool) -> (IpAddr, IpAddr) {
 #[test]
 fn known_v4_request() {
     let (source, destination) = addresses(false);
-    let echo = Echo { kind: Kind::Request, ident: 0x1234, sequence: 1, payload: &[0xab, 0xcd] };
+    let echo = Echo { kind: EchoKind::Request, ident: 0x1234, sequence: 1, payload: &[0xab, 0xcd] };
     let mut out = [0xee; 40];
     assert_eq!(echo.write_packet(source, destination, &mut out), Ok(30));
     assert_eq!(out[..10], [0x45, 0, 0, 30, 0, 0, 0x40, 0, 64, 1]);
@@ -27,7 +27,7 @@ fn known_v4_request() {
 #[test]
 fn known_v6_reply() {
     let (source, destination) = addresses(true);
-    let echo = Echo { kind: Kind::Reply, ident: 7, sequence: 9, payload: &[1, 2, 3] };
+    let echo = Echo { kind: EchoKind::Reply, ident: 7, sequence: 9, payload: &[1, 2, 3] };
     let mut out = [0xee; 51];
     assert_eq!(echo.write_packet(source, destination, &mut out), Ok(51));
     assert_eq!(out[..8], [0x60, 0, 0, 0, 0, 11, 58, 64]);
@@ -39,7 +39,7 @@ fn known_v6_reply() {
 #[test]
 fn what_does_not_fit_has_a_name() {
     let (four, six) = (addresses(false), addresses(true));
-    let echo = Echo { kind: Kind::Request, ident: 0, sequence: 0, payload: &[0; 100] };
+    let echo = Echo { kind: EchoKind::Request, ident: 0, sequence: 0, payload: &[0; 100] };
     assert_eq!(echo.write_packet(four.0, four.1, &mut [0; 127]), Err(Unwritable::NoRoom { needed: 128 }));
     assert_eq!(echo.write_packet(four.0, four.1, &mut [0; 3]), Err(Unwritable::NoRoom { needed: 128 }));
     assert_eq!(echo.write_message(six.0, six.1, &mut [0; 107]), Err(Unwritable::NoRoom { needed: 108 }));
@@ -68,7 +68,7 @@ proptest! {
     fn what_is_written_is_read(six: bool, reply: bool, ident: u16, sequence: u16, len in 0_usize..200) {
         let (source, destination) = addresses(six);
         let payload = payload(len, 3);
-        let kind = if reply { Kind::Reply } else { Kind::Request };
+        let kind = if reply { EchoKind::Reply } else { EchoKind::Request };
         let echo = Echo { kind, ident, sequence, payload: &payload };
         let mut out = [0xaa; 300];
         let len = echo.write_packet(source, destination, &mut out).unwrap();

@@ -39,18 +39,18 @@ fn padding_is_cut_off() {
 
 #[test]
 fn lengths_that_lie_have_a_name() {
-    assert_eq!(Packet::parse(&[]).unwrap_err(), Malformed::Empty);
-    assert_eq!(Packet::parse(&[0x50; 60]).unwrap_err(), Malformed::Version);
+    assert_eq!(Packet::parse(&[]).unwrap_err(), MalformedIp::Empty);
+    assert_eq!(Packet::parse(&[0x50; 60]).unwrap_err(), MalformedIp::Version);
     for ip in [Ip::v4(), Ip::v6()] {
         let bytes = ip.udp((1, 2), &[9; 5]);
-        assert_eq!(Packet::parse(&bytes[..bytes.len() - 1]).unwrap_err(), Malformed::Length);
-        assert_eq!(Packet::parse(&bytes[..19]).unwrap_err(), Malformed::Header);
+        assert_eq!(Packet::parse(&bytes[..bytes.len() - 1]).unwrap_err(), MalformedIp::Length);
+        assert_eq!(Packet::parse(&bytes[..19]).unwrap_err(), MalformedIp::Header);
     }
     let mut bytes = Ip::v4().udp((1, 2), &[9; 5]);
     bytes[3] = 19;
-    assert_eq!(Packet::parse(&bytes).unwrap_err(), Malformed::Length);
+    assert_eq!(Packet::parse(&bytes).unwrap_err(), MalformedIp::Length);
     bytes[0] = 0x44;
-    assert_eq!(Packet::parse(&bytes).unwrap_err(), Malformed::Header);
+    assert_eq!(Packet::parse(&bytes).unwrap_err(), MalformedIp::Header);
 }
 
 #[test]
@@ -143,9 +143,9 @@ fn v6_extension_headers_are_bounded() {
     let udp: (u8, &[u8]) = (UDP, &[0; 8]);
     let many = |count| [vec![hop; count], vec![udp]].concat();
     assert!(Packet::parse(&chain(&many(MAX_EXTENSIONS))).is_ok());
-    assert_eq!(Packet::parse(&chain(&many(MAX_EXTENSIONS + 1))).unwrap_err(), Malformed::Extension);
-    assert_eq!(Packet::parse(&chain(&[(60, &[0, 1, 0, 0, 0, 0, 0, 0])])).unwrap_err(), Malformed::Extension);
-    assert_eq!(Packet::parse(&chain(&[(60, &[0; 7])])).unwrap_err(), Malformed::Extension);
+    assert_eq!(Packet::parse(&chain(&many(MAX_EXTENSIONS + 1))).unwrap_err(), MalformedIp::Extension);
+    assert_eq!(Packet::parse(&chain(&[(60, &[0, 1, 0, 0, 0, 0, 0, 0])])).unwrap_err(), MalformedIp::Extension);
+    assert_eq!(Packet::parse(&chain(&[(60, &[0; 7])])).unwrap_err(), MalformedIp::Extension);
 }
 
 proptest! {

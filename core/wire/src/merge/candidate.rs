@@ -4,7 +4,7 @@ use crate::bytes::{array, be16, u8_at};
 use crate::checksum::Sum;
 use crate::ip::{self, Packet, Version, v4, v6};
 use crate::merge::Offloads;
-use crate::vouch::Vouched;
+use crate::partial_checksum::PartialChecksum;
 use crate::{tcp, udp};
 
 /// A packet's place in the order of things.
@@ -77,11 +77,11 @@ pub(super) struct Candidate {
     /// Whether the ID means nothing: DF is set, or it is IPv6.
     pub(super) dont_fragment: bool,
     /// Where its checksum stands, if that is partial.
-    pub(super) vouched: Option<Vouched>,
+    pub(super) partial: Option<PartialChecksum>,
 }
 
 /// What stands in a packet, and whether it may be merged at all. The checksums come last, as they cost most.
-pub(super) fn look(packet: &Packet<'_>, offloads: Offloads, vouched: Option<Vouched>) -> Sight {
+pub(super) fn look(packet: &Packet<'_>, offloads: Offloads, partial: Option<PartialChecksum>) -> Sight {
     if packet.is_fragment() {
         return Sight::Portless(Flow::new(packet, [0; 4]));
     }
@@ -96,10 +96,10 @@ pub(super) fn look(packet: &Packet<'_>, offloads: Offloads, vouched: Option<Vouc
         return Sight::Alone(flow);
     }
     let candidate = match (packet.protocol(), packet.version()) {
-        (ip::TCP, Version::V4) if offloads.tcp4 => tcp_candidate(packet, offloads, vouched),
-        (ip::TCP, Version::V6) if offloads.tcp6 => tcp_candidate(packet, offloads, vouched),
-        (ip::UDP, Version::V4) if offloads.udp4 => udp_candidate(packet, vouched),
-        (ip::UDP, Version::V6) if offloads.udp6 => udp_candidate(packet, vouched),
+        (ip::TCP, Version::V4) if offloads.tcp4 => tcp_candidate(packet, offloads, partial),
+        (ip::TCP, Version::V6) if offloads.tcp6 => tcp_candidate(packet, offloads, partial),
+        (ip::UDP, Version::V4) if offloads.udp4 => udp_candidate(packet, partial),
+        (ip::UDP, Version::V6) if offloads.udp6 => udp_candidate(packet, partial),
         _ => None,
     };
     match candidate {
@@ -108,25 +108,25 @@ pub(super) fn look(packet: &Packet<'_>, offloads: Offloads, vouched: Option<Vouc
     }
 }
 
-fn tcp_candidate(packet: &Packet<'_>, offloads: Offloads, vouched: Option<Vouched>) -> Option<Candidate> {
+fn tcp_candidate(packet: &Packet<'_>, offloads: Offloads, partial: Option<PartialChecksum>) -> Option<Candidate> {
     let segment = tcp::Segment::parse(packet.payload()).ok()?;
     let flags = segment.flags();
     let forbidden = tcp::SYN | tcp::RST | tcp::URG | if offloads.ecn { 0 } else { tcp::CWR };
     if flags & forbidden != 0 || flags & tcp::ACK == 0 {
         return None;
     }
-    let candidate = Candidate::new(packet, segment.header_len(), segment.sequence(), flags, vouched)?;
-    let right = vouched.is_some() || segment.checksum_ok(packet.pseudo_header(transport_len(packet)));
+    let candidate = Candidate::new(packet, segment.header_len(), segment.sequence(), flags, partial)?;
+    let right = partial.is_some() || segment.checksum_ok(packet.pseudo_header(transport_len(packet)));
     right.then_some(candidate)
 }
 
-fn udp_candidate(packet: &Packet<'_>, vouched: Option<Vouched>) -> Option<Candidate> {
+fn udp_candidate(packet: &Packet<'_>, partial: Option<PartialChecksum>) -> Option<Candidate> {
     let datagram = udp::Datagram::parse(packet.payload()).ok()?;
     if datagram.length() != packet.payload().len() {
         return None;
     }
-    let candidate = Candidate::new(packet, udp::HEADER, 0, 0, vouched)?;
-    let right = vouched.is_some() || datagram.checksum_ok(packet.pseudo_header(transport_len(packet)));
+    let candidate = Candidate::new(packet, udp::HEADER, 0, 0, partial)?;
+    let right = partial.is_some() || datagram.checksum_ok(packet.pseudo_header(transport_len(packet)));
     right.then_some(candidate)
 }
 
@@ -143,7 +143,7 @@ impl Candidate {
         flags: 0,
         id: 0,
         dont_fragment: false,
-        vouched: None,
+        partial: None,
     };
 
     /// `None` without payload, and beyond what the fields hold.
@@ -152,7 +152,7 @@ impl Candidate {
         transport_len: usize,
         sequence: u32,
         flags: u8,
-        vouched: Option<Vouched>,
+        partial: Option<PartialChecksum>,
     ) -> Option<Candidate> {
         let headers = packet.header_len() + transport_len;
         let payload = packet.bytes().len().checked_sub(headers).filter(|&payload| payload > 0)?;
@@ -168,7 +168,7 @@ impl Candidate {
             flags,
             id,
             dont_fragment,
-            vouched,
+            partial,
         })
     }
 

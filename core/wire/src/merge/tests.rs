@@ -401,13 +401,13 @@ fn what_is_no_packet_or_no_place_is_an_error() {
     let mut merger = Merger::new(Offloads::ALL);
     let mut buffer = [0_u8; 64];
     let mut push = |place: Range<usize>| merger.push(&mut buffer, place, 1, None, |_| panic!("emitted"));
-    assert_eq!(push(0..0), Err(Malformed::Empty));
-    assert_eq!(push(0..64), Err(Malformed::Version));
-    assert_eq!(push(10..65), Err(Malformed::Length));
+    assert_eq!(push(0..0), Err(MalformedIp::Empty));
+    assert_eq!(push(0..64), Err(MalformedIp::Version));
+    assert_eq!(push(10..65), Err(MalformedIp::Length));
     #[expect(clippy::reversed_empty_ranges, reason = "a caller's mistake must not panic")]
     let reversed = 9..8;
-    assert_eq!(push(reversed), Err(Malformed::Length));
-    assert_eq!(push(usize::MAX - 1..usize::MAX), Err(Malformed::Length));
+    assert_eq!(push(reversed), Err(MalformedIp::Length));
+    assert_eq!(push(usize::MAX - 1..usize::MAX), Err(MalformedIp::Length));
 }
 
 #[test]

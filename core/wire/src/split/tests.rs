@@ -138,7 +138,7 @@ fn bytes_behind_the_ip_length_are_left_out() {
 fn what_cannot_be_split_has_a_name() {
     let tcp = Tcp { payload: payload(50, 1), ..Tcp::default() };
     let (header, packet) = Ip::v4().tcp_super(&tcp, 10);
-    assert_eq!(error(header, &[]), Unsplittable::Ip(ip::Malformed::Empty));
+    assert_eq!(error(header, &[]), Unsplittable::Ip(ip::MalformedIp::Empty));
     assert_eq!(error(header, &[0x45; 65_536]), Unsplittable::TooLarge { len: 65_536 });
     assert_eq!(error(VnetHeader { gso_size: 0, ..header }, &packet), Unsplittable::ZeroSize);
     for gso_type in [GSO_UDP, 2, 0x20, 0x40, GSO_ECN, GSO_UDP_L4 | GSO_ECN, 0xff] {

@@ -14,23 +14,23 @@ fn v6() -> SocketAddr {
 
 fn request(change_port: bool) -> [u8; REQUEST_LEN] {
     let mut bytes = [0xee; REQUEST_LEN];
-    Request { transaction: TRANSACTION, change_port }.write(&mut bytes);
+    BindingRequest { transaction: TRANSACTION, change_port }.write(&mut bytes);
     bytes
 }
 
-fn written(answer: &Answer) -> Vec<u8> {
+fn written(answer: &BindingResponse) -> Vec<u8> {
     let mut bytes = [0xee; MAX_ANSWER_LEN];
     let length = answer.write(&mut bytes);
     assert_eq!(length, answer.len());
     bytes[..length].to_vec()
 }
 
-fn all_answers() -> Vec<Answer> {
+fn all_answers() -> Vec<BindingResponse> {
     let addresses = [v4(), v6()];
     let mut answers = Vec::new();
     for mapped in addresses {
-        answers.push(Answer { transaction: TRANSACTION, mapped, other: None });
-        answers.extend(addresses.map(|other| Answer { transaction: TRANSACTION, mapped, other: Some(other) }));
+        answers.push(BindingResponse { transaction: TRANSACTION, mapped, other: None });
+        answers.extend(addresses.map(|other| BindingResponse { transaction: TRANSACTION, mapped, other: Some(other) }));
     }
     answers
 }
@@ -62,21 +62,25 @@ fn what_is_written_is_read() {
     for change_port in [false, true] {
         let bytes = request(change_port);
         assert!(is_stun(&bytes));
-        assert_eq!(Request::parse(&bytes), Ok(Request { transaction: TRANSACTION, change_port }));
-        assert_eq!(Answer::parse(&bytes), Err(BadStun::NotStun));
+        assert_eq!(BindingRequest::parse(&bytes), Ok(BindingRequest { transaction: TRANSACTION, change_port }));
+        assert_eq!(BindingResponse::parse(&bytes), Err(BadStun::NotStun));
     }
     for answer in all_answers() {
         let bytes = written(&answer);
         assert!(is_stun(&bytes) && bytes.len() <= REQUEST_LEN);
-        assert_eq!(Answer::parse(&bytes), Ok(answer));
-        assert_eq!(Request::parse(&bytes), Err(BadStun::NotStun));
+        assert_eq!(BindingResponse::parse(&bytes), Ok(answer));
+        assert_eq!(BindingRequest::parse(&bytes), Err(BadStun::NotStun));
     }
 }
 
 #[test]
 fn a_server_answers_no_more_than_it_was_sent() {
     let bare = [&[0, 1, 0, 0], &COOKIE[..], &TRANSACTION].concat();
-    assert_eq!(Request::parse(&bare), Ok(Request { transaction: TRANSACTION, change_port: false }), "a stock request");
+    assert_eq!(
+        BindingRequest::parse(&bare),
+        Ok(BindingRequest { transaction: TRANSACTION, change_port: false }),
+        "a stock request"
+    );
     assert_eq!(answer(&bare, v4(), None), Err(BadStun::ShorterThanItsAnswer));
     let (reply, other_port) = answer(&request(true), v6(), Some(v6())).unwrap();
     assert!(other_port && written(&reply).len() <= REQUEST_LEN);
@@ -91,7 +95,10 @@ fn an_answer_of_another_server_is_read() {
     bytes.extend([0, 1, 0, 8, 0, 1, 0x80, 0x55, 192, 0, 2, 1]);
     bytes.extend([0, 0x20, 0, 8, 0, 1, 0xa1, 0x47, 0xe1, 0x12, 0xa6, 0x43]);
     bytes.extend([0x80, 0x2b, 0, 0]);
-    assert_eq!(Answer::parse(&bytes), Ok(Answer { transaction: TRANSACTION, mapped: v4(), other: None }));
+    assert_eq!(
+        BindingResponse::parse(&bytes),
+        Ok(BindingResponse { transaction: TRANSACTION, mapped: v4(), other: None })
+    );
 }
 
 #[test]
@@ -100,18 +107,22 @@ fn what_may_not_be_passed_over_is_refused() {
         let length = u16::try_from(attribute.len()).unwrap().to_be_bytes();
         [&[0, 1], &length[..], &COOKIE, &TRANSACTION, attribute].concat()
     };
-    assert_eq!(Request::parse(&message(&[0, 6, 0, 1, b'u', 0, 0, 0])), Err(BadStun::Unsupported), "USERNAME");
-    assert_eq!(Request::parse(&message(&[0, 3, 0, 4, 0, 0, 0, 6])), Err(BadStun::Unsupported), "another address");
-    assert_eq!(Request::parse(&message(&[0, 3, 0, 0])), Err(BadStun::Unsupported), "nothing to change");
-    assert!(Request::parse(&message(&[0, 0x26, 0, 4, 0, 0, 0, 0])).is_ok(), "PADDING");
-    assert!(Request::parse(&message(&[0xff, 0xff, 0, 4, 0, 0, 0, 0])).is_ok(), "what may be passed over");
+    assert_eq!(BindingRequest::parse(&message(&[0, 6, 0, 1, b'u', 0, 0, 0])), Err(BadStun::Unsupported), "USERNAME");
+    assert_eq!(
+        BindingRequest::parse(&message(&[0, 3, 0, 4, 0, 0, 0, 6])),
+        Err(BadStun::Unsupported),
+        "another address"
+    );
+    assert_eq!(BindingRequest::parse(&message(&[0, 3, 0, 0])), Err(BadStun::Unsupported), "nothing to change");
+    assert!(BindingRequest::parse(&message(&[0, 0x26, 0, 4, 0, 0, 0, 0])).is_ok(), "PADDING");
+    assert!(BindingRequest::parse(&message(&[0xff, 0xff, 0, 4, 0, 0, 0, 0])).is_ok(), "what may be passed over");
 }
 
 #[test]
 fn fault_a14_cut_overlong_and_altered_messages_are_refused() {
     let answers: Vec<_> = all_answers().iter().map(written).collect();
     for bytes in answers.into_iter().chain([request(false).to_vec(), request(true).to_vec()]) {
-        let read = |bytes: &[u8]| (Request::parse(bytes).ok(), Answer::parse(bytes).ok());
+        let read = |bytes: &[u8]| (BindingRequest::parse(bytes).ok(), BindingResponse::parse(bytes).ok());
         let readable = |bytes: &[u8]| read(bytes) != (None, None);
         assert!(readable(&bytes));
         for cut in 0..bytes.len() {
@@ -133,13 +144,13 @@ fn fault_a14_cut_overlong_and_altered_messages_are_refused() {
 fn fault_a14_attributes_that_reach_beyond_the_end_are_refused() {
     let mut bytes = [&[1, 1, 0, 12], &COOKIE[..], &TRANSACTION].concat();
     bytes.extend([0, 0x20, 0, 9, 0, 1, 0xa1, 0x47, 0xe1, 0x12, 0xa6, 0x43]);
-    assert_eq!(Answer::parse(&bytes), Err(BadStun::Attribute));
+    assert_eq!(BindingResponse::parse(&bytes), Err(BadStun::Attribute));
     bytes[23] = 8;
-    assert!(Answer::parse(&bytes).is_ok());
+    assert!(BindingResponse::parse(&bytes).is_ok());
     bytes[23] = 4;
-    assert_eq!(Answer::parse(&bytes), Err(BadStun::Attribute), "half an address, and no attribute behind it");
+    assert_eq!(BindingResponse::parse(&bytes), Err(BadStun::Attribute), "half an address, and no attribute behind it");
     let empty = [&[1, 1, 0, 0], &COOKIE[..], &TRANSACTION].concat();
-    assert_eq!(Answer::parse(&empty), Err(BadStun::Attribute), "no address");
+    assert_eq!(BindingResponse::parse(&empty), Err(BadStun::Attribute), "no address");
 }
 
 #[test]
@@ -168,8 +179,8 @@ proptest! {
             put16(&mut bytes, 2, length);
             put(&mut bytes, 4, COOKIE);
         }
-        if let Ok(read) = Answer::parse(&bytes) {
-            prop_assert_eq!(Answer::parse(&written(&read)), Ok(read));
+        if let Ok(read) = BindingResponse::parse(&bytes) {
+            prop_assert_eq!(BindingResponse::parse(&written(&read)), Ok(read));
         }
         if let Ok((answer, _)) = answer(&bytes, v6(), Some(v6())) {
             prop_assert!(answer.len() <= bytes.len());

@@ -11,7 +11,7 @@ fn lengths_are_strict() {
                 Ok(_) => assert!(lengths.contains(&len), "type {kind}, {len} bytes"),
                 Err(error) => {
                     assert!(!lengths.contains(&len), "type {kind}, {len} bytes");
-                    assert_eq!(error, Malformed::WrongLength { kind, len });
+                    assert_eq!(error, MalformedMessage::WrongLength { kind, len });
                 }
             }
         }
@@ -23,9 +23,9 @@ fn reserved_bytes_and_other_types_are_refused() {
     for word in [0_u32, 5, 0x0100_0004, 0x0001_0004, 0x0000_0104, 0x0400_0000] {
         let mut datagram = [0; 148];
         datagram[..4].copy_from_slice(&word.to_le_bytes());
-        assert_eq!(classify(&datagram).unwrap_err(), Malformed::UnknownType { word });
+        assert_eq!(classify(&datagram).unwrap_err(), MalformedMessage::UnknownType { word });
     }
-    assert_eq!(classify(&[4, 0, 0]).unwrap_err(), Malformed::Short { len: 3 });
+    assert_eq!(classify(&[4, 0, 0]).unwrap_err(), MalformedMessage::Short { len: 3 });
 }
 
 #[test]

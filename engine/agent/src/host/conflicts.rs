@@ -117,7 +117,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use taut_base::{NodeId, PublicKey};
-    use taut_netmap::{Me, NetworkInfo, Peer};
+    use taut_netmap::{LocalMember, NetworkInfo, Peer};
 
     use super::super::surroundings::TunnelRoute;
     use super::super::surroundings::tests::own;
@@ -140,7 +140,7 @@ mod tests {
                 ipv4: "100.64.0.0/10".parse().unwrap(),
                 ipv6: "fd00::/64".parse().unwrap(),
             },
-            me: Me {
+            me: LocalMember {
                 id: NodeId(1),
                 name: String::from("a"),
                 key: PublicKey([1; 32]),

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use taut_base::{NodeId, PublicKey};
-use taut_netmap::{JoinToken, Me, NetworkInfo};
+use taut_netmap::{JoinToken, LocalMember, NetworkInfo};
 
 use super::*;
 use crate::disk::tests::in_memory;
@@ -61,7 +61,7 @@ fn map() -> NetworkMap {
             ipv4: "100.64.0.0/10".parse().unwrap(),
             ipv6: "fd00::/48".parse().unwrap(),
         },
-        me: Me {
+        me: LocalMember {
             id: NodeId(1),
             name: String::from("a"),
             key: PublicKey([9; 32]),

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use taut_base::Time;
-use taut_netmap::{Delta, NetworkMap, Problem, ProblemCode, ToNode, settle, settle_web};
+use taut_netmap::{Delta, NetworkMap, Problem, ProblemCode, ToNode, resolve_relay_endpoints, resolve_relay_urls};
 use taut_noise::public_key;
 
 use super::Worker;
@@ -98,8 +98,8 @@ impl Worker {
     pub(super) fn follow(&mut self, mut map: NetworkMap, now: Time) {
         map.replace_reserved_names();
         map.relays = self.store.named().to_vec();
-        settle(&mut map.relays, &self.addresses(), &[map.network.ipv4, map.network.ipv6]);
-        settle_web(&mut map.relays, self.url());
+        resolve_relay_endpoints(&mut map.relays, &self.addresses(), &[map.network.ipv4, map.network.ipv6]);
+        resolve_relay_urls(&mut map.relays, self.url());
         self.resume = true;
         self.note_accepted(now);
         // The answer of a coordinator that has nothing new.

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use taut_base::{NodeId, PrivateKey, PublicKey, RelayId};
-use taut_netmap::{Hello, JoinToken, Me, NetworkInfo, NetworkMap, Peer, Relay, ToCoordinator, ToNode, prologue};
+use taut_netmap::{
+    Hello, JoinToken, LocalMember, NetworkInfo, NetworkMap, Peer, Relay, ToCoordinator, ToNode, prologue,
+};
 use taut_noise::ik::Responder;
 use taut_noise::{Transport, public_key};
 use tungstenite::handshake::server::{Request, Response};
@@ -164,7 +166,7 @@ pub(crate) fn map(version: u64, key: PublicKey, peers: u8) -> NetworkMap {
             ipv4: "100.64.0.0/10".parse().unwrap(),
             ipv6: "fd00::/48".parse().unwrap(),
         },
-        me: Me { id: NodeId(1), name: String::from("a"), key, addresses: vec!["100.64.0.1".parse().unwrap()] },
+        me: LocalMember { id: NodeId(1), name: String::from("a"), key, addresses: vec!["100.64.0.1".parse().unwrap()] },
         peers: (2..=peers + 1).map(|id| (NodeId(id.into()), peer(id))).collect(),
         relays: Vec::new(),
     }

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use taut_base::{PresharedKey, PrivateKey, ReceiverIndex};
 use taut_tunnel::cookie::{Cookies, mac1};
-use taut_tunnel::handshake::{Identity, Initiation, Remote, Timestamp};
+use taut_tunnel::handshake::{Identity, Remote, SentInitiation, Timestamp};
 use taut_wire::wireguard::classify;
 
 use std::net::SocketAddr;
@@ -41,7 +41,7 @@ fn identity(number: u8) -> Identity {
 
 fn initiation_of(from: &Identity, to: &Remote, index: u32) -> [u8; 148] {
     let stamp = Timestamp::from_wall_clock(Duration::from_secs(1));
-    Initiation::start(from, to, ReceiverIndex(index), stamp, PrivateKey::from_bytes([3; 32])).unwrap().1
+    SentInitiation::start(from, to, ReceiverIndex(index), stamp, PrivateKey::from_bytes([3; 32])).unwrap().1
 }
 
 impl Door {

@@ -22,7 +22,7 @@ use taut_event::{Interest, Poller};
 use taut_node::ToLane;
 use taut_path::PortSearch;
 use taut_udp::{Transmit, UdpSocket};
-use taut_wire::control::Control;
+use taut_wire::control::ControlMessage;
 
 use super::Worker;
 use crate::batch::{Flush, SendBatch};
@@ -217,7 +217,7 @@ impl Worker {
                 digging.left = 0;
                 break;
             };
-            let (way, probe) = (Some(to.into()), Control::Probe { id: NOBODYS });
+            let (way, probe) = (Some(to.into()), ControlMessage::Probe { id: NOBODYS });
             self.core.send_control(peer, session, LaneId::FIRST, way, probe, &mut probes);
             let nothing = Transmit { destination: to, contents: &[], segment_size: 0, ecn: 0 };
             let mut transmits = [nothing];

@@ -12,7 +12,7 @@
 //!
 //! It reads milliseconds from standard input, one number per line, floods for so long, and answers with one JSON line: `sent`, `refused` (by our
 //! own kernel) and `seconds`. For `spoofed` and `ports` its host has to own the addresses: `ip route add local 172.16.0.0/12 dev lo`; the answers to them come
-//! back to it, and its kernel counts them. `lab/flood.py` drives it.
+//! back to it, and its kernel counts them. `lab/runs/flood.py` drives it.
 
 use std::io::{BufRead, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use taut_base::{Entropy, PresharedKey, PrivateKey, PublicKey, ReceiverIndex, Time};
 use taut_sim::Seeded;
 use taut_tunnel::cookie::{Cookies, mac1};
-use taut_tunnel::handshake::{Identity, Initiation, Remote, Timestamp};
+use taut_tunnel::handshake::{Identity, Remote, SentInitiation, Timestamp};
 use taut_udp::{Config, Transmit, UdpSocket};
 use taut_wire::wireguard::{Message, classify, initiation};
 
@@ -81,7 +81,7 @@ fn initiation_to(node: PublicKey, from: PrivateKey) -> Outcome<(Remote, [u8; ini
     let mut ephemeral = [0; 32];
     Seeded::new(u64::from(std::process::id())).fill(&mut ephemeral);
     let ephemeral = PrivateKey::from_bytes(ephemeral);
-    let started = Initiation::start(&identity, &remote, ReceiverIndex(0x1230), stamp, ephemeral);
+    let started = SentInitiation::start(&identity, &remote, ReceiverIndex(0x1230), stamp, ephemeral);
     let message = started.map_err(|_| "no handshake")?.1;
     Ok((remote, message))
 }

@@ -6,7 +6,7 @@
 //! `sent`, `refused` (by our own kernel), `welcome` (those of `sent` that a lane passes on to the agent instead of dropping them itself)
 //! and `answered` (bytes that came back so far). The same seed sends the same datagrams, except for those that depend on the time: a
 //! handshake with a good mac1 is sent twice a second at most, because more of them may rightly be answered with cookies.
-//! `lab/hammer.py` runs it against a daemon.
+//! `lab/runs/hammer.py` runs it against a daemon.
 
 mod malformed;
 

@@ -56,7 +56,7 @@ impl Figure {
     pub const ALL: [Self; 8] =
         [Self::Cold, Self::Direct, Self::Dies, Self::Back, Self::Moves, Self::RelayDies, Self::Reboots, Self::Control];
 
-    /// Its name, as `lab/paths.py` has it.
+    /// Its name, as `lab/runs/paths.py` has it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cold => "cold",

@@ -8,7 +8,7 @@
 //! A thing has one fault at a time: a router (cable out, a hole in one direction or both, tables forgotten, other ports, another address), a host (another
 //! address, the daemon started anew), the wires (loss, jitter, a longer way), a relay, the coordinator. Of two relays both may be gone.
 //!
-//! `lab/flap.py` is the same with real daemons, routers and TCP, for ten minutes.
+//! `lab/runs/flap.py` is the same with real daemons, routers and TCP, for ten minutes.
 
 mod fault;
 
@@ -29,7 +29,7 @@ use fault::{Fault, Thing};
 /// How often each side's applications send.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Between two faults, and how long one lasts: `lab/flap.py` has the same.
+/// Between two faults, and how long one lasts: `lab/runs/flap.py` has the same.
 const PAUSE: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(8)];
 const LASTS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(15)];
 /// One in eight lasts up to this: long enough for NATs to forget and for sessions to end.
@@ -38,7 +38,7 @@ const LASTS_LONG: Duration = Duration::from_secs(300);
 /// How long a storm goes on.
 const STORM: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(600)];
 
-/// How soon after a storm a pair must be where it belongs; `lab/flap.py` has the same.
+/// How soon after a storm a pair must be where it belongs; `lab/runs/flap.py` has the same.
 const CALM: Duration = Duration::from_secs(60);
 
 /// How long nothing may be lost or overtaken then.

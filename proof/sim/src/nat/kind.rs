@@ -58,7 +58,7 @@ pub struct Traits {
     pub carrier: bool,
 }
 
-/// A kind of NAT, or what a host has instead of one. docs/nats.md tells each to users; `lab/nats/kinds.py` has the same list.
+/// A kind of NAT, or what a host has instead of one. docs/nats.md tells each to users; `lab/hosts/nats/kinds.py` has the same list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A public address, and nothing in the way.
@@ -110,7 +110,7 @@ impl Kind {
         Self::OneWay,
     ];
 
-    /// Its name in lists, in the lab and in `lab/nats/matrix.json`.
+    /// Its name in lists, in the lab and in `lab/hosts/nats/matrix.json`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -196,7 +196,7 @@ impl Place {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Apart, Self::SameLan, Self::Isolated, Self::SameCarrier];
 
-    /// Its name in lists, in the lab and in `lab/nats/matrix.json`.
+    /// Its name in lists, in the lab and in `lab/hosts/nats/matrix.json`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Apart => "apart",

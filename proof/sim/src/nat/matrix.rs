@@ -1,11 +1,11 @@
-//! The list and the verdicts as text: what `lab/nats/matrix.json` holds.
+//! The list and the verdicts as text: what `lab/hosts/nats/matrix.json` holds.
 
 use std::fmt::Write;
 
 use crate::nat::kind::{Filtering, Kind, Mapping, Place, Ports};
 use crate::nat::verdict::possible;
 
-/// `lab/nats/matrix.json`: all kinds with their traits, every pair in every place with its verdict. Written by
+/// `lab/hosts/nats/matrix.json`: all kinds with their traits, every pair in every place with its verdict. Written by
 /// `cargo test -p taut-sim --lib nat::matrix` with TAUT_WRITE=1 in the environment, read by the tests of both sides.
 pub fn matrix() -> String {
     let kinds: Vec<String> = Kind::ALL.into_iter().map(kind_line).collect();

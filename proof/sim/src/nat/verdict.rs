@@ -14,7 +14,7 @@ pub enum Reach {
 }
 
 impl Reach {
-    /// Its name in `lab/nats/matrix.json`.
+    /// Its name in `lab/hosts/nats/matrix.json`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",

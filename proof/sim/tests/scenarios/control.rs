@@ -8,7 +8,7 @@ use taut_base::{LaneId, SessionId, Time};
 use taut_node::{Clocks, FromLane, Node, ToLane};
 use taut_sim::{Host, Link, Probability, Recorded, Seeded, Settings, Side, TautHost, World, map_for};
 use taut_tunnel::Limits;
-use taut_wire::control::{Abilities, Control, Lanes, Suite, Suites};
+use taut_wire::control::{Abilities, ControlMessage, Lanes, Suite, Suites};
 use taut_wire::relay;
 use taut_wire::wireguard::{Message, classify};
 
@@ -89,14 +89,15 @@ fn an_older_peer_is_sent_no_marks() {
         while node.poll_command().is_some() {}
         let peer = node.peers().next().unwrap().id;
         let session = SessionId(1);
-        let message = Control::Offer { lanes: Lanes::ONE, suites: AES, abilities };
+        let message = ControlMessage::Offer { lanes: Lanes::ONE, suites: AES, abilities };
         let said = FromLane::Control { peer, session, lane: LaneId::FIRST, source: b.endpoint.into(), message };
         node.handle_lane(said, Clocks { now: Time::ZERO, wall: secs(1) });
         let Some(ToLane::UseSuite { abilities: told, suite: Suite::Aes256Gcm, .. }) = node.poll_command() else {
             panic!("the lane is told of an offer");
         };
         assert_eq!(told, abilities, "what the peer said, not what we can");
-        let Some(ToLane::Control { message: Control::Accept { abilities: said, .. }, .. }) = node.poll_command() else {
+        let Some(ToLane::Control { message: ControlMessage::Accept { abilities: said, .. }, .. }) = node.poll_command()
+        else {
             panic!("an offer is accepted");
         };
         assert_eq!(said, Abilities::OURS);

@@ -9,7 +9,7 @@ use taut_netmap::NetworkMap;
 use taut_node::{Clocks, FromLane, HandshakeCounts, HandshakeMessage, Node, ToLane};
 use taut_sim::{Link, Party, Side, map_for};
 use taut_tunnel::Limits;
-use taut_tunnel::handshake::{Identity, Initiation, Remote, Timestamp};
+use taut_tunnel::handshake::{Identity, Remote, SentInitiation, Timestamp};
 
 use crate::{TautWorld, assert_complete, for_seeds, ms, parties, secs, taut_world, took};
 
@@ -36,7 +36,7 @@ fn initiation(from: &PrivateKey, to: &Party, seconds: u64) -> [u8; 148] {
     let remote = Remote::new(&identity, to.public(), PresharedKey::NONE).expect("a good key");
     let stamp = Timestamp::from_wall_clock(Duration::from_secs(seconds));
     let index = ReceiverIndex(16 * u32::try_from(seconds % 1_000_000).expect("six digits"));
-    Initiation::start(&identity, &remote, index, stamp, PrivateKey::from_bytes([9; 32])).expect("a good key").1
+    SentInitiation::start(&identity, &remote, index, stamp, PrivateKey::from_bytes([9; 32])).expect("a good key").1
 }
 
 /// Ten thousand datagrams a second to host B.

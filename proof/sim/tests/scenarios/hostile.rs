@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use taut_base::{Entropy, LaneId, Time};
 use taut_sim::{Host, LanesHost, Ledger, Party, Seeded, Settings, map_for};
-use taut_wire::control::{Abilities, Control, Endpoints, Lanes, Search, Suite, Suites};
+use taut_wire::control::{Abilities, ControlMessage, Endpoints, Lanes, Search, Suite, Suites};
 use taut_wire::wireguard::DATA_OVERHEAD;
 
 use crate::{for_seeds, ms};
@@ -178,20 +178,20 @@ fn some_place(chance: &mut Seeded) -> SocketAddr {
 }
 
 /// Any control message there is, with anything in it.
-fn some_message(chance: &mut Seeded) -> Control {
+fn some_message(chance: &mut Seeded) -> ControlMessage {
     let suite = if chance.below(2) == 0 { Suite::ChaCha20Poly1305 } else { Suite::Aes256Gcm };
     match chance.below(7) {
-        0 => Control::Offer { lanes: some_lanes(chance), suites: Suites::STOCK, abilities: Abilities::OURS },
-        1 => Control::Accept { lanes: some_lanes(chance), suite, abilities: Abilities::OURS },
-        2 => Control::Probe { id: chance.next_u64() },
-        3 => Control::Answer { id: chance.next_u64(), seen: SocketAddr::from(([192, 0, 2, 3], 8_288)) },
-        4 => Control::Receipt { suite, counter: chance.next_u64() >> chance.below(64) },
+        0 => ControlMessage::Offer { lanes: some_lanes(chance), suites: Suites::STOCK, abilities: Abilities::OURS },
+        1 => ControlMessage::Accept { lanes: some_lanes(chance), suite, abilities: Abilities::OURS },
+        2 => ControlMessage::Probe { id: chance.next_u64() },
+        3 => ControlMessage::Answer { id: chance.next_u64(), seen: SocketAddr::from(([192, 0, 2, 3], 8_288)) },
+        4 => ControlMessage::Receipt { suite, counter: chance.next_u64() >> chance.below(64) },
         5 => {
             let (serial, heard) = (chance.next_u32(), chance.next_u32());
             let places: Vec<SocketAddr> = (0..chance.below(9)).map(|_| some_place(chance)).collect();
-            Control::Endpoints(Endpoints::new(serial, heard, u8::try_from(chance.below(7)).unwrap(), places))
+            ControlMessage::Endpoints(Endpoints::new(serial, heard, u8::try_from(chance.below(7)).unwrap(), places))
         }
-        _ => Control::Search(Search {
+        _ => ControlMessage::Search(Search {
             from: some_place(chance),
             step: u8::try_from(chance.below(3)).unwrap(),
             ports: 1_024,
@@ -242,7 +242,7 @@ fn fault_d16_lanes_that_a_member_names_are_probed_within_the_budget_of_its_probe
     trio.meet();
     trio.seen.clear();
     let lanes = Lanes::with_ports(&(9_000..9_015).collect::<Vec<_>>());
-    let offer = Control::Offer { lanes, suites: Suites::STOCK, abilities: Abilities::OURS };
+    let offer = ControlMessage::Offer { lanes, suites: Suites::STOCK, abilities: Abilities::OURS };
     for _ in 0..1_000 {
         trio.hosts[HOSTILE].say(LaneId::FIRST, offer, trio.now);
         trio.collect(HOSTILE);
@@ -260,7 +260,7 @@ fn fault_d16_an_offer_is_not_answered_by_more_than_it_has_where_nobody_has_prove
     let elsewhere = SocketAddr::from(([203, 0, 113, 7], 7));
     trio.seen.clear();
     trio.forged = Some(elsewhere);
-    let offer = Control::Offer { lanes: Lanes::ONE, suites: Suites::STOCK, abilities: Abilities::OURS };
+    let offer = ControlMessage::Offer { lanes: Lanes::ONE, suites: Suites::STOCK, abilities: Abilities::OURS };
     trio.hosts[HOSTILE].say(LaneId::FIRST, offer, trio.now);
     trio.collect(HOSTILE);
     trio.forged = None;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use taut_sim::{Host, Link, Probability, Side, TautHost, World};
-use taut_wire::icmp::{Echo, Kind};
+use taut_wire::icmp::{Echo, EchoKind};
 
 use crate::{TautWorld, for_seeds, minutes, ms, native, parties, secs, taut_world};
 
@@ -143,7 +143,7 @@ fn fault_m4_a_time_since_boot_that_goes_back_breaks_nothing() {
 fn echo() -> Vec<u8> {
     let [a, b] = parties();
     let mut packet = vec![0; 60];
-    let echo = Echo { kind: Kind::Request, ident: 1, sequence: 1, payload: &[0; 32] };
+    let echo = Echo { kind: EchoKind::Request, ident: 1, sequence: 1, payload: &[0; 32] };
     assert_eq!(echo.write_packet(a.overlay(), b.overlay(), &mut packet), Ok(60));
     packet
 }

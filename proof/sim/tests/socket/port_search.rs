@@ -12,7 +12,7 @@ use taut_path::{Choice, PortSearch, Way};
 use taut_tunnel::handshake::Identity;
 use taut_tunnel::{Exporter, Limits, Role, SessionKeys};
 use taut_udp::Transmit;
-use taut_wire::control::{Control, Suites};
+use taut_wire::control::{ControlMessage, Suites};
 use taut_wire::merge::{Offloads, Run};
 
 use crate::rig::{Peer, Rig, in_namespace, wait_until};
@@ -105,7 +105,13 @@ impl Far {
         self.sent();
         let way = Some(Way::Direct(SocketAddr::from(([127, 0, 0, 1], port))));
         let lane = taut_base::LaneId::FIRST;
-        self.command(ToLane::Control { peer: self.id, session: SESSION, lane, way, message: Control::Probe { id } });
+        self.command(ToLane::Control {
+            peer: self.id,
+            session: SESSION,
+            lane,
+            way,
+            message: ControlMessage::Probe { id },
+        });
         for datagram in self.sent() {
             self.place.send_to(&datagram, ("127.0.0.1", port)).unwrap();
         }
@@ -132,7 +138,7 @@ fn rig() -> (Rig, Peer, Far) {
     let (from, said) = far.read();
     assert_eq!(from, rig.target.port());
     assert!(
-        said.iter().any(|said| matches!(said, FromLane::Control { message: Control::Answer { id: 1, .. }, .. })),
+        said.iter().any(|said| matches!(said, FromLane::Control { message: ControlMessage::Answer { id: 1, .. }, .. })),
         "{said:?}"
     );
     (rig, peer, far)
@@ -163,7 +169,8 @@ fn the_socket_that_hears_the_peer_stays_and_carries_all_and_the_others_are_close
         let (from, said) = far.read();
         assert_eq!(from, ports[7], "answered by the socket that was asked");
         assert!(
-            said.iter().any(|said| matches!(said, FromLane::Control { message: Control::Answer { id: 2, .. }, .. })),
+            said.iter()
+                .any(|said| matches!(said, FromLane::Control { message: ControlMessage::Answer { id: 2, .. }, .. })),
             "{said:?}"
         );
         wait_until(|| sockets() == before + 1);

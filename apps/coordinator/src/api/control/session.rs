@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::ws::WebSocket;
-use taut_base::{Bounds, NoRoom, NodeId, PublicKey, RelayId};
+use taut_base::{AdmissionDenied, Bounds, NodeId, PublicKey, RelayId};
 use taut_netmap::{Hello, Problem, SCHEMA, ToCoordinator, ToNode};
 use taut_relay_server::{Seat, Source};
 use tokio::sync::{oneshot, watch};
@@ -413,7 +413,7 @@ fn take_place(
     channels: &Arc<Channels>,
     network: NetworkId,
     node: NodeId,
-) -> Result<(Seat<NetworkId, NodeId>, oneshot::Receiver<()>), NoRoom> {
+) -> Result<(Seat<NetworkId, NodeId>, oneshot::Receiver<()>), AdmissionDenied> {
     let (lose, displaced) = oneshot::channel();
     let bounds = Bounds { host: PER_NODE, group: usize::MAX };
     let seat = channels.enter(network, node, bounds, move || _ = lose.send(()))?;

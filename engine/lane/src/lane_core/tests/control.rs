@@ -1,7 +1,7 @@
 use taut_base::{LaneId, SessionId};
 use taut_node::{FromLane, ToLane};
 use taut_tunnel::{Role, Session, SessionKeys};
-use taut_wire::control::{self, Abilities, Control, Lanes, Suite, Suites};
+use taut_wire::control::{self, Abilities, ControlMessage, Lanes, Suite, Suites};
 use taut_wire::wireguard::{DATA_HEADER, DATA_OVERHEAD};
 
 use super::kit::{End, PEER, add_session, at, exporter, keys, outer, packet};
@@ -28,33 +28,33 @@ fn sealed(peer: &mut Session, content: &[u8]) -> Vec<u8> {
     datagram
 }
 
-fn said_by(peer: &mut Session, message: Control) -> Vec<u8> {
+fn said_by(peer: &mut Session, message: ControlMessage) -> Vec<u8> {
     let mut bytes = [0; control::MAX];
     let length = message.write(&mut bytes);
     sealed(peer, &bytes[..length])
 }
 
-fn opened(peer: &mut Session, datagram: &[u8]) -> Control {
+fn opened(peer: &mut Session, datagram: &[u8]) -> ControlMessage {
     let counter = u64::from_le_bytes(datagram[8..16].try_into().unwrap());
     let pair = peer.control_pair().unwrap();
-    Control::parse(pair.open(counter, &mut datagram[DATA_HEADER..].to_vec()).unwrap()).unwrap()
+    ControlMessage::parse(pair.open(counter, &mut datagram[DATA_HEADER..].to_vec()).unwrap()).unwrap()
 }
 
 #[test]
 fn a_probe_is_answered_where_it_came_from_and_moves_nothing() {
     let (mut end, mut peer) = taut_end();
-    let data = said_by(&mut peer, Control::Probe { id: 1 });
+    let data = said_by(&mut peer, ControlMessage::Probe { id: 1 });
     end.inbound(outer(1), &data, data.len(), at(1));
-    assert_eq!(opened(&mut peer, &end.datagrams()[0]), Control::Answer { id: 1, seen: outer(1) });
+    assert_eq!(opened(&mut peer, &end.datagrams()[0]), ControlMessage::Answer { id: 1, seen: outer(1) });
     let moved = FromLane::Moved { peer: PEER, way: outer(1).into() };
     assert_eq!(end.said(), [moved, FromLane::Confirmed { peer: PEER, id: SessionId(1) }], "nothing was known before");
 
-    let probe = said_by(&mut peer, Control::Probe { id: 2 });
+    let probe = said_by(&mut peer, ControlMessage::Probe { id: 2 });
     end.inbound(outer(9), &probe, probe.len(), at(1));
     let [(destination, answer, _)] = &end.runs()[..] else { panic!("one answer") };
     assert_eq!(*destination, outer(9));
     assert_eq!(answer.len(), probe.len(), "nobody is sent more than was asked for");
-    assert_eq!(opened(&mut peer, answer), Control::Answer { id: 2, seen: outer(9) });
+    assert_eq!(opened(&mut peer, answer), ControlMessage::Answer { id: 2, seen: outer(9) });
     assert!(end.said().is_empty());
     end.outbound(&packet(2, 1, 100), at(1));
     assert_eq!(end.runs()[0].0, outer(1), "data goes where it went");
@@ -67,7 +67,7 @@ fn a_probe_is_answered_where_it_came_from_and_moves_nothing() {
 #[test]
 fn what_is_the_keepers_goes_up_but_no_more_than_anybody_needs() {
     let (mut end, mut peer) = taut_end();
-    let offer = Control::Offer { lanes: Lanes::ONE, suites: Suites::STOCK, abilities: Abilities::OURS };
+    let offer = ControlMessage::Offer { lanes: Lanes::ONE, suites: Suites::STOCK, abilities: Abilities::OURS };
     for _ in 0..1_000 {
         let datagram = said_by(&mut peer, offer);
         end.inbound(outer(1), &datagram, datagram.len(), at(1));
@@ -92,12 +92,12 @@ fn what_is_the_keepers_goes_up_but_no_more_than_anybody_needs() {
 fn fault_b11_a_peer_that_asks_all_the_time_is_answered_as_often_as_anybody_needs() {
     let (mut end, mut peer) = taut_end();
     for id in 0..1_000 {
-        let datagram = said_by(&mut peer, Control::Probe { id });
+        let datagram = said_by(&mut peer, ControlMessage::Probe { id });
         end.inbound(outer(1), &datagram, datagram.len(), at(1));
     }
     assert_eq!(end.datagrams().len(), 400);
     end.assert_dropped(Drop::ControlRate, 600);
-    let datagram = said_by(&mut peer, Control::Probe { id: 1_000 });
+    let datagram = said_by(&mut peer, ControlMessage::Probe { id: 1_000 });
     end.inbound(outer(1), &datagram, datagram.len(), at(2));
     assert_eq!(end.datagrams().len(), 1, "a second later there is room again");
 }
@@ -105,7 +105,7 @@ fn fault_b11_a_peer_that_asks_all_the_time_is_answered_as_often_as_anybody_needs
 #[test]
 fn fault_b11_a_peer_that_says_too_much_is_not_listened_to_for_a_second_and_nobody_else_can_cause_that() {
     let (mut end, mut peer) = taut_end();
-    let receipt = Control::Receipt { suite: Suite::ChaCha20Poly1305, counter: 0 };
+    let receipt = ControlMessage::Receipt { suite: Suite::ChaCha20Poly1305, counter: 0 };
     let said: Vec<Vec<u8>> = (0..3_000).map(|_| said_by(&mut peer, receipt)).collect();
     // Forged, as many as anybody likes: the peer is heard all the same.
     for datagram in &said {
@@ -119,10 +119,10 @@ fn fault_b11_a_peer_that_says_too_much_is_not_listened_to_for_a_second_and_nobod
     }
     // 1,000 at once, and the one that was too many.
     assert_eq!(end.dropped(Drop::ControlRate), 3_000 - 1_001);
-    let probe = said_by(&mut peer, Control::Probe { id: 1 });
+    let probe = said_by(&mut peer, ControlMessage::Probe { id: 1 });
     end.inbound(outer(1), &probe, probe.len(), at(1) + std::time::Duration::from_millis(999));
     assert!(end.datagrams().is_empty());
-    let probe = said_by(&mut peer, Control::Probe { id: 2 });
+    let probe = said_by(&mut peer, ControlMessage::Probe { id: 2 });
     end.inbound(outer(1), &probe, probe.len(), at(2));
     assert_eq!(end.datagrams().len(), 1);
 }
@@ -131,7 +131,7 @@ fn fault_b11_a_peer_that_says_too_much_is_not_listened_to_for_a_second_and_nobod
 fn what_nobody_knows_and_what_cannot_be_true_is_counted() {
     let (mut end, mut peer) = taut_end();
     let unknown = sealed(&mut peer, &[200; 32]);
-    let lie = said_by(&mut peer, Control::Receipt { suite: Suite::Aes256Gcm, counter: 0 });
+    let lie = said_by(&mut peer, ControlMessage::Receipt { suite: Suite::Aes256Gcm, counter: 0 });
     for datagram in [unknown, lie] {
         end.inbound(outer(1), &datagram, datagram.len(), at(1));
     }
@@ -180,7 +180,7 @@ fn data_under_the_agreed_suite_passes_both_ways() {
 #[test]
 fn fault_i10_a_probe_that_asks_for_a_length_is_as_long_as_such_a_packet_and_its_answer_is_short() {
     let (mut end, mut peer) = taut_end();
-    let data = said_by(&mut peer, Control::Probe { id: 1 });
+    let data = said_by(&mut peer, ControlMessage::Probe { id: 1 });
     end.inbound(outer(1), &data, data.len(), at(1));
     end.datagrams();
     for (size, length) in [(1_420, 1_420), (1_341, 1_341), (0, 32)] {
@@ -188,17 +188,17 @@ fn fault_i10_a_probe_that_asks_for_a_length_is_as_long_as_such_a_packet_and_its_
         end.command(ToLane::SizedProbe { peer: PEER, session: SessionId(1), way, id: 7, size }, at(1));
         let [(destination, probe, _)] = &end.runs()[..] else { panic!("one probe") };
         assert_eq!((*destination, probe.len()), (outer(2), DATA_OVERHEAD + length));
-        assert_eq!(opened(&mut peer, probe), Control::Probe { id: 7 }, "what is behind it is ignored");
+        assert_eq!(opened(&mut peer, probe), ControlMessage::Probe { id: 7 }, "what is behind it is ignored");
     }
     let long = {
         let mut bytes = [0; 1_420];
         let mut message = [0; control::MAX];
-        let length = Control::Probe { id: 9 }.write(&mut message);
+        let length = ControlMessage::Probe { id: 9 }.write(&mut message);
         bytes[..length].copy_from_slice(&message[..length]);
         sealed(&mut peer, &bytes)
     };
     end.inbound(outer(1), &long, long.len(), at(2));
     let answers = end.datagrams();
     assert_eq!(answers[0].len(), DATA_OVERHEAD + 32);
-    assert_eq!(opened(&mut peer, &answers[0]), Control::Answer { id: 9, seen: outer(1) });
+    assert_eq!(opened(&mut peer, &answers[0]), ControlMessage::Answer { id: 9, seen: outer(1) });
 }

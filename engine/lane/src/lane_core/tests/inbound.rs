@@ -3,7 +3,7 @@ use std::time::Duration;
 use taut_base::{Prefix, PresharedKey, PrivateKey, ReceiverIndex, SessionId};
 use taut_node::{FromLane, Routes, ToLane};
 use taut_tunnel::Session;
-use taut_tunnel::handshake::{Initiation, Remote, Timestamp};
+use taut_tunnel::handshake::{Remote, SentInitiation, Timestamp};
 use taut_wire::wireguard::DATA_HEADER;
 
 use super::kit::{End, PEER, add_session, at, identity, inner, keys, outer, packet, pair, read, superpacket};
@@ -286,7 +286,7 @@ fn only_handshake_messages_that_are_made_for_us_reach_the_keeper() {
         let identity = identity(1);
         let remote = Remote::new(&identity, super::kit::identity(number).public(), PresharedKey::NONE).unwrap();
         let stamp = Timestamp::from_wall_clock(Duration::from_secs(1));
-        Initiation::start(&identity, &remote, ReceiverIndex(16), stamp, PrivateKey::from_bytes([9; 32])).unwrap().1
+        SentInitiation::start(&identity, &remote, ReceiverIndex(16), stamp, PrivateKey::from_bytes([9; 32])).unwrap().1
     };
     there.inbound(outer(1), &initiation_to(3), 148, at(0));
     there.inbound(outer(1), &[[2, 0, 0, 0].as_slice(), &[7; 88]].concat(), 92, at(0));

@@ -11,7 +11,7 @@ use taut_path::{Choice, Way};
 use taut_tunnel::handshake::Identity;
 use taut_tunnel::{Exporter, Limits, Role, SessionKeys};
 use taut_udp::Transmit;
-use taut_wire::icmp::{Echo, Kind};
+use taut_wire::icmp::{Echo, EchoKind};
 use taut_wire::merge::{Offloads, Run};
 use taut_wire::vnet::VnetHeader;
 
@@ -213,7 +213,7 @@ pub(super) fn choice(way: Way) -> Choice {
 /// A packet from host `from` to host `to`, `length` bytes long.
 pub(super) fn packet(from: u8, to: u8, length: usize) -> Vec<u8> {
     let payload = vec![length.to_le_bytes()[0]; length - 28];
-    let echo = Echo { kind: Kind::Request, ident: 1, sequence: 1, payload: &payload };
+    let echo = Echo { kind: EchoKind::Request, ident: 1, sequence: 1, payload: &payload };
     let mut packet = vec![0; length];
     assert_eq!(echo.write_packet(inner(from), inner(to), &mut packet), Ok(length));
     packet

@@ -2,7 +2,7 @@ use std::net::IpAddr;
 
 use taut_base::{PresharedKey, PrivateKey, ReceiverIndex, Time};
 use taut_node::{HandshakeMessage, ToLane};
-use taut_tunnel::handshake::{Initiation, Remote, Timestamp};
+use taut_tunnel::handshake::{Remote, SentInitiation, Timestamp};
 use taut_udp::Local;
 use taut_wire::ecn::Ecn;
 use taut_wire::wireguard::{TYPE_DATA, TYPE_INITIATION, TYPE_RESPONSE};
@@ -122,7 +122,7 @@ fn a_handshake_is_answered_from_where_it_came_to_and_proves_its_way_when_it_ends
     let mut there = End::new(2, 1);
     let remote = Remote::new(&identity(1), identity(2).public(), PresharedKey::NONE).unwrap();
     let index = ReceiverIndex(16);
-    let (_, initiation) = Initiation::start(
+    let (_, initiation) = SentInitiation::start(
         &identity(1),
         &remote,
         index,

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use taut_base::{LaneId, SessionId, Time};
 use taut_node::{FromLane, ToLane};
 use taut_path::{Choice, Way};
-use taut_wire::control::{Control, Endpoints};
+use taut_wire::control::{ControlMessage, Endpoints};
 use taut_wire::relay::{HEADER, id};
 
 use super::kit::{End, PEER, at, choice, outer, packet, read, superpacket, taut_pair};
@@ -211,7 +211,7 @@ fn what_the_peer_is_told_goes_both_ways_in_doubt_and_a_probe_its_own() {
         let command = ToLane::Control { peer: PEER, session: SessionId(1), lane: LaneId::FIRST, way: None, message };
         end.command(command, at(1));
     };
-    say(&mut here, Control::Endpoints(Endpoints::new(1, 0, 0, [outer(5)])));
+    say(&mut here, ControlMessage::Endpoints(Endpoints::new(1, 0, 0, [outer(5)])));
     let runs = here.runs();
     assert_eq!(runs.iter().map(|run| run.0).collect::<Vec<_>>(), [outer(2), outer(RELAY)]);
     for (destination, run, size) in runs {
@@ -219,7 +219,7 @@ fn what_the_peer_is_told_goes_both_ways_in_doubt_and_a_probe_its_own() {
     }
     let heard = there.said().into_iter().filter(|said| matches!(said, FromLane::Control { .. })).count();
     assert_eq!(heard, 1, "the copy is dropped");
-    say(&mut here, Control::Probe { id: 7 });
+    say(&mut here, ControlMessage::Probe { id: 7 });
     assert_eq!(here.runs().iter().map(|run| run.0).collect::<Vec<_>>(), [outer(2)]);
 }
 
@@ -457,7 +457,7 @@ proptest! {
 #[test]
 fn control_goes_any_way_it_is_told() {
     let (mut here, _) = both();
-    let probe = Control::Probe { id: 1 };
+    let probe = ControlMessage::Probe { id: 1 };
     let ask = |way| ToLane::Control { peer: PEER, session: SessionId(1), lane: LaneId::FIRST, way, message: probe };
     for (way, place) in [(None, outer(2)), (Some(relayed()), outer(RELAY)), (Some(outer(4).into()), outer(4))] {
         here.command(ask(way), at(1));

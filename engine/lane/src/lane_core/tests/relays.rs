@@ -5,8 +5,8 @@ use std::sync::Arc;
 use taut_base::{LaneId, SessionId};
 use taut_node::{Datagram, FromLane, HandshakeMessage, ToLane};
 use taut_path::Way;
-use taut_tunnel::handshake::{Initiation, Remote, Timestamp};
-use taut_wire::control::Control;
+use taut_tunnel::handshake::{Remote, SentInitiation, Timestamp};
+use taut_wire::control::ControlMessage;
 use taut_wire::relay::{HEADER, header, id};
 use taut_wire::wireguard::{cookie_reply, initiation};
 
@@ -74,7 +74,7 @@ fn a_probe_by_a_relay_is_answered_by_it() {
     let (mut here, mut there) = taut_pair();
     hears_relay(&mut there);
     let way = Some(by(7));
-    let probe = Control::Probe { id: 5 };
+    let probe = ControlMessage::Probe { id: 5 };
     let ask = |way| ToLane::Control { peer: PEER, session: SessionId(1), lane: LaneId::FIRST, way, message: probe };
     here.command(ask(way), at(1));
     let [(_, asked, size)] = &here.runs()[..] else { panic!("one probe") };
@@ -89,7 +89,7 @@ fn a_probe_by_a_relay_is_answered_by_it() {
         _ => None,
     });
     let seen = "0.0.0.0:0".parse().unwrap();
-    assert_eq!(heard, Some((by(7), Control::Answer { id: 5, seen })));
+    assert_eq!(heard, Some((by(7), ControlMessage::Answer { id: 5, seen })));
 }
 
 #[test]
@@ -246,7 +246,8 @@ fn fault_b3_a_flood_by_a_relay_is_asked_for_cookies_and_who_shows_one_gets_in() 
     let remote = Remote::new(&identity(1), identity(2).public(), taut_base::PresharedKey::NONE).unwrap();
     let stamp = Timestamp::from_wall_clock(std::time::Duration::from_secs(1));
     let key = taut_base::PrivateKey::from_bytes([3; 32]);
-    let (_, message) = Initiation::start(&identity(1), &remote, taut_base::ReceiverIndex(0x1230), stamp, key).unwrap();
+    let (_, message) =
+        SentInitiation::start(&identity(1), &remote, taut_base::ReceiverIndex(0x1230), stamp, key).unwrap();
     let frame = |id: u32, message: &[u8]| [&header(id), message].concat();
     let ask = |there: &mut End, id: u32, message: &[u8]| {
         let frame = frame(id, message);

@@ -1,0 +1,136 @@
+"""A sitting of a comparison: what it needs, what ends it, what stays of it. Every way out leaves the hosts removed and the file written."""
+
+import contextlib
+import json
+import os
+import signal
+
+from ..hosts import congestion, leftovers, needs, netem
+from ..hosts.programs import binary
+from ..hosts.wait import LabError
+from . import pages, plan, results, run, testbed
+from .pages import shown, teller
+
+PROGRAMS = ("iperf3", "wg", "ss")
+# What puts an emulator between hosts.
+EMULATING = ("ethtool", "tc")
+# Ctrl-C, an order to end, a terminal that is gone.
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def measure(args, systems, works, profiles, stages, rounds, minutes, scenario_name, file):
+    """Runs it, keeps it, makes the page."""
+    say = teller(args.json)
+    if found := lacks(profiles, getattr(args, "placements", None)):
+        raise LabError("\nlab: ".join(found))
+    with interruptible(), tidy(say), congestion.allowed(args.congestion) as allowed:
+        if not allowed:
+            raise LabError(f"this kernel has no congestion control {args.congestion}: modprobe tcp_{args.congestion}, or another by --congestion")
+        place = testbed.Rig(file.parent / "logs", args.congestion)
+        one = run.Comparison(systems, works, profiles, place, seed=args.seed, quick=args.quick, scenario=scenario_name, rounds=rounds)
+        tell_lacking(one, say)
+        one.stages = stages(one)
+        if args.resume and file.exists():
+            one.resume(results.load(file))
+        elif file.exists():
+            say(f"what was there is kept: {shown(set_aside(file))}")
+        whole = sit(one, say, file, minutes)
+    say("all is measured" if whole else f"no time was left for {len(one.left_out())} visits: --resume goes on")
+    return outcome(args, one, whole, file, say)
+
+
+@contextlib.contextmanager
+def interruptible():
+    """Whatever interrupts does so once, as Ctrl-C does; what comes after it finds the clean-up under way, and does not break it off."""
+    before = {number: signal.getsignal(number) for number in INTERRUPTS}
+    # As nohup leaves them, and what no handler of Python's has.
+    before = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
+
+    def interrupted(*_):
+        for number in before:
+            # Not a handler: programs that clean up inherit it.
+            signal.signal(number, signal.SIG_IGN)
+        # The terminal may be what is gone.
+        with contextlib.suppress(OSError):
+            os.write(2, b"lab: a moment, the hosts are being removed\n")
+        raise KeyboardInterrupt
+
+    try:
+        for number in before:
+            signal.signal(number, interrupted)
+        yield
+    finally:
+        for number, handler in before.items():
+            # Once interrupted the program is about to end: it says so in peace.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, handler)
+
+
+def sit(one, say, file, minutes):
+    """One sitting; the file holds whatever was measured, however it ends."""
+    # Versions are asked for now, and not between two measurements.
+    one.result()
+    try:
+        return one.run(say, lambda: results.save(file, one.result()), minutes)
+    finally:
+        results.save(file, one.result())
+
+
+def set_aside(file):
+    """A new run does not overwrite the one before; it takes the place of the one before that."""
+    return file.replace(file.with_name(f"{file.stem}.before{file.suffix}"))
+
+
+def outcome(args, one, whole, file, say):
+    """The page, and what is said at the end."""
+    good = sum(row["ok"] for row in one.runs)
+    page = pages.beside(file)
+    say(f"written: {shown(file)} ({len(one.runs)} runs, {len(one.runs) - good} failed)")
+    made = pages.make(file, page, say)
+    if args.json:
+        counts = {"runs": len(one.runs), "failed": len(one.runs) - good, "left_out": len(one.left_out())}
+        print(json.dumps({"schema": 1, "results": str(file), "report": str(page) if made else None, "whole": whole} | counts))
+    return 0 if good else 1
+
+
+@contextlib.contextmanager
+def tidy(say):
+    """Removes what killed runs left, before it takes part in a measurement; and at the end what an interrupt kept this one from removing."""
+    removed = leftovers.clean()
+    if removed:
+        say(f"removed what a killed run had left: {len(removed)} namespaces and directories, from {removed[0]} on")
+    try:
+        yield
+    finally:
+        leftovers.clean(own=True)
+
+
+def tell_lacking(one, say):
+    for kind in ("systems", "works"):
+        for name, why in one.lacking[kind].items():
+            if why:
+                say(f"left out: {name}: {why.splitlines()[0]}")
+    for kind, there in (("system", one.known.systems), ("kind of work", one.known.works)):
+        if not there:
+            raise LabError(f"no {kind} that was asked for can be had here; `make peers` and the lines above help")
+
+
+def lacks(profiles, placements=None):
+    """What this machine lacks for these links and what was said of placements, in sentences."""
+    found = needs.missing(*programs(profiles.values()))
+    if not found and any(profile.emulated for profile in profiles.values()):
+        try:
+            binary("linkbox")
+        except LabError as error:
+            found = [str(error)]
+    if not found and plan.NETEM in (placements or "").split(",") and not netem.available():
+        found = ["this kernel has no netem: modprobe sch_netem, or another placement"]
+    return found
+
+
+def programs(profiles):
+    """What measuring needs from the machine, and the links besides."""
+    wanted = [*PROGRAMS]
+    wanted += EMULATING if any(profile.emulated for profile in profiles) else ()
+    wanted += ["nft"] if any(getattr(profile, "path_mtu", None) for profile in profiles) else []
+    return [name for name in wanted if name in needs.PROGRAMS]

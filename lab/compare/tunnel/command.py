@@ -1,0 +1,249 @@
+"""Taut beside other tunnels: throughput, loss, latency, processor time and memory, interleaved (`make bench-tunnel`).
+
+    python3 -m lab.compare.tunnel.command [--quick] [--rounds N] [--seed N] [--only NAME,NAME] [--modes free,pinned] [--mtus 1420,8900]
+                                [--minutes N] [--resume] [--document FILE]
+    python3 -m lab.compare.tunnel.command --tables FILE [--document FILE]
+
+Two hosts in network namespaces, one system between them at a time. Writes target/bench/tunnel.json (docs/performance.md describes it) after every
+configuration and, with --document, the tables into that file at the end. --minutes ends it in between, --resume goes on, with the same other
+words, and measures again what others disturbed. --tables makes the tables anew from a file. A system that cannot be had or fails is named there and stops nothing. Exit code 1 when nothing
+was measured.
+"""
+
+import argparse
+import dataclasses
+import datetime
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+
+from ...hosts import congestion, needs
+from ...hosts.net import Lab
+from ...hosts.programs import ROOT
+from ...hosts.wait import LabError
+from ...measure import machine
+from ...measure.clock import Clock
+from ...measure.cpu import DISTURBED, calm, foreign
+from ...nodes.systems import ALL
+from ...nodes.systems.base import mtu_of
+from . import goals, page, plan, site
+from .measure import Meter
+from .summary import Results
+
+SCHEMA = 1
+OUT = ROOT / "target" / "bench"
+FILE = OUT / "tunnel.json"
+# What has to be equal for a run to go on.
+SAME = ("schema", "seed", "rounds", "modes", "lengths", "machine", "systems")
+# How often a test is run that others disturb, and how long they are waited for.
+TRIES, CALM_S = 3, 30
+# A system that did not come up this often is not tried again.
+GIVE_UP = 2
+# What a system, a program or the kernel may do to us without ending the others' runs.
+FAILURES = (LabError, OSError, ValueError, KeyError, IndexError)
+
+
+class Bench:
+    """One run of everything."""
+
+    def __init__(self, systems, effort, modes, seed, tries=TRIES):
+        self.effort, self.modes, self.seed, self.tries = effort, modes, seed, tries
+        self.systems = {system.name: system for system in systems}
+        self.lacking = {system.name: system.lacking() for system in systems}
+        self.runs, self.sittings = [], 1
+        self.congestion, self.offloads = "unknown", "unknown"
+
+    def run(self, cubic, say, keep=lambda: None, minutes=None):
+        """All that is not there yet, or what can be begun within `minutes`; `keep()` is called after each. Returns whether all is there."""
+        order = self.missing()
+        clock = Clock([self.effort.seconds(one) for one in order])
+        for number, configuration in enumerate(order):
+            if minutes is not None and clock.minutes() > minutes:
+                return False
+            say(f"{clock.left(number)} left: round {configuration.round}, {configuration.mode}, {configuration.system}, MTU {configuration.mtu}")
+            self.runs.append(self.measure(configuration, cubic, say))
+            keep()
+        return True
+
+    def missing(self):
+        """The configurations that have no run yet, in their order."""
+        able = [name for name, why in self.lacking.items() if not why]
+        done = {(run["round"], run["mode"], run["system"], run["mtu"]) for run in self.runs}
+        variants = [name for name in able if self.systems[name].variant]
+        order = plan.shuffled(able, self.effort, self.modes, self.seed, variants)
+        return [one for one in order if (one.round, one.mode, one.system, one.mtu) not in done]
+
+    def resume(self, told):
+        """Goes on where `told` (what tunnel.json holds) ended, disturbed configurations once more; refuses if it was of something else."""
+        now = self.result(told["quick"])
+        other = [key for key in SAME if told[key] != now[key]]
+        if other:
+            raise LabError(f"what is to be resumed was another run: {', '.join(other)} differ; without --resume a new one begins")
+        self.sittings = told["sittings"] + 1
+        self.congestion, self.offloads = told["congestion_control"], told["offloads"]
+        self.runs = [run for run in told["runs"] if not any(figures.get("disturbed") for figures in run["tests"].values())]
+
+    def measure(self, configuration, cubic, say):
+        """Starts the system, measures, ends it. What fails is in the row."""
+        row = dataclasses.asdict(configuration) | {"error": None, "tests": {}, "memory_kib": {"idle": [0, 0], "peak": [0, 0]}}
+        before = [run for run in self.runs if run["system"] == configuration.system and run["error"]]
+        if len(before) >= GIVE_UP:
+            return row | {"error": f"not tried again: {before[0]['error']}"}
+        try:
+            with Lab(OUT / "logs") as lab:
+                self._measure(lab, configuration, cubic, row, say)
+                lab.failed = any("error" in figures for figures in row["tests"].values())
+        except FAILURES as error:
+            row["error"] = _told(error)
+            say(f"  failed: {row['error'].splitlines()[0]}")
+        return row
+
+    def _measure(self, lab, configuration, cubic, row, say):
+        place = site.lay_out(lab, configuration.mtu, configuration.mode == "pinned", cubic)
+        self.congestion, self.offloads = place.congestion, machine.offloads(place.hosts[0])
+        start = time.monotonic()
+        running = self.systems[configuration.system].start(place.hosts, place.helper, configuration.mtu)
+        meter = Meter(place.hosts, running, self.effort.lengths)
+        row["started_after_s"] = round(time.monotonic() - start, 2)
+        row["interface_mtu"] = mtu_of(place.hosts[0], running.interface)
+        row["udp_buffers"] = machine.socket_buffers(place.hosts[0])
+        row["memory_kib"]["idle"] = running.memory_kib("VmRSS")
+        meter.warm_up()
+        for test in plan.tests_in_order(configuration, self.seed):
+            row["tests"][test] = self._test(meter, test, say)
+        row["memory_kib"]["peak"] = running.memory_kib("VmHWM")
+        row["facts"] = running.facts()
+        running.stop()
+
+    def _test(self, meter, test, say):
+        """One test; once more when somebody else used the machine meanwhile."""
+        for attempt in range(1, self.tries + 1):
+            try:
+                figures = meter.run(test)
+            except FAILURES as error:
+                figures = {"error": _told(error)}
+            figures["attempts"] = attempt
+            if "cpu" in figures:
+                figures["disturbed"] = foreign(figures["cpu"]) > DISTURBED
+            say(f"  {test:<14} {outline(figures)}")
+            if "error" in figures or not figures["disturbed"] or attempt == self.tries or not calm(CALM_S):
+                break
+        return figures
+
+    def result(self, quick):
+        """What tunnel.json holds."""
+        return {
+            "schema": SCHEMA,
+            "made": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            "quick": quick,
+            "sittings": self.sittings,
+            "seed": self.seed,
+            "rounds": self.effort.rounds,
+            "modes": list(self.modes),
+            "lengths": dataclasses.asdict(self.effort.lengths),
+            "machine": machine.facts(),
+            "congestion_control": self.congestion,
+            "offloads": self.offloads,
+            "systems": {
+                name: {"title": system.title, "version": None if self.lacking[name] else system.version(), "lacking": self.lacking[name]}
+                for name, system in self.systems.items()
+            },
+            "verdicts": goals.judge(Results(self.runs), self.lacking),
+            "runs": self.runs,
+        }
+
+
+def outline(figures):
+    """A test in a few words."""
+    if "error" in figures:
+        return f"failed: {figures['error'].splitlines()[0]}"
+    words = [f"{figures['mbps']:.0f} Mbit/s"] if "mbps" in figures else []
+    words += [f"{figures['lost_percent']:.2f} % lost"] if "lost_percent" in figures else []
+    words += [f"{figures['retransmits']} retransmits"] if "retransmits" in figures else []
+    words += [f"{sorted(figures['ms'])[len(figures['ms']) // 2]:.3f} ms"] if "ms" in figures else []
+    words += [f"disturbed: others took {100 * foreign(figures['cpu']):.0f} % of the machine"] if figures.get("disturbed") else []
+    return ", ".join(words)
+
+
+def _told(error):
+    return f"{type(error).__name__}: {error}" if not isinstance(error, LabError) else str(error)
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="python3 -m lab.compare.tunnel.command", description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="ten minutes, for a look")
+    parser.add_argument("--rounds", type=int, help="how often each configuration is run")
+    parser.add_argument("--seed", type=int, default=1, help="order of the configurations (default 1)")
+    parser.add_argument("--only", help="systems, by name, separated by commas")
+    parser.add_argument("--modes", default=",".join(plan.MODES), help="free, pinned or both (default)")
+    parser.add_argument("--mtus", help="of " + ", ".join(map(str, site.LINKS)))
+    parser.add_argument("--minutes", type=float, help="begin nothing after this many")
+    parser.add_argument("--resume", action="store_true", help="go on with target/bench/tunnel.json")
+    parser.add_argument("--tables", type=Path, help="measure nothing: tables from this file")
+    parser.add_argument("--document", type=Path, help="put the tables into this file")
+    return parser.parse_args()
+
+
+def effort(args):
+    chosen = plan.QUICK if args.quick else plan.FULL
+    if args.rounds:
+        chosen = dataclasses.replace(chosen, rounds=args.rounds)
+    if args.mtus:
+        chosen = dataclasses.replace(chosen, mtus=tuple(int(mtu) for mtu in args.mtus.split(",")))
+    return chosen
+
+
+def say(text):
+    print(f"bench: {text}", flush=True)
+
+
+def main():
+    args = arguments()
+    if args.tables:
+        return show(json.loads(args.tables.read_text()), args.document)
+    lacks = needs.missing("iperf3", "wg", "taskset", "ss")
+    for lack in lacks:
+        print(f"bench: {lack}", file=sys.stderr)
+    if lacks:
+        return 1
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    chosen = [system for system in ALL if not args.only or system.name in args.only.split(",")]
+    bench = Bench(chosen, effort(args), args.modes.split(","), args.seed)
+    for name, why in bench.lacking.items():
+        if why:
+            say(f"left out: {name}: {why}")
+
+    def keep():
+        OUT.mkdir(parents=True, exist_ok=True)
+        FILE.write_text(json.dumps(bench.result(args.quick), indent=1) + "\n")
+
+    try:
+        if args.resume and FILE.exists():
+            bench.resume(json.loads(FILE.read_text()))
+        with congestion.allowed("cubic") as cubic:
+            whole = bench.run(cubic, say, keep, args.minutes)
+    except LabError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("bench: interrupted; --resume goes on", file=sys.stderr)
+        return 130
+    say("all is measured" if whole else f"{len(bench.missing())} configurations are left: --resume goes on")
+    keep()
+    say(f"written: {FILE.relative_to(ROOT)}")
+    return show(bench.result(args.quick), args.document if whole else None)
+
+
+def show(told, document):
+    """Prints the tables, and puts them into the document; exit code 1 when there is nothing in them."""
+    tables = page.text(told)
+    print(f"\n{tables}\n", flush=True)
+    if document:
+        document.write_text(page.placed(document.read_text(), tables))
+    return 0 if any("error" not in figures for run in told["runs"] for figures in run["tests"].values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""One figure each: iperf3 and echo requests over a system that is up, with what they cost."""
+
+import time
+from dataclasses import dataclass
+
+from ...measure.cpu import Reading
+from ...traffic.work.echo import echoes
+from ...traffic.work.iperf import Iperf, moved, tcp_figures, udp_figures
+from ...traffic.work.udp import DATAGRAM
+
+PORT = 5201
+SMALL = 64
+# How long a stream runs before echo requests go along with it.
+RAMP_S = 1
+# What the kernel threw away or put in order, per host (/proc/net/snmp, /proc/net/netstat).
+_COUNTERS = {
+    "Udp": ("RcvbufErrors", "SndbufErrors", "InErrors"),
+    "TcpExt": ("TCPOFOQueue", "TCPSACKReorder", "TCPTSReorder", "TCPDSACKRecv", "TCPLossProbes"),
+}
+
+
+@dataclass
+class Lengths:
+    """Seconds of each kind of run."""
+
+    tcp: int
+    udp: int
+    idle: int
+    loaded: int
+    # Seconds at the start of a TCP run that are not counted.
+    omitted: int = 1
+
+
+class Meter:
+    """Measures `running` between the first two hosts."""
+
+    def __init__(self, hosts, running, lengths):
+        self.sender, self.receiver = self.hosts = hosts
+        self.running, self.lengths = running, lengths
+        self.address = running.addresses[1]
+
+    def run(self, test):
+        """The figures of one test, as a dict with units in its names."""
+        return TESTS[test](self)
+
+    def warm_up(self):
+        """One second each way, not counted: buffers are touched, handshakes done."""
+        self._iperf(1)
+        self._iperf(1, "-R")
+
+    def tcp(self, *options):
+        told, cost = self._iperf(self.lengths.tcp, "-O", self.lengths.omitted, *options)
+        return tcp_figures(told) | cost
+
+    def udp(self, rate, size=DATAGRAM):
+        told, cost = self._iperf(self.lengths.udp, "-u", "-b", rate, "-l", size)
+        return udp_figures(told) | cost
+
+    def idle(self):
+        start = Reading(self.running.processes)
+        return self._echo(self.lengths.idle) | {"cpu": Reading(self.running.processes).since(start)}
+
+    def loaded(self):
+        """Echo requests beside one stream."""
+        seen = {}
+        seconds = self.lengths.loaded + 1
+        told, cost = self._iperf(seconds, "-O", RAMP_S, during=lambda: seen.update(self._echo(self.lengths.loaded)))
+        return seen | tcp_figures(told) | cost
+
+    def _echo(self, seconds):
+        return echoes(self.sender, self.address, seconds)
+
+    def _iperf(self, seconds, *options, during=None):
+        """iperf3's report, and {"bytes", "cpu", "kernel"} of the whole run, the part that is not counted included."""
+        start, counted = Reading(self.running.processes), self._kernel()
+        with Iperf(self.sender, self.receiver, self.address, seconds, *options, port=PORT) as run:
+            run.begin()
+            if during:
+                time.sleep(RAMP_S)
+                during()
+            told = run.told()
+        cpu = Reading(self.running.processes).since(start)
+        kernel = {name: value - counted[name] for name, value in self._kernel().items()}
+        return told, {"bytes": moved(told), "cpu": cpu, "kernel": {name: value for name, value in kernel.items() if value}}
+
+    def _kernel(self):
+        """Counters of both hosts, and what their tunnel interfaces dropped."""
+        found = {}
+        for host in self.hosts:
+            text = host.run("cat", "/proc/net/snmp", "/proc/net/netstat").stdout
+            for name, value in counters(text).items():
+                found[f"{host.name}.{name}"] = value
+            # iperf3's own sockets are not there before a run and no more after it.
+            found[f"{host.name}.tunnel_socket_drops"] = socket_drops(host.run("cat", "/proc/net/udp", "/proc/net/udp6").stdout)
+            where = f"/sys/class/net/{self.running.interface}/statistics"
+            sent, received = host.run("cat", f"{where}/tx_dropped", f"{where}/rx_dropped").stdout.split()
+            found |= {f"{host.name}.interface_tx_dropped": int(sent), f"{host.name}.interface_rx_dropped": int(received)}
+        return found
+
+
+def socket_drops(text):
+    """Datagrams that found no room at the sockets of /proc/net/udp, all together: the last column."""
+    return sum(int(line.split()[-1]) for line in text.splitlines() if ":" in line)
+
+
+def counters(text):
+    """Those of `_COUNTERS` in the text of /proc/net/snmp and /proc/net/netstat: a line of names, then a line of values, per group."""
+    found, lines = {}, text.splitlines()
+    for names, values in zip(lines[::2], lines[1::2]):
+        group = names.split(":")[0]
+        row = dict(zip(names.split()[1:], values.split()[1:]))
+        found |= {f"{group}.{name}": int(row[name]) for name in _COUNTERS.get(group, ()) if name in row}
+    return found
+
+
+# In the order of the tables. What a test is called in tunnel.json.
+TESTS = {
+    "idle": Meter.idle,
+    "tcp-1": Meter.tcp,
+    "tcp-4": lambda meter: meter.tcp("-P", 4),
+    "tcp-reverse": lambda meter: meter.tcp("-R"),
+    "tcp-both": lambda meter: meter.tcp("--bidir"),
+    "udp-500": lambda meter: meter.udp("500M"),
+    "udp-1000": lambda meter: meter.udp("1G"),
+    "udp-2000": lambda meter: meter.udp("2G"),
+    "udp-unlimited": lambda meter: meter.udp(0),
+    "small": lambda meter: meter.udp(0, SMALL),
+    "loaded": Meter.loaded,
+}

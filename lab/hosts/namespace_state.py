@@ -1,0 +1,73 @@
+"""What a program may have left in a network namespace that `ip` does not show, one fact per line: to compare before and after.
+
+    ip netns exec NAMESPACE python3 -I lab/hosts/namespace_state.py [--sockets]
+
+Settings (all of /proc/sys/net), packet filters (everything that `nft list ruleset` is made from, as the kernel tells it, and the tables of the
+older iptables); with --sockets also the open sockets, which belong to programs that live.
+"""
+
+import contextlib
+import socket
+import struct
+import sys
+from pathlib import Path
+
+# linux/netlink.h, linux/netfilter/nfnetlink.h, linux/netfilter/nf_tables.h
+_NETFILTER = 12
+_DUMP_REQUEST = 0x301
+_ERROR, _DONE = 2, 3
+_NF_TABLES = 10 << 8
+_HEADER = struct.Struct("=IHHII")
+_ASKS = {"table": 1, "chain": 4, "rule": 7, "set": 10, "object": 19, "flowtable": 23}
+# Counters of what goes on, no settings.
+_MOVING = {"nf_conntrack_count"}
+_OLD_TABLES = ("ip_tables_names", "ip6_tables_names", "arp_tables_names")
+_SOCKETS = ("udp", "udp6", "udplite", "raw", "raw6", "packet", "unix")
+
+
+def settings(root=Path("/proc/sys/net")):
+    for path in sorted(root.rglob("*")):
+        # Some may only be written, and some only be read once they were written.
+        with contextlib.suppress(OSError):
+            if path.is_file() and path.name not in _MOVING:
+                yield f"setting {path.relative_to(root)} = {path.read_text().strip()}"
+
+
+def filters():
+    for what, ask in _ASKS.items():
+        yield from (f"netfilter {what} {body.hex()}" for body in _dump(_NF_TABLES | ask))
+    for name in _OLD_TABLES:
+        with contextlib.suppress(OSError):
+            yield from (f"{name} {line}" for line in Path("/proc/net", name).read_text().splitlines())
+
+
+def sockets():
+    """Listening, bound or connected; TCP is left out, for the kernel keeps a closed connection for a minute."""
+    for name in _SOCKETS:
+        with contextlib.suppress(FileNotFoundError):
+            yield from (f"socket {name} {line}" for line in Path("/proc/net", name).read_text().splitlines()[1:])
+
+
+def _dump(ask):
+    """The bodies of the answers; none from a kernel that has no such tables."""
+    try:
+        kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETFILTER)
+    except OSError:
+        return
+    with kernel:
+        kernel.settimeout(10)
+        # An empty `nfgenmsg`: any family.
+        kernel.send(_HEADER.pack(_HEADER.size + 4, ask, _DUMP_REQUEST, 1, 0) + bytes(4))
+        while True:
+            data = kernel.recv(1 << 16)
+            while data:
+                length, kind, *_ = _HEADER.unpack_from(data)
+                if kind in (_ERROR, _DONE):
+                    return
+                # Without the `nfgenmsg` of the answer, which counts changes: what was changed back is as before.
+                yield data[_HEADER.size + 4 : length]
+                data = data[(length + 3) & ~3 :]
+
+
+if __name__ == "__main__":
+    print(*settings(), *filters(), *(sockets() if "--sockets" in sys.argv else ()), sep="\n")

@@ -1,0 +1,94 @@
+"""Taut in network mode: a coordinator in the helper, a daemon in each host."""
+
+import functools
+import subprocess
+
+from ...hosts.programs import ROOT, binary
+from ...hosts.wait import LabError
+from ..mesh import Mesh
+from ..taut import Coordinator, Node
+from .base import Running, System, ready
+
+INTERFACE = "taut0"
+
+
+class Network(System):
+    """`flags` go to the daemons; one of them that `taut daemon` does not know makes the system unavailable. `suite` is what data must be sealed with."""
+
+    get = "make build"
+
+    def __init__(self, name, title, suite, *flags, variant=False):
+        self.name, self.title, self.suite, self.flags, self.variant = name, title, suite, flags, variant
+
+    def lacking(self):
+        try:
+            known = _help()
+        except LabError as error:
+            return str(error)
+        unknown = [flag for flag in self.flags if flag.startswith("--") and f"{flag} " not in known]
+        return f"not available: this taut has no {unknown[0]}" if unknown else None
+
+    def version(self):
+        return taut_version()
+
+    def start(self, hosts, helper, mtu):
+        options = [*(["--mtu", mtu] if mtu else []), *self.flags]
+        net = Mesh(helper.lab, [], Coordinator(helper).start(), [Node(host) for host in hosts])
+        for node in net.nodes:
+            node.start(*options)
+            node.up(net.coordinator.join_token)
+        net.meet()
+        running = Running(
+            addresses=[node.ipv4 for node in net.nodes],
+            interface=INTERFACE,
+            processes=[[node.process] for node in net.nodes],
+            facts=lambda: {node.name: _told(node.status()) for node in net.nodes},
+            aside=[net.coordinator.process],
+        )
+        ready(hosts, running)
+        for node in net.nodes:
+            node.wait_for(self._sealed, f"data to be sealed by {self.suite}")
+
+        def boot(n):
+            node = net.nodes[n]
+            node.kill()
+            node.start(*options)
+            # It knows its network from its state.
+            node.up()
+            running.processes[n] = [node.process]
+
+        running.boot = boot
+        return running
+
+    def _sealed(self, status):
+        return all((peer["session"] or {}).get("suite") == self.suite for peer in status["peers"])
+
+
+# What the programs are made from.
+SOURCES = ("Cargo.lock", "Cargo.toml", "apps", "core", "engine", "sys")
+
+
+def taut_version():
+    """What the program says, and the last commit of the tree beside it that touched what it is made from."""
+    said, tree = _output(binary("taut"), "version").split("\n")[0], tree_version(*SOURCES)
+    return f"{said} ({tree})" if tree else said
+
+
+def tree_version(*sources):
+    """The last commit of our tree that touched these paths, and whether they were changed since; empty outside of git."""
+    commit = _output("git", "-C", ROOT, "log", "-1", "--format=%h", "--", *sources).strip()
+    changed = " and changes" if _output("git", "-C", ROOT, "status", "--porcelain", "--", *sources) else ""
+    return f"{commit}{changed}" if commit else ""
+
+
+def _output(*command):
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False).stdout
+
+
+def _told(status):
+    return {"drops": status["drops"], "sessions": [peer["session"] for peer in status["peers"]]}
+
+
+@functools.cache
+def _help():
+    return _output(binary("taut"), "daemon", "--help")

@@ -1,0 +1,220 @@
+"""Taut's own programs in a host: a coordinator, and a node with its daemon and its command line."""
+
+import json
+import re
+import socket
+
+from ..hosts.programs import binary
+from ..hosts.wait import PATIENCE_S, LabError, wait_until
+
+PORT = 8288
+_TOKEN = re.compile(r"taut1-\S+?(?=[\"'\s]|$)")
+
+
+def bare(address):
+    """An address without a prefix length."""
+    return address.partition("/")[0]
+
+
+class Coordinator:
+    """The coordinator in `host`. `address` is where nodes reach it, by default the host's first, `port` its TCP port; `release` the version of an
+    earlier release, None for today's programs. It may be set between two starts."""
+
+    def __init__(self, host, address=None, port=PORT, release=None):
+        self.host = host
+        self.release = release
+        self.port = port
+        self.address = str(address or host.addresses[0])
+        self.operator_token = None
+        self.join_token = None
+        self.process = None
+
+    @property
+    def url(self):
+        literal = f"[{self.address}]" if ":" in self.address else self.address
+        return f"http://{literal}:{self.port}"
+
+    def start(self, *options):
+        """Starts it and waits until it listens; the first start yields the tokens."""
+        everywhere = f"[::]:{self.port}" if ":" in self.address else f"0.0.0.0:{self.port}"
+        self.process = self.host.start(
+            binary("taut-coordinator", self.release),
+            "serve",
+            "--state",
+            self.host.state / "coordinator",
+            "--listen",
+            everywhere,
+            "--url",
+            self.url,
+            *options,
+            name="coordinator",
+        )
+        self.process.wait_for_output("listening on")
+        if self.operator_token is None:
+            self.take_first_tokens()
+        return self
+
+    def take_first_tokens(self):
+        """Reads the tokens that the first start has made."""
+        self.operator_token = self._first_token("operator-token:")
+        self.join_token = self._first_token("join-token:")
+
+    def stop(self):
+        return self.process.stop()
+
+    def kill(self):
+        return self.process.kill()
+
+    def cli(self, *words, check=True):
+        """An operator's command, run beside the coordinator."""
+        loopback = "[::1]" if ":" in self.address else "127.0.0.1"
+        where = {"TAUT_API": f"http://{loopback}:{self.port}", "TAUT_OPERATOR_TOKEN": self.operator_token}
+        return self.host.run(binary("taut-coordinator", self.release), *words, check=check, env=where)
+
+    def create_key(self, *options):
+        """A fresh enrolment key: (its description as JSON, its join token)."""
+        text = self.cli("keys", "create", *options, "--json").stdout
+        token = _TOKEN.search(text)
+        if not token:
+            raise LabError(f"`keys create` printed no join token:\n{text}")
+        return json.loads(text)["key"], token[0]
+
+    @property
+    def first_tokens(self):
+        """The file with the tokens of the first start."""
+        return self.host.state / "coordinator" / "first-tokens"
+
+    def _first_token(self, label):
+        # Release 0.1.0 prints what newer ones write into a file.
+        text = self.first_tokens.read_text() if self.first_tokens.exists() else self.process.output()
+        for line in text.splitlines():
+            if line.startswith(label):
+                return line.removeprefix(label).strip()
+        raise LabError(f"the coordinator's first start made no {label}\n{self.process.tail()}")
+
+
+class Node:
+    """A node in `host`, with the name of the host. `env` reaches the daemon only. `release` as of `Coordinator`."""
+
+    def __init__(self, host, env=None, release=None):
+        self.host = host
+        self.release = release
+        self.name = host.name
+        self.env = {"RUST_BACKTRACE": "1", **(env or {})}
+        self.process = None
+        self._addresses = []
+
+    @property
+    def socket(self):
+        return self.host.state / "taut.sock"
+
+    @property
+    def state(self):
+        return self.host.state / "node"
+
+    @property
+    def ipv4(self):
+        """Overlay address. It never changes for a node, so it is read once."""
+        return self._address(4)
+
+    @property
+    def ipv6(self):
+        return self._address(6)
+
+    def start(self, *options):
+        """Starts the daemon as our child and waits until its socket answers."""
+        flags = ["--state", self.state, "--socket", self.socket, *options]
+        self.process = self.host.start(binary("taut", self.release), "daemon", *flags, name="daemon", env=self.env)
+
+        def answers():
+            if not self.process.alive:
+                raise LabError(f"the daemon of {self.name} ended\n{self.process.tail()}")
+            return answering(self.socket)
+
+        wait_until(answers, f"the daemon of {self.name} to answer on its socket", story=self.process.tail)
+        return self
+
+    def up(self, join=None, check=True):
+        """`taut up`, with a join token for the first time."""
+        words = ["--join", join, "--hostname", self.name] if join else []
+        return self.taut("up", *words, check=check, timeout=2 * PATIENCE_S)
+
+    def stop(self):
+        return self.process.stop()
+
+    def kill(self):
+        return self.process.kill()
+
+    def restart(self, kill=False):
+        """Ends the daemon, politely or not, starts it again and waits until it is up."""
+        self.kill() if kill else self.stop()
+        self.start()
+        self.up()
+
+    def taut(self, verb, *words, check=True, timeout=PATIENCE_S):
+        """Runs a command of the CLI against this node's daemon."""
+        command = (binary("taut", self.release), verb, *words, "--socket", self.socket)
+        if verb == "up":
+            command += ("--state", self.state)
+        return self.host.run(*command, check=check, timeout=timeout, env=self.env if verb == "up" else None)
+
+    def status(self):
+        """`taut status --json`, parsed. Its exit status is 1 unless the node is up; that no daemon answers is an error here."""
+        answer = self.taut("status", "--json", check=False)
+        if not answer.stdout or "error" in (status := json.loads(answer.stdout)):
+            raise LabError(f"{self.name} has no status: {answer.stderr or answer.stdout}")
+        return status
+
+    def peer(self, name, status=None):
+        """What this node knows of peer `name`, or None."""
+        peers = (status or self.status())["peers"]
+        return next((peer for peer in peers if peer["name"] == name), None)
+
+    def made(self, name, status=None):
+        """How many sessions this node ever had with peer `name`; 0 while it has none, as between two that live for seconds."""
+        session = self.peer(name, status)["session"]
+        return session["established"] if session else 0
+
+    def wait_for(self, predicate, what, timeout=PATIENCE_S):
+        """Waits until `predicate(status)` is true; returns that status."""
+        last = {}
+
+        def good():
+            last["status"] = self.status()
+            return last["status"] if predicate(last["status"]) else None
+
+        def story():
+            shown = json.dumps(last.get("status"), indent=1)
+            tails = "\n".join(process.tail() for process in self.host.processes)
+            return f"last status of {self.name}: {shown}\n{tails}"
+
+        return wait_until(good, f"{self.name}: {what}", timeout, story)
+
+    def wait_for_peers(self, *names):
+        """Waits until the map names exactly these peers."""
+        wanted = sorted(names)
+        return self.wait_for(lambda s: sorted(p["name"] for p in s["peers"]) == wanted, f"peers to be {wanted}")
+
+    def ping(self, peer, *options, check=True):
+        """`taut ping --json`, parsed; without `check` None when there was no reply."""
+        done = self.taut("ping", peer, "--json", *options, check=check, timeout=2 * PATIENCE_S)
+        return json.loads(done.stdout) if done.returncode == 0 else None
+
+    def reach(self, peer):
+        """Pings `peer` until it replies over a direct path."""
+        return self.ping(peer, "--until-direct", "--timeout", "60s", "-c", "120")
+
+    def _address(self, version):
+        if not self._addresses:
+            self._addresses = [bare(a) for a in self.status()["self"]["addresses"]]
+        return next(a for a in self._addresses if (":" in a) == (version == 6))
+
+
+def answering(path):
+    """Whether something listens on unix socket `path`."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        try:
+            client.connect(str(path))
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        return True

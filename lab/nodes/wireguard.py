@@ -1,0 +1,201 @@
+"""A WireGuard interface in a host, driven by the stock `wg`: ours, or another implementation's."""
+
+import contextlib
+import os
+import socket
+from pathlib import Path
+
+from ..hosts.programs import ROOT, binary
+from ..hosts.wait import PATIENCE_S, LabError, wait_until
+from ..traffic.flow import ping
+from . import versions
+
+# Where `wg` and every implementation meet. Each host gets a directory of its own mounted there: `ip netns exec` gives every program a
+# mount namespace, so that hosts do not see each other's sockets, nor the machine's.
+SOCKETS = Path("/var/run/wireguard")
+_PROGRAMS = {
+    "boringtun": ("boringtun-cli-{}/bin/boringtun-cli", ("--foreground", "--disable-drop-privileges")),
+    "gotatun": ("gotatun-cli-{}/bin/gotatun", ("--foreground", "--disable-drop-privileges")),
+    "wireguard-go": ("wireguard-go-{}/wireguard", ("-f",)),
+}
+VERSIONS = {kind: versions.VERSIONS[kind] for kind in _PROGRAMS}
+INTERFACE = "wg0"
+
+
+def command(kind):
+    """The words that start this implementation in the foreground; raises when it is not there."""
+    if kind == "taut":
+        return [binary("taut"), "wg", "-f", INTERFACE]
+    if kind == "taut-wg":
+        return [_named(kind), "-f", INTERFACE]
+    path, flags = _PROGRAMS[kind]
+    program = versions.PEERS / path.format(VERSIONS[kind])
+    if not os.access(program, os.X_OK):
+        raise LabError(f"{kind} {VERSIONS[kind]} is not installed: make peers")
+    return [program, *flags, INTERFACE]
+
+
+def _named(name):
+    """Our program under another name: a link is all that takes."""
+    link = ROOT / "target" / "lab-bin" / name
+    if not link.exists() or link.resolve() != binary("taut"):
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(binary("taut"))
+    return link
+
+
+def lacking(kind):
+    """Why this implementation cannot be had, or None."""
+    try:
+        command(kind)
+    except LabError as error:
+        return str(error)
+    return None
+
+
+class WireGuard:
+    """The interface `wg0` of `host`. `inner` are its addresses inside, with prefix lengths, set at every start."""
+
+    def __init__(self, host, kind="taut", inner=(), env=None):
+        self.host = host
+        self.kind = kind
+        self.inner = list(inner)
+        self.env = env
+        self.process = None
+        self.config = ""
+        self.private = self.wg("genkey").strip()
+        self.public = self.wg("pubkey", text=self.private).strip()
+
+    def start(self):
+        """Starts it, gives it its addresses and the last configuration."""
+        self.process = self.host.start(*self._mounted(*command(self.kind)), name=f"wg-{self.kind}", env=self.env)
+        wait_until(self._answers, f"{self.kind} in {self.host.name} to answer wg", story=self.process.tail)
+        self.host.ip(*(f"address add {address} dev {INTERFACE}" for address in self.inner), f"link set {INTERFACE} up")
+        if self.config:
+            self.setconf(self.config)
+        return self
+
+    def stop(self):
+        return self.process.stop()
+
+    def restart(self, kill=False):
+        """Ends it, by request or by a crash, and starts it again with the same configuration."""
+        self.process.kill() if kill else self.process.stop()
+        with contextlib.suppress(LabError):
+            # A crash leaves the socket; who starts next has to cope. The device goes with the process.
+            self.host.ip(f"link delete {INTERFACE}")
+        return self.start()
+
+    def wg(self, *words, check=True, text=None):
+        """A `wg` command; returns its output (with `check` off, the finished process)."""
+        done = self.host.run(*self._mounted("wg", *words), check=check, text=text)
+        return done.stdout if check else done
+
+    def ask(self, text):
+        """Says something over the socket itself, as a client that says nothing more; returns all that is answered."""
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.settimeout(PATIENCE_S)
+            asking.connect(str(self._socket()))
+            asking.sendall(text.encode())
+            asking.shutdown(socket.SHUT_WR)
+            return b"".join(iter(lambda: asking.recv(4096), b"")).decode()
+
+    def set(self, *words):
+        """`wg set wg0 …`"""
+        return self.wg("set", INTERFACE, *words)
+
+    def setconf(self, config, verb="setconf"):
+        """Replaces the configuration by the text of a `wg` file."""
+        self.config = config
+        file = self.host.state / "wg0.conf"
+        file.write_text(config)
+        self.wg(verb, INTERFACE, file)
+
+    def interface(self):
+        """{"private", "public", "port", "fwmark"} as `wg show dump` prints them."""
+        return dict(zip(("private", "public", "port", "fwmark"), self._dump()[0]))
+
+    def peer(self, public):
+        """One peer as `wg show dump` prints it: psk, endpoint, allowed (a list), handshake, received, sent, keepalive."""
+        for line in self._dump()[1:]:
+            if line[0] == public:
+                names = ("psk", "endpoint", "allowed", "handshake", "received", "sent", "keepalive")
+                row = dict(zip(names, line[1:]))
+                row["allowed"] = sorted(row["allowed"].split(",")) if row["allowed"] != "(none)" else []
+                return {**row, **{name: int(row[name]) for name in ("handshake", "received", "sent")}}
+        raise LabError(f"{self.host.name} has no peer {public}")
+
+    def peers(self):
+        """The keys of all peers."""
+        return sorted(line[0] for line in self._dump()[1:])
+
+    def reaches(self, address, timeout=PATIENCE_S):
+        """Waits until a ping to `address` inside is answered; returns whether the first one was."""
+        tries = 0
+
+        def answered():
+            nonlocal tries
+            tries += 1
+            return ping(self.host, address, count=1)["received"] == 1
+
+        wait_until(answered, f"{self.host.name} to reach {address}", timeout, self.story)
+        return tries == 1
+
+    def story(self):
+        return f"{self.wg('show', check=False).stdout}\n{self.process.tail()}"
+
+    def _dump(self):
+        return [line.split("\t") for line in self.wg("show", INTERFACE, "dump").splitlines()]
+
+    def _answers(self):
+        if not self.process.alive:
+            raise LabError(f"{self.kind} in {self.host.name} ended\n{self.process.tail()}")
+        # Not by `wg show`: that takes a socket which nobody listens on yet for a leftover, and removes it.
+        with socket.socket(socket.AF_UNIX) as tried:
+            return tried.connect_ex(str(self._socket())) == 0
+
+    def _socket(self):
+        return self.host.state / "wireguard" / f"{INTERFACE}.sock"
+
+    def _mounted(self, *words):
+        own = self.host.state / "wireguard"
+        own.mkdir(exist_ok=True)
+        SOCKETS.mkdir(parents=True, exist_ok=True)
+        return ["sh", "-ec", 'mount --bind "$0" ' + str(SOCKETS) + ' && exec "$@"', own, *words]
+
+
+def conf(device, *peers, port=51820):
+    """The text of a `wg` file: this device's key and port, and a section per peer, each a dict of its lines."""
+    lines = ["[Interface]", f"PrivateKey = {device.private}", f"ListenPort = {port}"]
+    for peer in peers:
+        lines += ["", "[Peer]", *(f"{key} = {value}" for key, value in peer.items() if value is not None)]
+    return "\n".join(lines) + "\n"
+
+
+def pair(lab, kinds=("taut", "taut"), family=4, psk=False, keepalive=None, env=None, names=("one", "two"), passive=False):
+    """Two hosts on a switch, each with an interface that knows the other's endpoint. Inside: 10.9.0.N and fd09::N.
+
+    With `passive` the second one knows no endpoint and keeps nothing alive: it answers.
+    """
+    switch = lab.switch(f"sw-{names[0]}", ipv4=family == 4, ipv6=family == 6)
+    hosts = [lab.host(name, switch) for name in names]
+    inner = [(f"10.9.0.{n}/24", f"fd09::{n}/64") for n in (1, 2)]
+    both = [WireGuard(host, kind, own, env) for host, kind, own in zip(hosts, kinds, inner)]
+    secret = both[0].wg("genpsk").strip() if psk else None
+    for number, (here, there) in enumerate((both, both[::-1])):
+        address = there.host.ipv4 if family == 4 else f"[{there.host.ipv6}]"
+        other = 2 - number
+        asks = number == 0 or not passive
+        here.config = conf(
+            here,
+            {
+                "PublicKey": there.public,
+                "PresharedKey": secret,
+                "AllowedIPs": f"10.9.0.{other}/32, fd09::{other}/128",
+                "Endpoint": f"{address}:51820" if asks else None,
+                "PersistentKeepalive": keepalive if asks else None,
+            },
+        )
+        here.start()
+    return both

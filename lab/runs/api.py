@@ -1,0 +1,124 @@
+"""Requests made from the description of the coordinator's API (docs/spec/openapi.json) against the real program (`make api-fuzz`).
+
+    python3 -m lab.runs.api [--examples N] [--rounds N] [--seed N]
+
+schemathesis (tools/schemathesis.txt) makes good and bad requests for every operation, and holds every answer against the description: no
+5xx, only statuses, types and fields that are described, bad requests refused, good ones taken. Once as the operator, and once for each
+way of being nobody. Ends with `N passed, N failed`; exit code 1 when one failed.
+"""
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+
+from ..hosts import needs
+from ..hosts.net import Lab
+from ..hosts.programs import ROOT, binary
+from ..nodes import mesh as meshes
+
+EXAMPLES = 200
+ROUNDS = 5
+SEED = 1
+DOCUMENT = ROOT / "docs" / "spec" / "openapi.json"
+PROGRAM = ROOT / "target" / "schemathesis" / "bin" / "st"
+LIMIT_S = 3600
+# Which prefixes make an overlay, and which keys and addresses a relay, is more than a schema can say: a text that is none is refused, and that is right.
+# Whatever is said of checks on the command line would hide this; all are on unless told otherwise.
+OPERATOR = """
+[[operations]]
+include-operation-id = "createNetwork"
+checks.positive_data_acceptance.enabled = false
+
+[[operations]]
+include-operation-id = "addRelay"
+checks.positive_data_acceptance.enabled = false
+"""
+# Whoever is nobody is told so, whatever they ask.
+NOBODY = """
+[checks]
+positive_data_acceptance.expected-statuses = ["401"]
+negative_data_rejection.expected-statuses = ["401"]
+unsupported_method.enabled = false
+"""
+
+
+def lacking():
+    """Why this cannot be done here; empty when it can."""
+    if not PROGRAM.is_file():
+        return "schemathesis is not installed: `tools/setup test` does it, from PyPI"
+    return ""
+
+
+def fuzz(lab, examples, seed=SEED, rounds=1):
+    """Runs it; returns [(who asked, whether all was well, what was seen)]."""
+    net = meshes.lay_out(lab, nodes=1)
+    coordinator = net.coordinator.start()
+    net.join(*net.nodes)
+    tokens = _tokens(coordinator)
+    seen = []
+    for number in range(rounds):
+        for who, token in tokens.items():
+            seen.append((who, *_run(coordinator, token, who, examples, seed + number)))
+    lives = coordinator.process.alive and coordinator.cli("nodes", "list", check=False).returncode == 0
+    seen.append(("the coordinator itself", lives, "as alive as before" if lives else coordinator.process.tail()))
+    return seen
+
+
+def _tokens(coordinator):
+    """Each kind of token that there is, good or not."""
+    host = coordinator.host
+    revoked = host.run(binary("taut-coordinator"), "operator-token", "create", "--state", host.state / "coordinator").stdout
+    listed = json.loads(coordinator.cli("operator-token", "list", "--json").stdout)["operator_tokens"]
+    newest = max(token["id"] for token in listed)
+    coordinator.cli("operator-token", "revoke", str(newest))
+    good = coordinator.operator_token
+    return {
+        "the operator": good,
+        "nobody": None,
+        "another's token": good[:-4] + ("AAAA" if good[-4:] != "AAAA" else "BBBA"),
+        "a revoked token": revoked.strip().removeprefix("operator-token: "),
+        "a join token": coordinator.join_token,
+    }
+
+
+def _run(coordinator, token, who, examples, seed):
+    place = coordinator.host.state / "api"
+    place.mkdir(exist_ok=True)
+    is_operator = who == "the operator"
+    (place / "schemathesis.toml").write_text(OPERATOR if is_operator else NOBODY)
+    words = [PROGRAM, "run", DOCUMENT, "--url", coordinator.url, "--seed", seed]
+    words += ["--max-examples", examples if is_operator else max(examples // 10, 1)]
+    if not is_operator:
+        words += ["--exclude-path", "/healthz", "--phases", "coverage,fuzzing"]
+    if token is not None:
+        words += ["--header", f"Authorization: Bearer {token}"]
+    words += ["--continue-on-failure", "--no-color", "--suppress-health-check", "all"]
+    done = coordinator.host.run("env", "-C", place, *words, check=False, timeout=LIMIT_S)
+    text = done.stdout + done.stderr
+    cases = re.search(r"\d+ generated.*", text)
+    return (done.returncode == 0 and cases is not None, cases[0] if cases and done.returncode == 0 else text)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--examples", type=int, default=EXAMPLES)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--seed", type=int, default=SEED)
+    args = parser.parse_args()
+    if lack := next(iter(needs.missing()), "") or lacking():
+        print(f"api: skipped: {lack}", file=sys.stderr)
+        return 1
+    with Lab(Path(ROOT / "target" / "lab" / "api")) as lab:
+        seen = fuzz(lab, args.examples, args.seed, args.rounds)
+        lab.failed = not all(held for _, held, _ in seen)
+    for who, held, what in seen:
+        print(f"{'passed' if held else 'FAILED'}: {who}: {what}")
+    passed = sum(held for _, held, _ in seen)
+    print(f"api: {passed} passed, {len(seen) - passed} failed")
+    return 0 if passed == len(seen) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

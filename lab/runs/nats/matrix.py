@@ -1,0 +1,174 @@
+"""Real daemons behind every kind of NAT, pair by pair: does each pair that must meet directly do so, how soon, and what do the others say?
+
+    python3 -m lab.runs.nats.matrix [--all] [--pairs A:B[:PLACE] …] [--runs N] [--json] [--document docs/paths.md]
+
+Writes target/lab/nat-matrix.json, and beside it the picture as SVG and, with matplotlib, PNG; with --document, unless only some pairs were asked for, its
+line of the table of that page (lab/runs/paths_table.py). Exit code 1 when a pair that must be direct was not, or a pair had no path at all.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+from ...hosts.nats.kinds import VERDICTS
+from ...hosts.programs import ROOT
+from .. import command, paths_table
+from . import picture, trial
+
+OUT = ROOT / "target" / "lab"
+VENV = ROOT / "target" / "venv"
+# The essential half: every two kinds that differ in what punching has to do, and one pair for each thing more.
+_ESSENTIAL = ("open", "full-cone", "address-restricted", "port-restricted", "symmetric", "predictable", "carrier", "firewall")
+_BESIDE = {
+    ("port-restricted", "carrier-no-hairpin", "apart"), ("port-restricted", "hairpin", "apart"), ("port-restricted", "timeout-30", "apart"),
+    ("open", "udp-blocked", "apart"), ("port-restricted", "udp-blocked", "apart"), ("udp-blocked", "udp-blocked", "apart"),
+    ("open", "tcp-443", "apart"), ("port-restricted", "tcp-443", "apart"), ("open", "one-way", "apart"), ("port-restricted", "one-way", "apart"),
+    ("port-restricted", "port-restricted", "same-lan"), ("symmetric", "symmetric", "same-lan"), ("udp-blocked", "udp-blocked", "same-lan"),
+    ("hairpin", "hairpin", "isolated"), ("port-restricted", "port-restricted", "isolated"),
+    ("carrier", "carrier", "same-carrier"), ("carrier-no-hairpin", "carrier-no-hairpin", "same-carrier"),
+}  # fmt: skip
+
+
+def main():
+    args = _arguments()
+    return command.run("nat-matrix", ["nft"], lambda: tell([_measured(pair, args.runs, args.json) for pair in _chosen(args)], args))
+
+
+def tell(rows, args):
+    """Writes and prints what came of it; the exit code."""
+    written = write({"schema": 1, "runs": args.runs, "pairs": rows})
+    if args.document and not args.pairs:
+        paths_table.fill(ROOT / args.document, paths_table.LAB, None, {"pairs": summary(rows)})
+    if args.json:
+        print(json.dumps({"schema": 1, "runs": args.runs, "pairs": rows}, indent=1))
+    else:
+        print("written: " + ", ".join(str(path.relative_to(ROOT)) for path in written))
+    return judge(rows)
+
+
+def summary(rows):
+    """The pairs that must be direct and were, and the same of all runs; whether that is all."""
+    must = [row for row in rows if row["possible"]]
+    pairs = sum(row["path"] == "direct" for row in must)
+    runs, direct = (sum(row[name] for row in must) for name in ("runs", "direct_runs"))
+    return [f"{pairs} of {len(must)} pairs", f"{direct} of {runs} runs", "yes" if direct == runs else "no"]
+
+
+def judge(rows):
+    """0 when every pair that must be direct was, and every pair had a path; says which had not."""
+    late = [row for row in rows if row["possible"] and row["path"] != "direct"]
+    stuck = [row for row in rows if row["path"] == "none"]
+    for rows_of, what in ((late, "must be direct and was not"), (stuck, "had no path at all")):
+        for row in rows_of:
+            print(f"nat-matrix: {row['a']} – {row['b']} ({row['place']}) {what}: {row['why']}", file=sys.stderr)
+    return 1 if late or stuck else 0
+
+
+def row_of(pair, outcomes):
+    """A row of the file from the runs of one pair: medians, and the worst path of all."""
+    order = ("direct", "relay", "none")
+    path = max((outcome.path for outcome in outcomes), key=order.index)
+    row = {"a": pair["a"], "b": pair["b"], "place": pair["place"], "possible": pair["reach"] == "direct", "reach": pair["reach"], "path": path}
+    for name in ("first_packet_ms", "direct_ms"):
+        values = [value for outcome in outcomes if (value := getattr(outcome, name)) is not None]
+        row[name] = round(statistics.median(values), 1) if values else None
+        row[name.replace("_ms", "_max_ms")] = max(values, default=None)
+    row["direct_runs"] = sum(outcome.path == "direct" for outcome in outcomes)
+    row["runs"] = len(outcomes)
+    row["lost"] = sum(outcome.lost for outcome in outcomes)
+    row["sent"] = sum(outcome.sent for outcome in outcomes)
+    row["cold"] = all(outcome.cold for outcome in outcomes)
+    told = next((outcome for outcome in outcomes if outcome.path == path), outcomes[0])
+    row["why"] = told.problem or told.why or pair["why"]
+    return row
+
+
+def write(result, folder=OUT):
+    """The file and its pictures; returns their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "nat-matrix.json"
+    file.write_text(json.dumps(result, indent=1) + "\n")
+    drawing = cells(result["pairs"]), "Two real nodes behind two NATs: what carried, and after how many ms it was direct", words()
+    vector, pixels = folder / "nat-matrix.svg", folder / "nat-matrix.png"
+    vector.write_text(picture.svg(*drawing))
+    data = picture.png(*drawing)
+    if data:
+        pixels.write_bytes(data)
+        return [file, vector, pixels]
+    return [file, vector, pixels] if _drawn_elsewhere(file) else [file, vector]
+
+
+def cells(rows):
+    """What the picture shows: of each pair the path, and the milliseconds to it."""
+    shown = {}
+    for row in rows:
+        if row["place"] == "apart":
+            after = row["direct_ms"] if row["path"] == "direct" else row["first_packet_ms"]
+            shown[row["a"], row["b"]] = (row["path"], "" if after is None else f"{after:.0f}", row["why"])
+    return shown
+
+
+def words():
+    return {"direct": "direct (ms from the first packet to the direct path)", "relay": "relay (ms to the first answer)", "none": "no path"}
+
+
+def _drawn_elsewhere(file):
+    """Whether the Python of target/venv could draw, where this one has no matplotlib."""
+    python = VENV / "bin" / "python"
+    if not python.exists() or Path(sys.prefix).resolve() == VENV.resolve():
+        return False
+    program = "import json, sys; from lab.hosts.nats import matrix; sys.exit(len(matrix.write(json.load(open(sys.argv[1])))) != 3)"
+    return subprocess.run([python, "-c", program, file], cwd=ROOT, check=False).returncode == 0
+
+
+def _measured(pair, runs, quiet):
+    outcomes = [trial.run(OUT / "nat-matrix-logs", pair["a"], pair["b"], pair["place"], pair["reach"]) for _ in range(runs)]
+    row = row_of(pair, outcomes)
+    direct = f", direct after {row['direct_ms']:.0f} ms" if row["direct_ms"] is not None else ""
+    first = "no answer" if row["first_packet_ms"] is None else f"first answer after {row['first_packet_ms']:.0f} ms"
+    where = "" if pair["place"] == "apart" else f" ({pair['place']})"
+    warm = "" if row["cold"] else " (they had met before)"
+    line = f"{pair['a']} – {pair['b']}{where}: {row['path']}, to be {pair['reach']}; {first}{direct}; {row['lost']} of {row['sent']} lost{warm}"
+    print(line, file=sys.stderr if quiet else sys.stdout, flush=True)
+    if "TAUT_LAB_KEEP" in os.environ:
+        print("\n".join(str(entry) for outcome in outcomes for entry in outcome.log), file=sys.stderr, flush=True)
+    return row
+
+
+def _chosen(args):
+    told = json.loads(VERDICTS.read_text())["pairs"]
+    if args.pairs:
+        return [_named(word, told) for word in args.pairs]
+    return [pair for pair in told if args.all or essential(pair)]
+
+
+def essential(pair):
+    """Whether the lab tries this pair without being asked for all."""
+    a, b, place = pair["a"], pair["b"], pair["place"]
+    return (a, b, place) in _BESIDE or (place == "apart" and a in _ESSENTIAL and b in _ESSENTIAL)
+
+
+def _named(word, told):
+    a, b, place = [*word.split(":"), "apart"][:3] if word.count(":") else (word, word, "apart")
+    for pair in told:
+        if pair["place"] == place and (pair["a"], pair["b"]) in ((a, b), (b, a)):
+            return pair | {"a": a, "b": b}
+    raise SystemExit(f"nat-matrix: there is no pair {word}; docs/nats.md lists the kinds, `A:B:same-lan` is how a place is said")
+
+
+def _arguments():
+    parser = argparse.ArgumentParser(prog="python3 -m lab.runs.nats.matrix")
+    parser.add_argument("--all", action="store_true", help="every pair, not only the essential half")
+    parser.add_argument("--pairs", nargs="+", metavar="A:B[:PLACE]", help="these pairs only")
+    parser.add_argument("--runs", type=int, default=1, metavar="N", help="each pair so many times, every time from nothing (default 1)")
+    parser.add_argument("--json", action="store_true", help="the file's content to standard output")
+    parser.add_argument("--document", metavar="FILE", help="a page with the table, to be filled")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

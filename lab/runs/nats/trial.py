@@ -1,0 +1,140 @@
+"""One pair of real nodes behind two NATs: from the first packet on, what carries, since when, and what was lost."""
+
+import json
+import os
+import select
+import time
+from dataclasses import dataclass, field
+
+from ...hosts.nats.discovery import socket_in
+from ...hosts.nats.internet import Internet
+from ...hosts.net import Lab
+from ...hosts.wait import LabError
+from ...nodes.local_api import Sight
+from ...nodes.taut import Coordinator, Node
+
+# Open everywhere, even where only web pages are.
+WEB_PORT = 443
+# Seconds. A direct path that must be there is waited for long, so that "never" is told from "late"; a relay is watched for as long as a guess may take.
+_PATIENCE = {"direct": 30.0, "guess": 15.0, "relay": 6.0}
+# What goes on once the path is direct, so that a loss at the change is seen.
+_AFTER_S = 1.0
+_INTERVAL_S = 0.01
+# How long answers are waited for in the end.
+_STRAGGLERS_S = 1.0
+_PORT = 9009
+
+
+@dataclass
+class Outcome:
+    """What one run showed. Times in milliseconds since the first packet was sent; None for what never happened."""
+
+    path: str = "none"
+    first_packet_ms: float = None
+    direct_ms: float = None
+    # Datagrams that were sent after the first answer, and how many of them were never answered; the rest counts what the first one waited for.
+    sent: int = 0
+    lost: int = 0
+    # Whether nothing had been said between the two before.
+    cold: bool = True
+    why: str = ""
+    problem: str = ""
+    log: list = field(default_factory=list)
+
+
+def run(logs, a, b, place, reach):
+    """Lays everything out anew, joins two nodes, lets one send to the other, and watches. What goes wrong is told, not raised."""
+    try:
+        with Lab(logs) as lab:
+            internet = Internet(lab)
+            coordinator = Coordinator(internet.server("coord"), port=WEB_PORT)
+            nodes = [Node(host) for host in internet.pair(a, b, place)]
+            coordinator.start()
+            for node in nodes:
+                node.start()
+                node.up(coordinator.join_token)
+            for node, other in (nodes, nodes[::-1]):
+                node.wait_for_peers(other.name)
+            outcome = watch(*nodes, reach)
+            lab.failed = "TAUT_LAB_KEEP" in os.environ
+            return outcome
+    except LabError as error:
+        return Outcome(problem=str(error).splitlines()[0])
+
+
+def watch(left, right, reach):
+    """`left` sends to `right` at once, every 10 ms, until what is to be reached was reached or patience ended."""
+    with Sight(left) as here, Sight(right) as there:
+        outcome = Outcome(cold=here.peer(right.name).get("session") is None)
+        with socket_in(left.host, address=left.ipv4) as sender, socket_in(right.host, _PORT, right.ipv4) as echo:
+            _talk(sender, echo, (right.ipv4, _PORT), lambda: [_path(here, right), _path(there, left)], outcome, reach)
+    outcome.why = _why(left, right)
+    return outcome
+
+
+def _path(sight, peer):
+    """"direct", "relay" or "none"."""
+    kind = sight.path(peer.name)
+    return "relay" if kind == "relayed" else kind
+
+
+def _talk(sender, echo, there, paths, outcome, reach):
+    start = time.monotonic()
+    end, number, answered, sent_at = start + _PATIENCE[reach], 0, set(), {}
+    while (now := time.monotonic()) < end:
+        if now >= start + number * _INTERVAL_S:
+            sent_at[number] = now
+            _send(sender, number.to_bytes(4, "big"), there)
+            number += 1
+        ready, _, _ = select.select([sender, echo], [], [], _INTERVAL_S / 4)
+        for one in ready:
+            _take(one, echo, answered)
+        if answered and outcome.first_packet_ms is None:
+            outcome.first_packet_ms = round(1000 * (time.monotonic() - start), 1)
+        seen = paths()
+        if not outcome.log or outcome.log[-1][1:] != seen:
+            outcome.log.append([round(1000 * (time.monotonic() - start), 1), *seen])
+        if seen == ["direct", "direct"] and outcome.direct_ms is None:
+            outcome.direct_ms = outcome.log[-1][0]
+            end = min(end, time.monotonic() + _AFTER_S)
+    # What is still under way: on a busy machine an answer takes a while.
+    last = time.monotonic() + _STRAGGLERS_S
+    while len(answered) < number and time.monotonic() < last:
+        for one in select.select([sender, echo], [], [], 0.05)[0]:
+            _take(one, echo, answered)
+    outcome.path = "direct" if outcome.log[-1][1:] == ["direct", "direct"] else ("relay" if answered else "none")
+    first = start + (outcome.first_packet_ms or 0) / 1000
+    later = {one for one, when in sent_at.items() if when >= first}
+    outcome.sent, outcome.lost = len(later), len(later - answered) if answered else 0
+
+
+def _send(sender, data, there):
+    try:
+        sender.sendto(data, there)
+    except OSError:
+        # No route yet, or a full queue: as if it were lost.
+        pass
+
+
+def _take(one, echo, answered):
+    """Takes one datagram, if there is one: the echo sends it back, the sender notes it."""
+    try:
+        data, source = one.recvfrom(2048)
+    except (BlockingIOError, ConnectionRefusedError):
+        return False
+    if one is echo:
+        _send(echo, data, source)
+    else:
+        answered.add(int.from_bytes(data, "big"))
+    return True
+
+
+def _why(left, right):
+    """What the node itself says of this path, in one line; empty where it says nothing."""
+    done = left.taut("why", right.name, "--json", check=False)
+    try:
+        told = json.loads(done.stdout)
+    except json.JSONDecodeError:
+        return ""
+    said = told.get("said") or ""
+    return said if isinstance(said, str) else " ".join(said)

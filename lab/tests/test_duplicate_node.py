@@ -1,0 +1,40 @@
+"""One state directory on two hosts: who is served, what both say, and that it makes no storm (fault D14 of docs/spec/faults.md)."""
+
+import json
+import shutil
+import time
+
+from lab.hosts.wait import PATIENCE_S
+from lab.nodes.taut import Node
+from lab.traffic.flow import Beat, answers
+
+
+def test_fault_d14_two_hosts_with_one_state_are_told_so_and_make_no_storm(mesh):
+    net = mesh(nodes=2)
+    one, two = net.nodes
+    net.connect()
+    clone = Node(net.lab.host("clone", net.switches[0]))
+    shutil.copytree(two.state, clone.state)
+    clone.start()
+    for node in (two, clone):
+        node.wait_for(lambda status: "another host uses this node's keys" in ((status["problem"] or {}).get("message") or ""), "its user to be told")
+    (listed,) = [node for node in json.loads(net.coordinator.cli("nodes", "list", "--json").stdout)["nodes"] if node["name"] == two.name]
+    assert listed["twin"] and "two hosts" in net.coordinator.cli("nodes", "list").stdout
+    # Both want to talk to the same peer, all the time.
+    before, joined = one.made(two.name), told(net.coordinator, "connected")
+    with Beat(two.host, one.ipv4, interval=0.05), Beat(clone.host, one.ipv4, interval=0.05):
+        time.sleep(20)
+    assert told(net.coordinator, "connected") == joined
+    # At most what a peer may begin, five in five seconds each.
+    assert one.made(two.name) - before <= 20
+    # The one that was started last is served; when it ends, the other one is, soon.
+    assert clone.status()["coordinator"]["connected"] and not two.status()["coordinator"]["connected"]
+    clone.stop()
+    two.up()
+    two.wait_for(lambda status: status["coordinator"]["connected"], "the other one to be served")
+    assert answers(one.host, two.ipv4, PATIENCE_S)
+
+
+def told(coordinator, event):
+    """How often the coordinator's log has this event."""
+    return sum(file.read_text().count(f"event={event} ") for file in (coordinator.process.out, coordinator.process.err))

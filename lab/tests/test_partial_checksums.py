@@ -1,0 +1,120 @@
+"""Packets that the sender's kernel vouches for (docs/spec, "Marked packets"): whoever ends up with them, they arrive whole.
+
+Both nodes seal with AES here, where the machine has it: between stock suites nothing is marked.
+"""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab.hosts.wait import wait_until
+from lab.traffic.flow import Transfer, ping
+
+# ETHTOOL_STXCSUM of SIOCETHTOOL (include/uapi/linux/ethtool.h): the kernel has to complete checksums before `eth1` sends.
+_NO_CHECKSUM_OFFLOAD = """
+import ctypes, fcntl, socket, struct
+for command in (0x17, 0x1F):  # checksums, and TSO, which cannot be without
+    value = ctypes.create_string_buffer(struct.pack("=II", command, 0))
+    request = struct.pack("16sQ16x", b"eth1", ctypes.addressof(value))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, 0x8946, request)
+value = ctypes.create_string_buffer(struct.pack("=II", 0x16, 1))
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+    fcntl.ioctl(any_socket, 0x8946, struct.pack("16sQ16x", b"eth1", ctypes.addressof(value)))
+assert struct.unpack("=II", value.raw[:8])[1] == 0, "eth1 still computes checksums"
+"""
+
+_SIZE = 30_000_000
+
+
+def _start(net, *options):
+    """The network with these options for its nodes' daemons, one tuple per node."""
+    net.coordinator.start()
+    for node, words in zip(net.nodes, options, strict=True):
+        node.start(*words)
+        node.up(net.coordinator.join_token)
+    net.meet()
+    net.connect()
+    if not all(_uses_aes(node, net) for node in net.nodes):
+        pytest.skip("this machine has no AES in hardware")
+    return net.nodes
+
+
+def _uses_aes(node, net):
+    """Whether AES can be had on this machine; then waits until it is agreed on."""
+    if "aes" not in Path("/proc/cpuinfo").read_text(encoding="utf-8").split():
+        return False
+    others = [other.name for other in net.nodes if other is not node]
+
+    def agreed(status):
+        return all(node.peer(name, status)["session"]["suite"] == "AES256GCM" for name in others)
+
+    return node.wait_for(agreed, "AES to be agreed on")
+
+
+def _bad_checksums(host):
+    """TCP and UDP packets that the host's kernel refused for their checksum so far."""
+    counters = ("TcpInCsumErrors", "UdpInCsumErrors", "Udp6InCsumErrors")
+    lines = host.run("nstat", "-asz", *counters).stdout.splitlines()
+    found = {words[0]: int(words[1]) for words in map(str.split, lines) if words and words[0] in counters}
+    assert set(found) == set(counters)
+    return sum(found.values())
+
+
+def _both_ways(one, two, address):
+    """A transfer in each direction at once, with each of one family."""
+    there = Transfer(one.host, two.host, getattr(two, address), size=_SIZE)
+    back = Transfer(two.host, one.host, getattr(one, address), size=_SIZE)
+    for transfer in (there, back):
+        result = transfer.finish()
+        assert result["equal"] and result["bytes"] == _SIZE
+
+
+@pytest.mark.parametrize("options", [((), ()), ((), ("--no-tun-offload",)), (("--no-tun-offload",), ())])
+def test_transfers_are_whole_with_and_without_offloads(layout, options):
+    one, two = _start(layout(nodes=2), *options)
+    for address in ("ipv4", "ipv6"):
+        _both_ways(one, two, address)
+    assert _bad_checksums(one.host) == _bad_checksums(two.host) == 0
+
+
+@pytest.mark.parametrize("offload", [True, False], ids=["offload", "no-offload"])
+def test_the_kernel_completes_what_it_forwards(layout, offload):
+    net = layout(nodes=2)
+    one, two = _start(net, (), ())
+    # A host behind node2 has its overlay address, too: what comes for it through the overlay is forwarded there.
+    back = net.lab.switch("back")
+    behind = net.lab.host("behind", back)
+    two.host.connect(back)
+    gate = [str(address) for address in two.host.addresses if any(address in subnet for subnet in back.subnets)]
+    # What the host behind sends has a source address that node2 has itself.
+    two.host.run("sysctl", "-qw", "net.ipv4.conf.all.accept_local=1")
+    for family, address, key in ((4, two.ipv4, "ipv4.ip_forward"), (6, two.ipv6, "ipv6.conf.all.forwarding")):
+        length = 32 if family == 4 else 128
+        via = next(gateway for gateway in gate if (":" in gateway) == (family == 6))
+        host = behind.ipv4 if family == 4 else behind.ipv6
+        for words in (
+            f"route add {address}/{length} via {host} table 7",
+            "rule add pref 100 lookup local",
+            f"rule add pref 50 iif {_device(two.host, address)} to {address}/{length} lookup 7",
+            "rule delete pref 0",
+        ):
+            two.host.run("ip", f"-{family}", *words.split())
+        two.host.run("sysctl", "-qw", f"net.{key}=1")
+        behind.ip(f"address add {address}/{length} dev lo", f"route add default via {via}")
+    if not offload:
+        two.host.run(sys.executable, "-I", "-c", _NO_CHECKSUM_OFFLOAD)
+    for address in (two.ipv4, two.ipv6):
+        assert ping(one.host, address, count=3, interval=0.2)["received"] == 3, "nothing is forwarded"
+        there = Transfer(one.host, behind, address, size=_SIZE)
+        result = there.finish()
+        assert result["equal"] and result["bytes"] == _SIZE
+    for host in (one.host, two.host, behind):
+        assert _bad_checksums(host) == 0
+    wait_until(lambda: two.host.counters("eth1")[1] > 2 * _SIZE, "the transfers to be forwarded over eth1")
+
+
+def _device(host, address):
+    lines = host.run("ip", "-o", "address", "show", "to", address).stdout.split()
+    return lines[1]

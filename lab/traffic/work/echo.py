@@ -1,0 +1,36 @@
+"""Echo requests from one host to another (lab/measure/echo.py), and what their round trips say."""
+
+import json
+import statistics
+import sys
+
+from ...hosts.wait import PATIENCE_S, LabError
+from ...measure import echo
+from ...measure.quantile import quantile
+
+INTERVAL_S = 0.01
+_ECHO = (sys.executable, "-I", echo.__file__)
+
+
+def echoes(host, address, seconds):
+    """One request every 10 ms: {"sent", "ms": [...]}. That none is answered is an error."""
+    count = round(seconds / INTERVAL_S)
+    told = json.loads(host.run(*_ECHO, address, count, INTERVAL_S, timeout=seconds + PATIENCE_S).stdout)
+    if not told["ms"]:
+        raise LabError("no echo request was answered")
+    return told
+
+
+def echo_figures(told):
+    """`jitter_ms` is the mean difference of a round trip from the one before; lost is what was not back when `echo.patience_s` was over."""
+    ms = told["ms"]
+    steps = [abs(after - before) for before, after in zip(ms, ms[1:])]
+    return {
+        "average_ms": round(statistics.fmean(ms), 4),
+        "p50_ms": quantile(ms, 0.5),
+        "p99_ms": quantile(ms, 0.99),
+        "max_ms": max(ms),
+        "jitter_ms": round(statistics.fmean(steps), 4) if steps else 0.0,
+        "lost_percent": round(100 * (told["sent"] - len(ms)) / told["sent"], 3),
+        "echoes": told["sent"],
+    }

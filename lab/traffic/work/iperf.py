@@ -1,0 +1,94 @@
+"""iperf3: one client and its server, and what it says at the end."""
+
+import json
+
+from ...hosts.wait import PATIENCE_S, LabError
+
+# A stream below this rate (bits per second) is broken, not slow, on a link that loses nothing.
+CARRIES_NOTHING = 1e6
+# The same on any link: a thousandth of what TCP carries over the worst of ours.
+DEAD = 1e3
+
+
+class Iperf:
+    """One iperf3 client in `source` and a server in `target` for it alone: a server takes one client at a time. Both end with the `with`.
+
+    `seconds` are those that count; what `-O` leaves out comes before them. Entered once the server listens; `begin()` starts the client, so that
+    several may begin at once.
+    """
+
+    def __init__(self, source, target, address, seconds, *options, port=None):
+        self.source, self.target, self.address, self.seconds = source, target, address, seconds
+        self.options, self.port = options, port or source.lab.free_port()
+        self.server = self.client = None
+
+    def __enter__(self):
+        self.server = self.target.start("iperf3", "-s", "-1", "-p", self.port, "--forceflush", name=f"iperf3-server-{self.port}")
+        try:
+            self.server.wait_for_output("Server listening")
+        except LabError:
+            self.server.stop()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for process in (self.client, self.server):
+            if process:
+                process.stop()
+
+    def begin(self):
+        """Starts the client."""
+        words = ("iperf3", "-c", self.address, "-p", self.port, "-t", self.seconds, "-J", *self.options)
+        self.client = self.source.start(*words, name=f"iperf3-client-{self.port}")
+
+    def told(self):
+        """Waits for the end of both; the client's report."""
+        code = self.client.wait(self.seconds + PATIENCE_S)
+        try:
+            told = json.loads(self.client.output())
+        except ValueError:
+            raise LabError(f"iperf3 ended with {code} and no report\n{self.client.tail()}") from None
+        if code != 0 or "error" in told:
+            raise LabError(f"iperf3: {told.get('error', f'exit code {code}')}")
+        self.server.wait(PATIENCE_S)
+        return told
+
+
+def report(source, target, address, seconds, *options):
+    """The report of one run."""
+    with Iperf(source, target, address, seconds, *options) as run:
+        run.begin()
+        return run.told()
+
+
+def tcp_figures(told, least=CARRIES_NOTHING):
+    """What the receiver got, both directions together where there are two; retransmits of every sender."""
+    end = told["end"]
+    sent = [end[name] for name in ("sum_sent", "sum_sent_bidir_reverse") if name in end]
+    received = [end[name] for name in ("sum_received", "sum_received_bidir_reverse") if name in end]
+    if not all(part["bits_per_second"] >= least for part in received):
+        raise LabError(f"a stream carried next to nothing: {sum(part['bytes'] for part in received)} bytes arrived")
+    return {
+        "mbps": round(sum(part["bits_per_second"] for part in received) / 1e6, 1),
+        "ways_mbps": [round(part["bits_per_second"] / 1e6, 1) for part in received],
+        "retransmits": sum(part.get("retransmits", 0) for part in sent),
+        "congestion_control": end.get("sender_tcp_congestion", "unknown"),
+    }
+
+
+def udp_figures(told):
+    """What left the sender's socket and what reached the receiver's, as the receiver counted."""
+    sent, received = told["end"]["sum_sent"], told["end"]["sum_received"]
+    arrived = received["packets"] - received["lost_packets"]
+    return {
+        "offered_mbps": round(sent["bits_per_second"] / 1e6, 1),
+        "mbps": round(received["bits_per_second"] / 1e6, 1),
+        "lost_percent": round(100 * received["lost_packets"] / max(1, received["packets"]), 3),
+        "packets": received["packets"],
+        "packets_per_s": round(arrived / received["seconds"]) if received["seconds"] else 0,
+    }
+
+
+def moved(told):
+    """Bytes of a whole run, the part that is not counted included."""
+    return sum(one[way]["bytes"] for one in told["intervals"] for way in ("sum", "sum_bidir_reverse") if way in one)

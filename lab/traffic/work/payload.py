@@ -1,0 +1,35 @@
+"""How large a packet may be inside: not what an interface says, but what arrives."""
+
+import json
+import sys
+from pathlib import Path
+
+from ...hosts.wait import PATIENCE_S, LabError
+from .base import Work
+
+_LARGEST = (sys.executable, "-I", str(Path(__file__).with_name("largest_packet.py")))
+# What every IPv4 host takes (RFC 791); IPv6 asks for 1,280.
+LEAST = 576
+
+
+class Payload(Work):
+    """The largest IPv4 packet with DF (must not be fragmented) that reaches the other host, by echo requests."""
+
+    name, title = "payload", "largest packet inside"
+    main = "payload_bytes"
+
+    def seconds(self, quick):
+        return 1
+
+    def takes(self, quick, link):
+        # Where a router says nothing, half of the sizes are waited for in vain.
+        return 8 if link.path_mtu else self.seconds(quick)
+
+    def figures(self, site, running, quick):
+        sender = site.hosts[0]
+        most = int(sender.run("cat", f"/sys/class/net/{running.interface}/mtu").stdout)
+        done = sender.run(*_LARGEST, running.addresses[1], LEAST, most, timeout=2 * PATIENCE_S)
+        told = json.loads(done.stdout)
+        if told["largest"] is None:
+            raise LabError(f"not even packets of {LEAST} bytes arrive")
+        return {"payload_bytes": told["largest"], "interface_mtu_bytes": most, "sizes_tried": told["tried"]}

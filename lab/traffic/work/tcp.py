@@ -1,0 +1,86 @@
+"""TCP by iperf3: one stream, several, the other way, both ways, and a ring of all hosts at once."""
+
+import contextlib
+
+from ...hosts.wait import LabError
+from .base import Spent, Work
+from .iperf import DEAD, Iperf, moved, tcp_figures
+
+
+class Tcp(Work):
+    """`options` are iperf3's. What is counted is what the receiver got after the first seconds."""
+
+    main = "mbps"
+    programs = ("iperf3",)
+
+    def __init__(self, name, title, *options):
+        self.name, self.title, self.options = name, title, options
+
+    def omitted(self, quick):
+        """Seconds at the start that are not counted: TCP is still finding out."""
+        return 1 if quick else 2
+
+    def counted(self, quick):
+        """Seconds after those that are."""
+        return 2 if quick else 10
+
+    def seconds(self, quick):
+        return self.omitted(quick) + self.counted(quick)
+
+    def pairs(self, count):
+        """Who sends to whom, by number."""
+        return [(0, 1)]
+
+    def figures(self, site, running, quick):
+        omitted, spent = self.omitted(quick), Spent(running)
+        told = _streams(site.hosts, running, self.pairs(len(site.hosts)), self.counted(quick), "-O", omitted, *self.options)
+        figures = together([tcp_figures(one, DEAD) for one in told])
+        check_congestion(figures["congestion_control"], site.congestion)
+        return figures | spent.per_gb(sum(moved(one) for one in told))
+
+
+class Ring(Tcp):
+    """Each host sends to the next, the last to the first, all at once."""
+
+    hosts = 3
+
+    def __init__(self):
+        super().__init__("tcp-ring", "TCP, three hosts in a ring at once")
+
+    def pairs(self, count):
+        return [(n, (n + 1) % count) for n in range(count)]
+
+
+class Cost(Tcp):
+    """What the processors do for it, with one stream as fast as it goes."""
+
+    main, better = "machine_cpu_s_per_gb", "less"
+
+    def __init__(self):
+        super().__init__("cpu", "processor time of one TCP stream")
+
+
+def _streams(hosts, running, pairs, seconds, *options):
+    """The reports of iperf3 between these pairs, all at once."""
+    with contextlib.ExitStack() as stack:
+        runs = [stack.enter_context(Iperf(hosts[one], hosts[other], running.addresses[other], seconds, *options)) for one, other in pairs]
+        for run in runs:
+            run.begin()
+        return [run.told() for run in runs]
+
+
+def together(each):
+    """Several runs that took place at once as one; `ways_mbps` stay apart."""
+    ways = [mbps for figures in each for mbps in figures["ways_mbps"]]
+    return {
+        "mbps": round(sum(figures["mbps"] for figures in each), 1),
+        "ways_mbps": ways,
+        "retransmits": sum(figures["retransmits"] for figures in each),
+        "congestion_control": ", ".join(sorted({figures["congestion_control"] for figures in each})),
+    }
+
+
+def check_congestion(used, wanted):
+    """Streams that ran with another congestion control than the site says compare with nothing; iperf3 does not always tell."""
+    if used not in (wanted, "unknown"):
+        raise LabError(f"TCP ran with {used}, not with {wanted}: see lab/hosts/congestion.py")

@@ -1,0 +1,38 @@
+"""UDP by iperf3: what the receiver gets of a fixed rate, and of all that a sender can do."""
+
+from ...hosts.wait import LabError
+from .base import Spent, Work
+from .iperf import moved, report, udp_figures
+
+# Fills an inner packet of 1,400 bytes: 20 (IPv4) + 8 (UDP) + 1,372. The same wherever it fits, so that tables compare.
+DATAGRAM = 1372
+HEADERS = 28
+
+
+class Udp(Work):
+    """`rate` is iperf3's word, per second; None for no limit, and then the figure is what arrives, not what is lost."""
+
+    programs = ("iperf3",)
+
+    def __init__(self, name, title, rate):
+        self.name, self.title, self.rate = name, title, rate
+        self.main, self.better = ("lost_percent", "less") if rate else ("mbps", "more")
+
+    def seconds(self, quick):
+        return 2 if quick else 10
+
+    def figures(self, site, running, quick):
+        sender, receiver = site.hosts[:2]
+        size, spent = datagram(sender, running.interface), Spent(running)
+        told = report(sender, receiver, running.addresses[1], self.seconds(quick), "-u", "-b", self.rate or 0, "-l", size)
+        figures = udp_figures(told)
+        if not figures["packets_per_s"]:
+            raise LabError("no datagram arrived")
+        # RFC 3550, section 6.4.1, as the receiver counts it.
+        jitter = told["end"]["sum_received"].get("jitter_ms", 0.0)
+        return figures | {"jitter_ms": round(jitter, 4), "datagram_bytes": size} | spent.per_gb(moved(told))
+
+
+def datagram(host, interface):
+    """The usual size, or the largest that the interface takes in one packet."""
+    return min(DATAGRAM, int(host.run("cat", f"/sys/class/net/{interface}/mtu").stdout) - HEADERS)
