@@ -20,6 +20,7 @@
 mod answer;
 mod contract;
 mod counts;
+mod event;
 mod extra_lanes;
 mod indices;
 mod node;
@@ -32,6 +33,7 @@ pub mod uapi;
 
 pub use contract::{Clocks, Datagram, FromLane, HandshakeMessage, Reading, ToLane, source_of};
 pub use counts::HandshakeCounts;
+pub use event::{HandshakeFailure, HandshakeRefusal, NodeEvent};
 pub use node::{NativePeer, Node};
 pub use peer::PeerView;
 pub use relays::{BridgeWish, RelayView};

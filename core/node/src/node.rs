@@ -6,6 +6,7 @@ mod nat_report;
 mod native;
 mod paths;
 mod relayed;
+mod story;
 
 pub use native::NativePeer;
 
@@ -26,6 +27,7 @@ use taut_wire::wireguard::{self, Message, classify};
 use crate::answer::Answer;
 use crate::contract::{Clocks, Datagram, FromLane, HandshakeMessage, ToLane};
 use crate::counts::HandshakeCounts;
+use crate::event::EventQueue;
 use crate::indices::Indices;
 use crate::peer::{HELD, Made, Peer, PeerView};
 use crate::relays::Relays;
@@ -73,6 +75,7 @@ pub struct Node<E> {
     /// Initiations that may still be computed for: at the first lane, and at the others.
     work: [Bucket; 2],
     counts: HandshakeCounts,
+    events: EventQueue,
     stamps: Stamps,
     /// What we are ready to receive data with.
     suites: Suites,
@@ -122,6 +125,7 @@ impl<E: Entropy> Node<E> {
             commands: VecDeque::new(),
             work: [Bucket::default(); 2],
             counts: HandshakeCounts::default(),
+            events: EventQueue::default(),
             stamps: Stamps::default(),
             suites: Suites::STOCK,
             lanes: Lanes::ONE,

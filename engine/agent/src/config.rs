@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::log::LogOptions;
+
 /// Sockets of one search, where nobody says otherwise: see [`Config::search_sockets`].
 pub const SEARCH_SOCKETS: u16 = taut_path::SOCKETS;
 
@@ -44,6 +46,8 @@ pub struct Config {
     pub exit_when_down: bool,
     /// Tests only: shortens the life of sessions.
     pub rekey_after: Option<Duration>,
+    /// Which events are recorded, and where they are printed.
+    pub log: LogOptions,
     /// Version of the program, for users and the coordinator.
     pub version: String,
 }

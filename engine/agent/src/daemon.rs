@@ -5,12 +5,14 @@
 //! - `mapped`: the router in front of this host, and which ports it opened;
 //! - `news`: what the control thread says;
 //! - `sleep`: whether the host slept;
+//! - `story`: what goes to the event log;
 //! - `users`: what local users ask.
 
 mod leave;
 mod mapped;
 mod news;
 mod sleep;
+mod story;
 mod users;
 
 use std::collections::BTreeMap;
@@ -21,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{NodeId, PublicKey, Time};
-use taut_control::{Command, Control, Identity, Options, OtherPrefixes};
+use taut_control::{Command, Control, Identity, Options, OtherPrefixes, saved_events};
 use taut_event::{Events, Interest, Poller, Signal, Signals, Waker, boot_time, wall_clock};
 use taut_netlink::{Changes, Monitor, Netlink};
 use taut_netmap::NetworkMap;
@@ -32,6 +34,7 @@ use crate::api::{Failure, LeaveStatus};
 use crate::config::Config;
 use crate::error::{RunError, failure};
 use crate::host::{self, Surroundings};
+use crate::log::{Log, MAX_EVENTS, Value, kind, listed};
 use crate::metrics::http::{self, Responder};
 use crate::overlay::Overlay;
 use crate::server::{FIRST_CONNECTION, Server};
@@ -69,6 +72,7 @@ pub fn run(config: Config) -> Result<(), RunError> {
 
 struct Daemon {
     config: Config,
+    log: Log,
     poller: Rc<Poller>,
     waker: Waker,
     server: Option<Server>,
@@ -128,6 +132,10 @@ impl Daemon {
         // Without news of address changes the node still works; it then learns of them only at a restart.
         let monitor = Monitor::open().ok();
         let control = Control::start(options, waker.clone()).map_err(RunError::State)?;
+        // Without them the story begins here.
+        let earlier = saved_events(&config.state_dir, MAX_EVENTS).unwrap_or_default();
+        let mut log = Log::new(config.log);
+        let previous = log.resume(&earlier);
         let add = |fd, token| poller.add(fd, token, Interest::READ).map_err(system("wait for events"));
         add(signals.as_fd(), TOKEN_SIGNALS)?;
         add(waker.as_fd(), TOKEN_WAKER)?;
@@ -138,8 +146,9 @@ impl Daemon {
         if let Some(monitor) = &monitor {
             add(monitor.as_fd(), TOKEN_MONITOR)?;
         }
-        Ok(Self {
+        let mut daemon = Self {
             config,
+            log,
             poller: Rc::new(poller),
             waker,
             server: Some(server),
@@ -171,7 +180,9 @@ impl Daemon {
             news: Changes::default(),
             settled: Time::ZERO,
             ending: false,
-        })
+        };
+        daemon.note_start(previous);
+        Ok(daemon)
     }
 
     fn run(&mut self, signals: &Signals) -> Result<(), RunError> {
@@ -195,7 +206,8 @@ impl Daemon {
             }
             self.turn();
         }
-        self.stop_overlay();
+        self.stop_overlay("daemon-stops");
+        self.flush_log();
         self.mapped.end();
         if let Some(control) = self.control.take() {
             control.stop();
@@ -209,9 +221,12 @@ impl Daemon {
             self.handle_control(event);
         }
         let clocks = clocks();
-        if self.sleep.has_slept(clocks.now, awake()) && self.overlay.is_some() {
-            // Addresses and links may be others now, and nobody has said so yet.
-            self.settle = Some(clocks.now);
+        if let Some(slept) = self.sleep.has_slept(clocks.now, awake()) {
+            self.note(&kind::HOST_SLEPT, &[Value::s(slept)]);
+            if self.overlay.is_some() {
+                // Addresses and links may be others now, and nobody has said so yet.
+                self.settle = Some(clocks.now);
+            }
         }
         if self.mapped.turn()
             && let Some(overlay) = &mut self.overlay
@@ -228,6 +243,7 @@ impl Daemon {
         if self.retry_overlay.take_if(|due| clocks.now >= *due).is_some() {
             self.apply_map();
         }
+        self.turn_log();
     }
 
     fn turn_overlay(&mut self, clocks: Clocks) {
@@ -252,7 +268,9 @@ impl Daemon {
             self.tell(Command::Relays(homes));
         }
         if failed {
-            self.stop_overlay();
+            let interface = self.overlay.as_ref().map(|overlay| Value::text(overlay.interface()));
+            self.note(&kind::TUN_LOST, &[interface.unwrap_or(Value::None)]);
+            self.stop_overlay("tun-lost");
             self.problem = Some(failure("the TUN device was taken away", "taut makes a new one by itself"));
             self.retry_overlay = Some(clocks.now + RETRY_OVERLAY);
         }
@@ -262,13 +280,23 @@ impl Daemon {
         let overlay = self.overlay.as_ref().and_then(|overlay| overlay.poll_timeout(now));
         let metrics = self.metrics.as_ref().and_then(Responder::poll_timeout);
         let server = self.server.as_ref().and_then(Server::poll_timeout);
-        [overlay, metrics, server, self.settle, self.retry_overlay].into_iter().flatten().min()
+        let log = self.log.poll_timeout(self.overlay.is_some());
+        [overlay, metrics, server, log, self.settle, self.retry_overlay].into_iter().flatten().min()
     }
 
     fn handle_signals(&mut self, signals: &Signals) {
         while let Some(signal) = signals.next() {
             // A closed terminal does not end a daemon.
-            self.ending |= matches!(signal, Signal::Terminate | Signal::Interrupt);
+            if matches!(signal, Signal::Terminate | Signal::Interrupt) {
+                self.end("signal");
+            }
+        }
+    }
+
+    /// Has the daemon end after this turn.
+    fn end(&mut self, reason: &'static str) {
+        if !std::mem::replace(&mut self.ending, true) {
+            self.note(&kind::DAEMON_STOPPING, &[Value::Word(reason)]);
         }
     }
 
@@ -292,7 +320,7 @@ impl Daemon {
     fn apply_map(&mut self) {
         let Some(map) = self.map.clone() else { return };
         if self.overlay.as_ref().is_some_and(|overlay| overlay.needs_restart(&map)) {
-            self.stop_overlay();
+            self.stop_overlay("addresses-changed");
         }
         let Some(identity) = self.identity.as_ref().filter(|identity| identity.wanted) else { return };
         let clocks = clocks();
@@ -317,11 +345,13 @@ impl Daemon {
                 }
                 self.overlay = Some(overlay);
                 self.problem = None;
+                self.note_up(&map);
                 self.watch();
                 self.refresh_endpoints();
             }
             Err(problem) => {
                 self.retry_overlay = Some(clocks.now + RETRY_OVERLAY);
+                self.note_not_up(&problem);
                 self.problem = Some(problem);
             }
         }
@@ -354,6 +384,8 @@ impl Daemon {
         self.mapped.look();
         if changed {
             overlay.greet(&self.recent, clocks());
+            let endpoints = listed(&overlay.endpoints);
+            self.note(&kind::ENDPOINTS_CHANGED, &[endpoints]);
             self.tell_endpoints();
         }
     }
@@ -371,9 +403,10 @@ impl Daemon {
         Some(Credentials { bind: identity.bind_key.clone(), ticket: ticket.clone(), numbered: self.numbered.clone() })
     }
 
-    fn stop_overlay(&mut self) {
+    fn stop_overlay(&mut self, reason: &'static str) {
         if let Some(overlay) = self.overlay.take() {
             overlay.stop();
+            self.note(&kind::NETWORK_DOWN, &[Value::Word(reason)]);
         }
         self.mapped.pause();
         self.observed.clear();

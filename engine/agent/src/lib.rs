@@ -9,6 +9,7 @@
 //! ```
 //! - [`run`] is the daemon: it returns when a signal or a user asks for the end.
 //! - [`metrics`] are its figures as Prometheus reads them.
+//! - [`log`] is its story: what happened, with reasons.
 //! - [`api`] is what the command line and others say to it.
 //! - [`wg`] is a plain WireGuard interface: the same node and lane, configured by the stock `wg`, without a network.
 //! - A network that is up is an `Overlay`: TUN device, socket, lane, and the node's rules. It is built from a map, survives every change of
@@ -24,6 +25,7 @@ mod error;
 pub mod fuzzing;
 mod host;
 mod link;
+pub mod log;
 pub mod metrics;
 mod overlay;
 mod server;

@@ -35,11 +35,11 @@ pub use line::{Entry, LOG_SCHEMA};
 pub use stderr::StderrFormat;
 pub use time::{format_time, parse_time};
 
-pub(crate) use changes::note_map;
+pub(crate) use changes::{listed, note_map};
 pub(crate) use kind::Kind;
 pub(crate) use limiter::Party;
 pub(crate) use line::Value;
-pub(crate) use render::{Names, note_node_event};
+pub(crate) use render::note_node_event;
 pub(crate) use ring::MAX_EVENTS;
 
 use limiter::Limiter;

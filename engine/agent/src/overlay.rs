@@ -8,7 +8,7 @@ use taut_base::{DEFAULT_PORT, Prefix, PrivateKey, PublicKey, RelayId, Time};
 use taut_event::{Waker, open_files};
 use taut_netlink::{Changes, Netlink, Watch};
 use taut_netmap::NetworkMap;
-use taut_node::{Clocks, Node};
+use taut_node::{Clocks, Node, NodeEvent};
 use taut_relay::Credentials;
 use taut_tun::{Offload, Tun};
 use taut_tunnel::Limits;
@@ -21,7 +21,7 @@ use crate::bridges::Bridges;
 use crate::config::Config;
 use crate::entropy::OsEntropy;
 use crate::error::failure;
-use crate::host::{self, Host, Surroundings};
+use crate::host::{self, Host, HostEvent, Surroundings};
 use crate::link::{Handles, LaneOptions, Link};
 use crate::steering::Steering;
 
@@ -287,6 +287,21 @@ impl Overlay {
     pub(crate) fn dropped_by_kernel(&mut self) -> [(&'static str, u64); 2] {
         let sockets = self.sockets.iter().filter_map(UdpSocket::dropped).map(u64::from).sum();
         [("out-tun-full", self.host.dropped_before_tun()), ("in-socket-full", sockets)]
+    }
+
+    /// Returns the next event of the node's rules, for the log.
+    pub(crate) fn poll_node_event(&mut self) -> Option<NodeEvent> {
+        self.node.poll_event()
+    }
+
+    /// Returns the next event of the host's configuration, for the log.
+    pub(crate) fn poll_host_event(&mut self) -> Option<HostEvent> {
+        self.host.poll_event()
+    }
+
+    /// The TUN device's present name.
+    pub(crate) fn interface(&self) -> &str {
+        self.host.name()
     }
 
     pub(crate) fn bridges(&self) -> &Bridges {

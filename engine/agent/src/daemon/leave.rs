@@ -7,6 +7,7 @@ use taut_control::{Command, Left};
 use super::Daemon;
 use crate::api::{LeaveState, LeaveStatus, Response};
 use crate::error::failure;
+use crate::log::{Value, kind};
 
 impl Daemon {
     /// Returns true while the membership is being given up.
@@ -36,7 +37,8 @@ impl Daemon {
 
     /// Ends the overlay, because the decision to leave is on the disk.
     pub(super) fn handle_leaving(&mut self) {
-        self.stop_overlay();
+        self.note_coordinator(&kind::LEAVE_BEGAN, &[]);
+        self.stop_overlay("leave");
         if let Some(identity) = &mut self.identity {
             identity.wanted = false;
         }
@@ -44,7 +46,8 @@ impl Daemon {
 
     /// Forgets the membership, and keeps the outcome for users.
     pub(super) fn handle_left(&mut self, left: Left) {
-        self.stop_overlay();
+        self.note_left(&left);
+        self.stop_overlay("leave");
         (self.identity, self.map, self.ticket, self.presence) = (None, None, None, None);
         (self.is_member, self.connected, self.stamps) = (false, false, Duration::ZERO);
         (self.problem, self.twin, self.disk, self.last_error) = (None, None, None, None);
@@ -71,6 +74,7 @@ impl Daemon {
 
     /// Notes that the node is a member as before.
     pub(super) fn handle_not_left(&mut self, why: &str) {
+        self.note_coordinator(&kind::LEAVE_FAILED, &[Value::text(why)]);
         if let Some(leave) = &mut self.leave {
             leave.state = LeaveState::Failed;
             leave.problem = Some(failure(why, "the node is a member as before"));

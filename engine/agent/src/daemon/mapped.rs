@@ -4,12 +4,17 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use taut_base::Prefix;
+use taut_base::{Prefix, Time};
 use taut_event::Waker;
 use taut_gateway::{Command, Event, Options, Portmap, Protocol, Report, Said};
 
 use crate::api::PortMapStatus;
+use crate::log::{Kind, Value, kind};
+
+/// Time between two looks at what the router answered, 5 s: its answers take a few, and nobody waits for this line.
+const LOOKS_APART: Duration = Duration::from_secs(5);
 
 /// Port mapping, switched on or off.
 #[derive(Default)]
@@ -23,6 +28,11 @@ pub(super) struct Mapped {
     problem: Option<String>,
     /// Where the world reaches a port of ours, as the router says.
     outside: BTreeMap<u16, SocketAddr>,
+    /// For the event log.
+    events: Vec<(&'static Kind, Vec<Value>)>,
+    /// The problem that was last told, and when the report was last looked at for another one.
+    told: Option<String>,
+    looked: Time,
 }
 
 impl Mapped {
@@ -49,7 +59,7 @@ impl Mapped {
             running.send(Command::Ports(Vec::new()));
         }
         self.outside.clear();
-        (self.up, self.problem) = (false, None);
+        (self.up, self.problem, self.told) = (false, None, None);
     }
 
     /// The daemon ends: waits until all ports are given back, two seconds at most.
@@ -73,11 +83,44 @@ impl Mapped {
             changed |= match event {
                 // Said before it heard that the network is down.
                 Event::Mapped(_) if !self.up => false,
-                Event::Mapped(mapping) => self.outside.insert(mapping.port, mapping.outside) != Some(mapping.outside),
-                Event::Lost { port } => self.outside.remove(&port).is_some(),
+                Event::Mapped(mapping) => {
+                    let before = self.outside.insert(mapping.port, mapping.outside);
+                    if before != Some(mapping.outside) {
+                        self.note_mapped(mapping.port, mapping.outside, before.is_some());
+                    }
+                    before != Some(mapping.outside)
+                }
+                Event::Lost { port } => {
+                    let was_mapped = self.outside.remove(&port).is_some();
+                    if was_mapped {
+                        let problem = self.status().and_then(|status| status.problem);
+                        self.events.push((&kind::PORT_LOST, vec![Value::Number(port.into()), Value::maybe(problem)]));
+                    }
+                    was_mapped
+                }
             };
         }
         changed
+    }
+
+    fn note_mapped(&mut self, port: u16, outside: SocketAddr, again: bool) {
+        let kind = if again { &kind::PORT_REMAPPED } else { &kind::PORT_MAPPED };
+        let protocol = self.status().and_then(|status| status.protocol);
+        self.events.push((kind, vec![Value::Number(port.into()), Value::text(outside), Value::maybe(protocol)]));
+    }
+
+    /// Returns events for the log: what was mapped or lost, and, every few seconds, another problem than was told before.
+    pub(super) fn take_events(&mut self, now: Time) -> Vec<(&'static Kind, Vec<Value>)> {
+        let mut events = std::mem::take(&mut self.events);
+        if self.up && now.since(self.looked) >= LOOKS_APART {
+            self.looked = now;
+            let problem = self.status().and_then(|status| status.problem);
+            if problem.is_some() && problem != self.told {
+                events.push((&kind::PORT_REFUSED, vec![Value::maybe(problem.clone())]));
+            }
+            self.told = problem;
+        }
+        events
     }
 
     /// Where the world reaches this port of ours, as the router says.

@@ -18,12 +18,12 @@ pub(super) struct Sleep {
 }
 
 impl Sleep {
-    /// `now`: with the time asleep. `awake`: without it, from any beginning.
-    pub(super) fn has_slept(&mut self, now: Time, awake: Duration) -> bool {
+    /// `now`: with the time asleep. `awake`: without it, from any beginning. Returns for how long the host slept since the last look, if it did.
+    pub(super) fn has_slept(&mut self, now: Time, awake: Duration) -> Option<Duration> {
         let asleep = now.since(Time::from_duration(awake));
         let before = *self.asleep.get_or_insert(asleep);
-        let slept = asleep >= before + SHORTEST;
-        if slept {
+        let slept = asleep.checked_sub(before).filter(|slept| *slept >= SHORTEST);
+        if slept.is_some() {
             self.asleep = Some(asleep);
         }
         slept
@@ -44,11 +44,11 @@ mod tests {
     fn fault_d13_a_sleep_is_noticed_once_and_a_busy_host_is_none() {
         let (mut sleep, second) = (Sleep::default(), Duration::from_secs(1));
         let at = |seconds: u32| Time::from_duration(second * seconds);
-        assert!(!sleep.has_slept(at(1_000), second), "the first look compares with nothing");
-        assert!(!sleep.has_slept(at(1_060), second * 61));
-        assert!(!sleep.has_slept(at(1_062), second * 62), "read late");
-        assert!(sleep.has_slept(at(1_662), second * 62), "ten minutes");
-        assert!(!sleep.has_slept(at(1_663), second * 63), "told once");
-        assert!(!sleep.has_slept(at(1_664), second * 66), "never backwards");
+        assert_eq!(sleep.has_slept(at(1_000), second), None, "the first look compares with nothing");
+        assert_eq!(sleep.has_slept(at(1_060), second * 61), None);
+        assert_eq!(sleep.has_slept(at(1_062), second * 62), None, "read late");
+        assert_eq!(sleep.has_slept(at(1_662), second * 62), Some(second * 601), "ten minutes");
+        assert_eq!(sleep.has_slept(at(1_663), second * 63), None, "told once");
+        assert_eq!(sleep.has_slept(at(1_664), second * 66), None, "never backwards");
     }
 }

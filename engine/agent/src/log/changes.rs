@@ -77,7 +77,9 @@ impl<'a> Changes<'a> {
         for peer in new.peers.values() {
             match old.peers.get(&peer.id) {
                 None => changes.added.push(peer),
-                Some(before) if (&before.name, &before.key, &before.addresses) != (&peer.name, &peer.key, &peer.addresses) => {
+                Some(before)
+                    if (&before.name, &before.key, &before.addresses) != (&peer.name, &peer.key, &peer.addresses) =>
+                {
                     changes.changed.push((before, peer));
                 }
                 Some(before) => changes.moved += usize::from(before != peer),

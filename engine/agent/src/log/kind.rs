@@ -52,7 +52,7 @@ kinds! {
     COORDINATOR_RETRY Coordinator Debug "coordinator-retry" "the coordinator is still not reached" ["url" "reason" "retry_s"]
     COORDINATOR_REFUSED Coordinator Warn "coordinator-refused" "this node was refused" ["reason" "hint"]
     COORDINATOR_KEY_CHANGED Coordinator Warn "coordinator-key-changed" "the coordinator has another key" ["from" "to"]
-    NODE_KEY_CHANGED Coordinator Info "node-key-changed" "this node has another WireGuard key" ["key"]
+    NODE_KEY_CHANGED Coordinator Info "node-key-changed" "this node has a new WireGuard key" []
     DUPLICATE_NODE Coordinator Warn "duplicate-node" "another host uses this node's keys" ["reason"]
     DUPLICATE_NODE_GONE Coordinator Info "duplicate-node-gone" "no other host uses this node's keys any more" []
     PREFIXES_REFUSED Coordinator Warn "prefixes-refused" "the coordinator wants other overlay prefixes" ["in_force" "wanted"]
@@ -71,6 +71,10 @@ kinds! {
     PEER_READDRESSED Map Info "peer-readdressed" "a peer has other overlay addresses" ["peer" "addresses"]
     PEER_ONLINE Map Debug "peer-online" "a peer is connected to the coordinator" ["peer"]
     PEER_OFFLINE Map Debug "peer-offline" "a peer is not connected to the coordinator" ["peer"]
+
+    RELAY_BOUND Relay Info "relay-bound" "a relay serves this node" ["relay" "endpoint" "via"]
+    RELAY_LOST Relay Info "relay-lost" "a relay does not serve this node any more" ["relay" "reason"]
+    RELAY_RELEASED Relay Debug "relay-released" "a relay that nobody needed was left" ["relay"]
 
     HANDSHAKE_STARTED Handshake Debug "handshake-started" "a handshake begins" ["peer"]
     HANDSHAKE_COMPLETED Handshake Debug "handshake-completed" "a handshake was answered" ["peer" "through" "took_ms"]
@@ -121,9 +125,11 @@ mod tests {
         let names: BTreeSet<&str> = ALL.iter().map(|kind| kind.event).collect();
         assert_eq!(names.len(), ALL.len());
         for kind in ALL {
-            let plain = |text: &str, more: &str| text.chars().all(|letter| letter.is_ascii_lowercase() || more.contains(letter));
+            let plain = |text: &str, more: &str| {
+                text.chars().all(|letter| letter.is_ascii_lowercase() || more.contains(letter))
+            };
             assert!(plain(kind.event, "-6"), "{}", kind.event);
-            assert!(kind.fields.iter().all(|field| plain(field, "_") && !HEAD.contains(field)), "{}", kind.event);
+            assert!(kind.fields.iter().all(|field| plain(field, "_6") && !HEAD.contains(field)), "{}", kind.event);
             assert!(kind.message.len() <= 70 && !kind.message.ends_with('.'), "{}", kind.event);
         }
     }
@@ -133,7 +139,8 @@ mod tests {
         let page = include_str!("../../../../docs/log.md");
         for kind in ALL {
             let fields: Vec<String> = kind.fields.iter().map(|field| format!("`{field}`")).collect();
-            let row = format!("| `{}` | {} | {} | ", kind.event, kind.level.name(), fields.join(", "));
+            let fields = if fields.is_empty() { String::new() } else { fields.join(", ") + " " };
+            let row = format!("| `{}` | {} | {fields}| ", kind.event, kind.level.name());
             assert!(page.contains(&row), "docs/log.md has no row `{row}`");
             let section = format!("\n### {}\n", kind.area.name());
             let place = page.split(&section).nth(1).and_then(|rest| rest.split("\n### ").next());

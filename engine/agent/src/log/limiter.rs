@@ -103,7 +103,8 @@ impl Limiter {
             None => {
                 // One more row per event and reason for everybody who finds no room: there are some hundreds of these at most.
                 let party = if is_full { Party::Others } else { party };
-                let known = self.rows.iter().position(|row| (row.event, row.reason, row.party) == (event, reason, party));
+                let known =
+                    self.rows.iter().position(|row| (row.event, row.reason, row.party) == (event, reason, party));
                 let place = known.unwrap_or(self.rows.len());
                 if known.is_none() {
                     self.rows.push(Row { event, reason, party, written: 0, suppressed: 0, peer: String::new() });
@@ -205,7 +206,8 @@ mod tests {
     fn fault_p5_many_parties_together_have_a_bound_and_each_is_heard_once() {
         let mut limiter = started();
         // Twelve use up the minute.
-        let loud: usize = (0..100).map(|_| (0..12).filter(|peer| limiter.admit("a", "", Party::Peer(*peer), "")).count()).sum();
+        let loud: usize =
+            (0..100).map(|_| (0..12).filter(|peer| limiter.admit("a", "", Party::Peer(*peer), "")).count()).sum();
         assert_eq!(loud, PER_EVENT as usize);
         let quiet = (100..100_000).filter(|peer| limiter.admit("a", "", Party::Peer(*peer), "")).count();
         assert_eq!(quiet, (WITH_NEW_PARTIES - PER_EVENT) as usize);

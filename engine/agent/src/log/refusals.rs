@@ -116,7 +116,15 @@ mod tests {
         assert!(told.len() == 2 && told.iter().all(|told| !told.many && told.count == 99));
         assert_eq!(refusals.look(&counts(99), at(3)), []);
         let told = refusals.look(&counts(100_000), at(300));
-        assert_eq!(told.iter().map(|told| told.many).collect::<Vec<_>>(), [true, false], "the host's multicasts are no flood");
-        assert_eq!(refusals.look(&counts(200_000), at(301)).len(), 2, "a new one after hours of silence is told in full");
+        assert_eq!(
+            told.iter().map(|told| told.many).collect::<Vec<_>>(),
+            [true, false],
+            "the host's multicasts are no flood"
+        );
+        assert_eq!(
+            refusals.look(&counts(200_000), at(301)).len(),
+            2,
+            "a new one after hours of silence is told in full"
+        );
     }
 }

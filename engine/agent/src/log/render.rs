@@ -1,0 +1,114 @@
+//! Events of the node's rules as lines: which kind each is, and what its values are for people.
+
+use std::net::SocketAddr;
+
+use taut_base::{PeerId, RelayId};
+use taut_node::{Clocks, HandshakeFailure, HandshakeRefusal, NodeEvent};
+use taut_path::Way;
+use taut_relay::LostCause;
+use taut_tunnel::Role;
+
+use super::kind::{self, Kind};
+use super::{Log, Party, Value};
+use crate::overlay::Overlay;
+
+/// The names of peers and relays, which events of `core` name by their ids.
+pub(crate) trait Names {
+    /// The peer's number in the map, and its name.
+    fn peer(&self, id: PeerId) -> Option<(u64, String)>;
+    /// The relay's name.
+    fn relay(&self, id: RelayId) -> Option<String>;
+    /// The name of the relay that answers there.
+    fn relay_at(&self, place: SocketAddr) -> Option<String>;
+}
+
+impl Names for Overlay {
+    fn peer(&self, id: PeerId) -> Option<(u64, String)> {
+        self.node().peer_name(id).map(|(number, name)| (number.0, String::from(name)))
+    }
+
+    fn relay(&self, id: RelayId) -> Option<String> {
+        self.node().relays().find(|relay| relay.id == id).map(|relay| String::from(relay.name))
+    }
+
+    fn relay_at(&self, place: SocketAddr) -> Option<String> {
+        self.node().relays().find(|relay| relay.place == Some(place)).map(|relay| String::from(relay.name))
+    }
+}
+
+/// Records an event of the node.
+pub(crate) fn note_node_event(log: &mut Log, event: &NodeEvent, names: &impl Names, clocks: Clocks) {
+    let (kind, party, values) = render(event, names);
+    log.record(kind, party, &values, clocks);
+}
+
+fn render(event: &NodeEvent, names: &impl Names) -> (&'static Kind, Party, Vec<Value>) {
+    let peer = |id: PeerId| match names.peer(id) {
+        Some((number, name)) => (Party::Peer(number), Value::Text(name)),
+        // It was removed from the map a moment ago.
+        None => (Party::Others, Value::None),
+    };
+    let of_peer = |kind, id, rest: Vec<Value>| {
+        let (party, name) = peer(id);
+        (kind, party, [vec![name], rest].concat())
+    };
+    let of_relay = |kind, id: RelayId, rest: Vec<Value>| {
+        let name = names.relay(id).map_or(Value::Number(u64::from(id.0)), Value::Text);
+        (kind, Party::Relay(id.0), [vec![name], rest].concat())
+    };
+    match *event {
+        NodeEvent::HandshakeStarted { peer } => of_peer(&kind::HANDSHAKE_STARTED, peer, vec![]),
+        NodeEvent::HandshakeCompleted { peer, way, took } => {
+            of_peer(&kind::HANDSHAKE_COMPLETED, peer, vec![through(way, names), Value::ms(took)])
+        }
+        NodeEvent::HandshakeFailed { peer, reason, tried, again } => {
+            let kind = if again { &kind::HANDSHAKE_FAILED_AGAIN } else { &kind::HANDSHAKE_FAILED };
+            let reason = match reason {
+                HandshakeFailure::NoAnswer => "no-answer",
+                HandshakeFailure::NoPath => "no-path",
+            };
+            of_peer(kind, peer, vec![Value::Word(reason), Value::s(tried)])
+        }
+        NodeEvent::PeerAnswers { peer } => of_peer(&kind::PEER_ANSWERS, peer, vec![]),
+        NodeEvent::HandshakeRefused { peer, way, reason } => {
+            let reason = match reason {
+                HandshakeRefusal::OldStamp => "old-stamp",
+                HandshakeRefusal::TooMany => "too-many",
+            };
+            of_peer(&kind::HANDSHAKE_REFUSED, peer, vec![through(way, names), Value::Word(reason)])
+        }
+        NodeEvent::SessionBegan { peer, role, number } => {
+            let role = match role {
+                Role::Initiator => "initiator",
+                Role::Responder => "responder",
+            };
+            of_peer(&kind::SESSION_BEGAN, peer, vec![Value::Word(role), Value::Number(number)])
+        }
+        NodeEvent::SessionExpired { peer } => of_peer(&kind::SESSION_EXPIRED, peer, vec![]),
+        NodeEvent::SuiteChosen { peer, suite } => of_peer(&kind::SUITE_CHOSEN, peer, vec![Value::Word(suite.name())]),
+        NodeEvent::RelayBound { relay, place, by_bridge } => {
+            let via = if by_bridge { "websocket" } else { "udp" };
+            of_relay(&kind::RELAY_BOUND, relay, vec![Value::text(place), Value::Word(via)])
+        }
+        NodeEvent::RelayLost { relay, reason } => {
+            let reason = match reason {
+                LostCause::Silent => "silent",
+                LostCause::Left => "ended",
+                LostCause::Replaced => "replaced",
+                LostCause::Expired => "ticket-expired",
+            };
+            of_relay(&kind::RELAY_LOST, relay, vec![Value::Word(reason)])
+        }
+        NodeEvent::RelayReleased { relay } => of_relay(&kind::RELAY_RELEASED, relay, vec![]),
+    }
+}
+
+/// A path as people read it: an endpoint, or `relay:` and the relay's name.
+fn through(way: Way, names: &impl Names) -> Value {
+    match way {
+        Way::Direct(endpoint) => Value::text(endpoint),
+        Way::Relayed { relay, .. } => {
+            Value::Text(["relay:", &names.relay_at(relay).unwrap_or_else(|| relay.to_string())].concat())
+        }
+    }
+}
