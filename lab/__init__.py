@@ -1,5 +1,7 @@
-"""The lab: real hosts in network namespaces, and everything that is tried on them.
+"""The lab: hosts in network namespaces that run the real programs, and the tests and measurements made on them.
 
-Read in this order: `net` (hosts, switches, routers), `process` (programs running in a host), `taut` (coordinator and
-node), `mesh` (a whole network in one call), `flow` (traffic over it), then any file of `tests/`.
+The rooms, lowest first: `hosts`, `measure`, `traffic`, `nodes`, `compare`, `runs` (README.md). Read in this order: `hosts.net` (hosts, switches,
+routers), `hosts.process` (a program in a host), `nodes.taut` (coordinator and node), `nodes.mesh` (a whole network in one call), `traffic.flow`
+(transfers and probes), then any file of `tests/`.
+
 """

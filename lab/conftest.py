@@ -1,6 +1,6 @@
-"""Fixtures: `lab` is an empty lab that is gone after the test, `mesh` builds a Taut network in it.
+"""Fixtures: `lab` is an empty lab that is removed after the test; `mesh` builds a Taut network in it.
 
-Logs are in target/lab/TEST/HOST/; they stay only when the test failed (or TAUT_LAB_KEEP is set).
+Logs are in target/lab/TEST/HOST/. They are kept only if the test failed or TAUT_LAB_KEEP is set.
 """
 
 import functools
@@ -16,28 +16,32 @@ from .hosts.programs import ROOT
 from .nodes import mesh as meshes
 from .nodes.world import World
 
-# No test takes nearly as long; a hang must not hold a run for hours.
+# Longest time a test may take, in seconds: far more than any test needs, so that a hang does not block a run for hours.
 LIMIT_S = 600
 _lacks = functools.cache(needs.missing)
 _failed = pytest.StashKey[bool]()
 
 
 def pytest_configure():
-    # SIGTERM ends Python without clean-up by default; as an interrupt it lets every lab close.
+    # By default SIGTERM ends Python without clean-up. As an interrupt it lets every lab close.
     signal.signal(signal.SIGTERM, _interrupt)
 
 
+@pytest.hookimpl(tryfirst=True)  # runs before pytest evaluates `-m`
 def pytest_collection_modifyitems(items):
-    if not _lacks():
-        return
+    """Marks each test that uses the fixture `lab` with `root`, and skips all tests with that mark if this machine cannot make hosts."""
     for item in items:
+        if "lab" in item.fixturenames:
+            item.add_marker("root")
+    needing = [item for item in items if item.get_closest_marker("root")]
+    for item in needing if needing and _lacks() else ():
         item.add_marker(pytest.mark.skip(reason=_lacks()[0]))
 
 
 def pytest_terminal_summary(terminalreporter):
-    if _lacks():
-        count = len(terminalreporter.stats.get("skipped", []))
-        terminalreporter.write_line(f"lab: {count} tests skipped: {_lacks()[0]}", yellow=True)
+    if terminalreporter.stats.get("skipped") and _lacks():
+        skipped = [report for report in terminalreporter.stats["skipped"] if _lacks()[0] in str(report.longrepr)]
+        terminalreporter.write_line(f"lab: {len(skipped)} tests skipped: {_lacks()[0]}", yellow=True)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -47,13 +51,13 @@ def pytest_runtest_makereport(item, call):
         item.stash[_failed] = True
         open_lab = item.funcargs.get("lab")
         if open_lab:
-            report.sections.append((f"the hosts' last lines; all of it is in {open_lab.logs}", open_lab.tails()))
+            report.sections.append((f"last lines of every host; complete logs: {open_lab.logs}", open_lab.tails()))
     return report
 
 
 @pytest.fixture
 def lab(request):
-    """A lab for one test."""
+    """Returns an empty lab for one test."""
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", request.node.name).strip("-")
     signal.signal(signal.SIGALRM, _too_long)
     with Lab(ROOT / "target" / "lab" / name) as made:
@@ -65,19 +69,19 @@ def lab(request):
 
 @pytest.fixture
 def mesh(lab):
-    """Call it to get a network: `mesh(nodes=3, ipv4=False, routed=True)`, see `lab.nodes.mesh.build`."""
+    """Returns a function that builds a network: `mesh(nodes=3, ipv4=False, routed=True)`, see `lab.nodes.mesh.build`."""
     return functools.partial(meshes.build, lab)
 
 
 @pytest.fixture
 def behind(lab):
-    """Call it with kinds of NAT to get nodes behind them, served by relays: `behind(["open", "symmetric"], relays=2)`, see `lab.nodes.world.World`."""
+    """Returns a function that builds nodes behind NATs with relays: `behind(["open", "symmetric"], relays=2)`, see `lab.nodes.world.World`."""
     return functools.partial(World, lab)
 
 
 @pytest.fixture
 def layout(lab):
-    """Like `mesh`, but nothing is started: see `lab.nodes.mesh.lay_out`."""
+    """Returns a function like `mesh` that starts nothing: see `lab.nodes.mesh.lay_out`."""
     return functools.partial(meshes.lay_out, lab)
 
 

@@ -206,5 +206,5 @@ def compare(args):
         told = {"schema": 1, "judged": verdict.judged, "kept": verdict.kept, "only_one": verdict.only_one, "overlapping": verdict.overlapping}
         print(json.dumps(told | {"share": verdict.share, "enough": ranking.ENOUGH, "turned": verdict.turned, "agrees": verdict.agrees}))
     else:
-        print(ranking.story(verdict))
+        print(ranking.details(verdict))
     return verdict.code()

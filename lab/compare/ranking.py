@@ -85,7 +85,7 @@ def _ahead(left, right, better):
     return (left.median > right.median) == (better == "more")
 
 
-def story(verdict):
+def details(verdict):
     """The verdict in sentences."""
     if not verdict.judged:
         return "no pair of systems can be judged: none is apart in both files (each figure needs two rounds at least, in both)"

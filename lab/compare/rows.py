@@ -18,7 +18,7 @@ def row_of(visit, work):
     return place | {"work": work} | empty | {"payload": None, "started_s": None}
 
 
-def story(visit):
+def details(visit):
     """A visit in a few words."""
     words = [f"round {visit.round}", visit.profile, visit.system]
     words += [visit.placement] if visit.placement != plan.PACKETS else []
@@ -45,14 +45,14 @@ def told(error):
 
 
 @contextlib.contextmanager
-def limit(seconds, what, story=lambda: ""):
-    """Ends what takes longer by a `LabError`; `story()` tells what was seen instead. The alarm of whoever is outside goes on afterwards."""
+def limit(seconds, what, details=lambda: ""):
+    """Ends what takes longer by a `LabError`; `details()` tells what was seen instead. The alarm of whoever is outside goes on afterwards."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def end(*_):
-        raise LabError(f"no end after {seconds:.0f} s: {what}\n{story()}".rstrip())
+        raise LabError(f"no end after {seconds:.0f} s: {what}\n{details()}".rstrip())
 
     outer, start = signal.signal(signal.SIGALRM, end), time.monotonic()
     left = signal.alarm(math.ceil(seconds))

@@ -11,7 +11,7 @@ from ..measure import machine
 from ..measure.clock import Pace
 from . import cost, plan, testbed
 from .results import SAME, SCHEMA, key_of, unit
-from .rows import limit, outline, row_of, story, told
+from .rows import limit, outline, row_of, details, told
 from .summary import Results
 
 # How often a work is done that others disturb, and how long they are waited for; in a quick run, which has no time for them.
@@ -56,7 +56,7 @@ class Comparison:
                 if minutes is not None and pace.minutes() + pace.really(own) > minutes:
                     return False
                 self._in_time = minutes is None or pace.minutes() + pace.really(ahead + own) <= minutes
-                say(f"{pace.really(ahead):.1f} min left: {story(visit)}")
+                say(f"{pace.really(ahead):.1f} min left: {details(visit)}")
                 self.visit(visit, say, keep)
                 pace.passed(own)
                 ahead -= own

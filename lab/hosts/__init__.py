@@ -1,1 +1,1 @@
-"""Hosts in network namespaces, and what lies between them: cables, links by profile, routers, NATs."""
+"""Hosts in network namespaces and what connects them: cables, links by profile, routers, NATs."""

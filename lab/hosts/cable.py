@@ -1,11 +1,11 @@
-"""Cables with a link emulator in them: hosts are plugged into a switch by linkbox (proof/linkbox).
+"""Cables with a link emulator: linkbox (proof/linkbox) connects hosts to a switch.
 
     cables = Cables(lab, switch, profile, seed=1)
     one, two = lab.host("one", cables), lab.host("two", cables)
-    helper = lab.host("helper", switch)          # on the switch itself: what leaves it meets no emulator
+    helper = lab.host("helper", switch)          # on the switch itself: its packets pass no emulator
 
-What leaves a host passes one linkbox on its way to the switch; what comes to it goes by the kernel (a redirect by tc), so that every packet between two
-hosts meets one linkbox and not two:
+Packets that leave a host pass one linkbox on their way to the switch. Packets to a host are redirected by tc in the kernel. A packet between two hosts
+therefore passes one linkbox, not two:
 
     host eth0 ══ name.w ──linkbox──▶ name.s ══ switch
                       ◀────tc────────
@@ -19,16 +19,16 @@ from .namespace import Namespace
 from .programs import binary
 from .wait import LabError, wait_until
 
-# No address, no neighbour, no router: nothing in there answers to what passes.
+# The namespace of the cables has no addresses, so that nothing in it answers to passing packets.
 _SETTINGS = ("net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1")
-# What a wire packet must not have been left to: then the kernel hands over what a card would put on the wire.
+# Offloads that must be off for the kernel to send packets as a network card would put them on the wire.
 _OFFLOADS = ("tx", "sg", "tso", "gso", "gro")
-# Between two looks for a report: the emulator writes it at once, between two frames.
+# Pause between two looks for a report, in seconds. The emulator writes a report at once, between two frames.
 _LOOK_S = 0.005
 
 
 class Emulator:
-    """A linkbox between two interfaces of the namespace `wire`, which moves frames from now on."""
+    """A linkbox between two interfaces of the namespace `wire`; it forwards frames from its creation on."""
 
     def __init__(self, wire, near, far, *options, name):
         self.file = wire.logs / f"{name}.json"
@@ -36,11 +36,11 @@ class Emulator:
         self.process.wait_for_output("are joined")
 
     def report(self):
-        """What happened since this was asked last (docs/linkbox.md)."""
+        """Returns what happened since the previous call (docs/linkbox.md)."""
         self._look()
         self.file.unlink(missing_ok=True)
         os.kill(self.process.pid, signal.SIGUSR1)
-        wait_until(lambda: self._look() or self.file.exists(), f"a report of {self.process.name}", story=self.process.tail, pause=_LOOK_S)
+        wait_until(lambda: self._look() or self.file.exists(), f"a report of {self.process.name}", details=self.process.tail, pause=_LOOK_S)
         return json.loads(self.file.read_text(encoding="utf-8"))
 
     def _look(self):
@@ -49,7 +49,7 @@ class Emulator:
 
 
 class Cables(Namespace):
-    """A namespace with a linkbox per host. To hosts it is the switch that it leads to."""
+    """A namespace with one linkbox per host. Hosts use it like the switch behind it."""
 
     def __init__(self, lab, switch, profile, seed=1, superpackets=False):
         super().__init__(lab, "wire", _SETTINGS)
@@ -76,7 +76,7 @@ class Cables(Namespace):
         return self.switch.next_addresses()
 
     def plug(self, host, interface, port):
-        """As a switch does; linkbox is there from the first packet on."""
+        """Connects a host as a switch does. The linkbox runs before the first packet."""
         near, far = f"{host.name}.w", f"{host.name}.s"
         mtu = self.profile.mtu
         self.ip(
@@ -93,7 +93,7 @@ class Cables(Namespace):
         self._start(host, near, far)
 
     def _offloads(self, host, interface, near, far):
-        """Off everywhere, so that each frame is a wire packet; on where superpackets are wanted, which is how veth comes."""
+        """Turns offloads off everywhere, so that each frame is a wire packet. With superpackets they stay on, which is the default of veth."""
         if self.superpackets:
             return
         off = [word for name in _OFFLOADS for word in (name, "off")]

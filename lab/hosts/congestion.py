@@ -1,7 +1,7 @@
-"""Which TCP congestion control runs in the lab.
+"""The TCP congestion control that hosts of the lab may use.
 
-A namespace may only use what the machine's list of allowed ones names, so `cubic`, which most Linux hosts use, is put
-on that list while the lab lives and taken off again.
+A namespace may only use algorithms on the machine-wide list of allowed ones. `cubic`, which most Linux hosts use, is added to that list while a lab
+lives and removed afterwards.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ _ALLOWED = _SYSCTL / "tcp_allowed_congestion_control"
 
 @contextlib.contextmanager
 def allowed(name):
-    """Allows `name` for namespaces where the kernel has it; yields whether it may be used."""
+    """Allows `name` in namespaces if the kernel has it; yields True if it may be used."""
     if name not in _AVAILABLE.read_text().split():
         yield False
         return

@@ -1,8 +1,7 @@
-"""Who owns what the lab makes, and how the remains of a dead owner are removed.
+"""Ownership of what the lab makes, and removal of what a dead owner left.
 
-Every namespace and every run directory carries its owner's process id and start time. The start time makes the owner
-unmistakable: a process that got the same id later is another process. So a crashed run is told from a lab that is
-alive beside us, and only the first is cleaned.
+Every namespace and every run directory carries the process id and the start time of its owner. The start time identifies the owner even if
+another process got the same id later. The lab can therefore tell a crashed run from a running one, and removes only what the crashed run left.
 """
 
 import contextlib
@@ -16,38 +15,38 @@ from pathlib import Path
 from .wait import wait_until
 
 PREFIX = "tautlab"
-# State, sockets and keys of running labs; below /run so that a reboot forgets them.
+# State, sockets and keys of running labs; below /run, so that a reboot removes them.
 RUN_DIR = Path("/run") / PREFIX
 _NAMESPACE = re.compile(rf"{PREFIX}-(\d+)-(\d+)-(.+)")
 _DIRECTORY = re.compile(r"(\d+)-(\d+)")
-# In a run's directory: a file of the kernel, and the word that the run has put into it.
+# File in the directory of a run: the path of a kernel list, and the word that the run added to it.
 _WORD = "word"
 
 
 def start_time(pid):
-    """Start of process `pid` in clock ticks since boot, or None when it is gone or dead and not yet collected."""
+    """Returns the start time of process `pid` in clock ticks since boot, or None if it has ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The name in parentheses may hold anything; what follows its last ")" is regular (proc(5): field 3 is the state,
-    # field 22 the start time).
+    # The name in parentheses may contain anything; the fields after its last ")" are regular (proc(5): field 3 is the state, field 22 the start
+    # time).
     fields = text.rpartition(")")[2].split()
     return None if fields[0] in "ZX" else int(fields[19])
 
 
 def owner():
-    """The mark of this process: `PID-START`."""
+    """Returns the mark of this process: `PID-START`."""
     return f"{os.getpid()}-{start_time(os.getpid())}"
 
 
 def namespace_name(host):
-    """The namespace that this process gives to `host`."""
+    """Returns the name of the namespace of `host` in this process."""
     return f"{PREFIX}-{owner()}-{host}"
 
 
 def namespaces():
-    """All lab namespaces of this machine as (namespace, host, owner is alive)."""
+    """Returns all lab namespaces of this machine as (namespace, host, owner is alive)."""
     text = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
     found = []
     for line in text.splitlines():
@@ -64,7 +63,7 @@ def remove_namespace(namespace):
 
 
 def clean(own=False):
-    """Removes what dead owners left; returns the names of what was removed. `own`: this process counts as dead, it has no lab any more."""
+    """Removes what dead owners left and returns the removed names. With `own`, this process counts as dead: it has no lab any more."""
     removed = []
     for namespace, _, alive in namespaces():
         if not alive or (own and namespace.startswith(namespace_name(""))):
@@ -81,9 +80,9 @@ def clean(own=False):
 
 @contextlib.contextmanager
 def word_in(path, word):
-    """A word that is not there yet, added to a list of the kernel's while the `with` lasts; `clean` takes it out where a run was killed meanwhile."""
+    """Adds a word to a list of the kernel during the `with`, if it is missing. If the run is killed, `clean` removes the word."""
     note = RUN_DIR / owner() / _WORD
-    # The hosts' own directories in it are closed; what else is there, such as a web server's files, is for everybody.
+    # The directories of hosts in it are closed. Other contents, such as the files of a web server, are readable by every user.
     note.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
     try:
         note.write_text(f"{path} {word}\n")
@@ -91,13 +90,13 @@ def word_in(path, word):
         yield
     finally:
         _forget_word(note)
-        # A lab may still keep something there.
+        # Another lab of this process may still use the directory.
         with contextlib.suppress(OSError):
             note.parent.rmdir()
 
 
 def _forget_word(note):
-    """Takes out what a note tells of. One that was cut off was written before the word."""
+    """Removes the word that a note names. An incomplete note was written before its word was added."""
     told = note.read_text().split() if note.exists() else []
     if len(told) == 2:
         path, word = Path(told[0]), told[1]
@@ -110,7 +109,7 @@ def _alive(pid, start):
 
 
 def _kill_inside(namespace):
-    """Kills the processes inside by their ids; returns those that were there."""
+    """Kills the processes inside by id and returns the ids."""
     answer = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True, check=False)
     pids = [int(word) for word in answer.stdout.split() if int(word) != os.getpid()]
     for pid in pids:

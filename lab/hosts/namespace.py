@@ -1,4 +1,4 @@
-"""One network namespace: made with a name and settings, and programs run inside it."""
+"""A network namespace: its name, its settings, and the programs that run inside it."""
 
 import os
 import re
@@ -14,18 +14,18 @@ _HOST_NAME = re.compile(r"[a-z][a-z0-9-]{0,11}")
 
 
 class Namespace:
-    """What a host and a switch have in common: a namespace in which programs run."""
+    """What hosts and switches have in common: a namespace in which programs run."""
 
     def __init__(self, lab, name, settings):
         if not _HOST_NAME.fullmatch(name):
-            raise LabError(f"{name!r} is no name for a host: a letter, then at most 11 of a-z, 0-9 and -")
+            raise LabError(f"{name!r} is not a valid host name: a letter, then at most 11 of a-z, 0-9 and -")
         if name in lab.nodes:
-            raise LabError(f"there are two of {name!r} in this lab")
+            raise LabError(f"two hosts of this lab are named {name!r}")
         self.lab = lab
         self.name = name
         self.namespace = leftovers.namespace_name(name)
         self.processes = []
-        # Words before every program that runs in here, such as `taskset -c 0`.
+        # Words before every command that runs in this namespace, such as `taskset -c 0`.
         self.prefix = []
         call("ip", "netns", "add", self.namespace)
         lab.nodes[name] = self
@@ -35,26 +35,26 @@ class Namespace:
 
     @property
     def logs(self):
-        """Directory of this host's log files."""
+        """Directory for the log files of this host."""
         return self.lab.logs / self.name
 
     @property
     def state(self):
-        """A directory for what programs keep, gone with the lab; readable by root only."""
+        """Directory for the state of programs; removed with the lab, readable by root only."""
         path = self.lab.state / self.name
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         return path
 
     def ip(self, *commands):
-        """Runs `ip` commands in the namespace, each a line as after the word `ip`."""
+        """Runs `ip` commands in the namespace; each argument is a command without the word `ip`."""
         call("ip", "-n", self.namespace, "-batch", "-", text="\n".join(commands))
 
     def run(self, *argv, check=True, timeout=PATIENCE_S, env=None, text=None):
-        """Runs a program to its end and returns its `CompletedProcess`, output as text."""
+        """Runs a program to its end and returns its `CompletedProcess`, with output as text."""
         return call(*self._inside(argv), check=check, timeout=timeout, env=_environment(env), text=text)
 
     def start(self, *argv, name=None, env=None):
-        """Starts a program and returns its `Process`; it ends with the lab at the latest."""
+        """Starts a program and returns its `Process`. It ends with the lab at the latest."""
         name = name or Path(str(argv[0])).name
         process = Process(self._inside(argv), name, self.logs, _environment(env))
         self.processes.append(process)
@@ -73,7 +73,7 @@ def _environment(extra):
 
 
 def call(*argv, check=True, timeout=PATIENCE_S, env=None, text=None):
-    """Runs a program on this machine to its end; `text` is its input. A failure is an error unless `check` is off."""
+    """Runs a program on this machine to its end; `text` is its input. Raises `LabError` if it fails, unless `check` is off."""
     try:
         done = subprocess.run(
             argv,

@@ -1,9 +1,9 @@
-"""What a program may have left in a network namespace that `ip` does not show, one fact per line: to compare before and after.
+"""State of a network namespace that `ip` does not show, one fact per line: for comparison before and after a test.
 
     ip netns exec NAMESPACE python3 -I lab/hosts/namespace_state.py [--sockets]
 
-Settings (all of /proc/sys/net), packet filters (everything that `nft list ruleset` is made from, as the kernel tells it, and the tables of the
-older iptables); with --sockets also the open sockets, which belong to programs that live.
+Prints settings (all of /proc/sys/net) and packet filters (everything behind `nft list ruleset`, as the kernel reports it, and the tables of the
+older iptables); with --sockets also the open sockets, which belong to running programs.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ _ERROR, _DONE = 2, 3
 _NF_TABLES = 10 << 8
 _HEADER = struct.Struct("=IHHII")
 _ASKS = {"table": 1, "chain": 4, "rule": 7, "set": 10, "object": 19, "flowtable": 23}
-# Counters of what goes on, no settings.
+# Counters that change constantly; they are not settings.
 _MOVING = {"nf_conntrack_count"}
 _OLD_TABLES = ("ip_tables_names", "ip6_tables_names", "arp_tables_names")
 _SOCKETS = ("udp", "udp6", "udplite", "raw", "raw6", "packet", "unix")
@@ -27,7 +27,7 @@ _SOCKETS = ("udp", "udp6", "udplite", "raw", "raw6", "packet", "unix")
 
 def settings(root=Path("/proc/sys/net")):
     for path in sorted(root.rglob("*")):
-        # Some may only be written, and some only be read once they were written.
+        # Some settings can only be written, and some only be read after they were written.
         with contextlib.suppress(OSError):
             if path.is_file() and path.name not in _MOVING:
                 yield f"setting {path.relative_to(root)} = {path.read_text().strip()}"
@@ -42,14 +42,14 @@ def filters():
 
 
 def sockets():
-    """Listening, bound or connected; TCP is left out, for the kernel keeps a closed connection for a minute."""
+    """Lists listening, bound and connected sockets. TCP is left out, because the kernel keeps a closed connection for a minute."""
     for name in _SOCKETS:
         with contextlib.suppress(FileNotFoundError):
             yield from (f"socket {name} {line}" for line in Path("/proc/net", name).read_text().splitlines()[1:])
 
 
 def _dump(ask):
-    """The bodies of the answers; none from a kernel that has no such tables."""
+    """Yields the bodies of the answers; nothing if the kernel has no such tables."""
     try:
         kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETFILTER)
     except OSError:
@@ -64,7 +64,7 @@ def _dump(ask):
                 length, kind, *_ = _HEADER.unpack_from(data)
                 if kind in (_ERROR, _DONE):
                     return
-                # Without the `nfgenmsg` of the answer, which counts changes: what was changed back is as before.
+                # Leaves out the `nfgenmsg` of the answer, which counts changes: a change that was reverted must not show.
                 yield data[_HEADER.size + 4 : length]
                 data = data[(length + 3) & ~3 :]
 

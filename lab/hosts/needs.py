@@ -1,4 +1,4 @@
-"""What the lab needs from the machine, checked before anything else so that a lack is told at once."""
+"""Requirements of the lab on the machine. Commands check them first, so that a missing one is reported at once."""
 
 import os
 import shutil
@@ -6,7 +6,7 @@ import subprocess
 
 from . import leftovers
 
-# Program -> Debian package.
+# Program and the Debian package that contains it.
 PROGRAMS = {
     "apache2": "apache2-bin",
     "curl": "curl",
@@ -31,7 +31,7 @@ TUN = "/dev/net/tun"
 
 
 def missing(*programs):
-    """Sentences, one per lack: root, a TUN device, namespaces, the given programs. Empty when all is there."""
+    """Returns a sentence for each missing requirement: root, a TUN device, namespaces, the given programs."""
     if os.geteuid() != 0:
         return ["needs root, to make network namespaces and TUN devices: run it with sudo"]
     lacks = [lacking(name) for name in ("ip", *programs) if not found(name)]
@@ -42,17 +42,17 @@ def missing(*programs):
 
 
 def found(name):
-    """Whether this program is here."""
+    """Returns true if this program is installed."""
     return shutil.which(name) is not None
 
 
-def without(*names):
-    """What to tell of the first of these programs that is not here; empty when all are."""
+def missing_reason(*names):
+    """Returns an error message for the first of these programs that is not installed, or an empty string."""
     return next((lacking(name) for name in names if not found(name)), "")
 
 
 def lacking(name):
-    """What to tell of a program of `PROGRAMS` that is not."""
+    """Returns the error message for a missing program of `PROGRAMS`."""
     return f"the program {name} is missing: apt-get install {PROGRAMS[name]}"
 
 
@@ -72,4 +72,4 @@ def _lacking_namespaces():
     if made.returncode == 0:
         return []
     why = made.stderr.strip() or "no reason given"
-    return [f"network namespaces cannot be made ({why}): run on a machine of its own or in a privileged container"]
+    return [f"network namespaces cannot be made ({why}): use a dedicated machine or a privileged container"]

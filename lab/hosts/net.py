@@ -6,8 +6,8 @@
         one, two = lab.host("one", left), lab.host("two", right)
         one.run("ping", "-c1", two.ipv4)
 
-Addresses are given out in order: switch N carries 10.77.N.0/24 and fd77:N::/64. The first router on a switch is the
-default gateway of its hosts. Needs root and iproute2. All is removed when the `with` ends, however it ends.
+Addresses are assigned in order: switch N carries 10.77.N.0/24 and fd77:N::/64. The first router on a switch is the default gateway of its hosts.
+Needs root and iproute2. The end of the `with` block removes everything, also after an error.
 """
 
 import contextlib
@@ -20,8 +20,8 @@ from pathlib import Path
 from . import leftovers
 from .namespace import Namespace, call
 
-# What every host starts with. Duplicate address detection would delay IPv6 by a second or two; rp_filter 2 (loose) is
-# what Debian sets; router advertisements come from nobody here.
+# Settings of every host. Duplicate address detection would delay IPv6 by a second or two. rp_filter 2 (loose) is the default of Debian. No router in
+# the lab sends advertisements.
 SETTINGS = (
     "net.ipv4.conf.all.rp_filter=2",
     "net.ipv4.conf.default.rp_filter=2",
@@ -29,12 +29,12 @@ SETTINGS = (
     "net.ipv6.conf.default.accept_dad=0",
     "net.ipv6.conf.default.accept_ra=0",
 )
-_TRACES = (sys.executable, "-I", str(Path(__file__).with_name("namespace_state.py")))
+_NAMESPACE_STATE = (sys.executable, "-I", str(Path(__file__).with_name("namespace_state.py")))
 FORWARDING = ("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
 
 
 class Lab:
-    """Everything made for one test. `logs` is where hosts write; it is kept only when `failed` was set or raised."""
+    """All hosts of one test. `logs` is the directory of their output; it is kept only if `failed` was set or an exception was raised."""
 
     def __init__(self, logs):
         leftovers.clean()
@@ -54,7 +54,7 @@ class Lab:
         self.close()
 
     def switch(self, name, ipv4=True, ipv6=True):
-        """A switch with the next free subnets of the wanted families."""
+        """Makes a switch with the next free subnets of the requested families."""
         self._switches += 1
         number = self._switches
         subnets = []
@@ -65,24 +65,24 @@ class Lab:
         return Switch(self, name, subnets)
 
     def host(self, name, *switches):
-        """A host with one interface per switch: eth0, eth1, …"""
+        """Makes a host with one interface per switch: eth0, eth1, …"""
         return Host(self, name, switches)
 
     def router(self, name, *switches):
-        """A host that forwards between `switches`, and the gateway of those that have none yet."""
+        """Makes a host that forwards between `switches` and becomes the gateway of each switch without one."""
         return Router(self, name, switches)
 
     def free_port(self):
-        """A port that no other call of this lab got, for the lab's own traffic."""
+        """Returns a port for traffic of the lab that no other call returned."""
         self._port += 1
         return self._port
 
     def tails(self):
-        """The last lines of everything that ran, for a failed test's report."""
+        """Returns the last lines of all programs, for the report of a failed test."""
         return "\n".join(process.tail() for node in self.nodes.values() for process in node.processes)
 
     def close(self):
-        """Ends all processes, deletes all namespaces; keeps the logs when something failed."""
+        """Ends all processes and deletes all namespaces; keeps the logs after a failure."""
         for node in self.nodes.values():
             for process in node.processes:
                 process.kill()
@@ -90,7 +90,7 @@ class Lab:
             leftovers.remove_namespace(node.namespace)
             shutil.rmtree(self.state / node.name, ignore_errors=True)
         self.nodes.clear()
-        # Another lab of this process may still keep something there.
+        # Another lab of this process may still use the directory.
         with contextlib.suppress(OSError):
             self.state.rmdir()
         if not self.failed:
@@ -98,31 +98,31 @@ class Lab:
 
 
 class Switch(Namespace):
-    """A bridge in a namespace of its own; a port is named after the host behind it."""
+    """A bridge in its own namespace. Each port is named after the host behind it."""
 
     def __init__(self, lab, name, subnets):
         super().__init__(lab, name, SETTINGS)
         self.subnets = subnets
         self.gateway = []
         self.hosts = []
-        # Snooping off: a bridge that knows no querier may hold back the multicast that IPv6 resolves neighbours by.
+        # Snooping is off: a bridge without a querier may hold back the multicast that IPv6 neighbour discovery needs.
         self.ip("link add br0 type bridge stp_state 0 mcast_snooping 0", "link set br0 up")
 
     def plug(self, host, interface, port):
-        """A cable from a new port of that name to a new interface of the host."""
+        """Connects a new port of this name to a new interface of the host."""
         self.ip(
             f"link add {port} type veth peer name {interface} netns {host.namespace}",
             f"link set {port} master br0 up",
         )
 
     def next_addresses(self):
-        """The next host address of each subnet."""
+        """Returns the next host address of each subnet."""
         number = len(self.hosts) + 1
         return [ipaddress.ip_interface(f"{net[number]}/{net.prefixlen}") for net in self.subnets]
 
 
 class Host(Namespace):
-    """A host: `addresses` in the order given out, `ipv4` and `ipv6` the first of each (None without)."""
+    """A host. `addresses` are in the order of assignment; `ipv4` and `ipv6` are the first of each family, or None."""
 
     def __init__(self, lab, name, switches, settings=SETTINGS):
         super().__init__(lab, name, settings)
@@ -141,7 +141,7 @@ class Host(Namespace):
         return next((str(a) for a in self.addresses if a.version == 6), None)
 
     def connect(self, switch):
-        """Plugs a new interface into `switch`; returns its addresses."""
+        """Connects a new interface to `switch` and returns its addresses."""
         interface, port = f"eth{self._links}", f"{self.name}.{self._links}"
         self._links += 1
         own = switch.next_addresses()
@@ -157,32 +157,32 @@ class Host(Namespace):
         return own
 
     def use_gateway(self, gateway):
-        """Default routes over `gateway`, a list of addresses; the first gateway stays."""
+        """Adds default routes through `gateway`, a list of addresses. A gateway set earlier stays."""
         if gateway and not self.routed:
             self.routed = True
             self.ip(*(f"route add default via {address}" for address in gateway))
 
     def route(self, subnet, via):
-        """A static route."""
+        """Adds a static route."""
         self.ip(f"route add {subnet} via {via}")
 
     def counters(self, interface="eth0"):
-        """Bytes received and sent by `interface` so far."""
+        """Returns the bytes received and sent by `interface` so far."""
         text = call("ip", "-n", self.namespace, "-j", "-s", "link", "show", "dev", interface).stdout
         stats = json.loads(text)[0]["stats64"]
         return stats["rx"]["bytes"], stats["tx"]["bytes"]
 
     def network_state(self):
-        """Links, addresses, routes and rules as sorted lines, to compare before and after."""
+        """Returns links, addresses, routes and rules as sorted lines, for comparison before and after."""
         lines = []
         for view in ("link", "address", "-4 route show table all", "-6 route show table all", "-4 rule", "-6 rule"):
             text = call("ip", "-n", self.namespace, "-o", *view.split()).stdout
             lines += [f"{view}: {line.strip()}" for line in text.splitlines()]
         return sorted(lines)
 
-    def traces(self, sockets=False):
-        """Network settings and packet filters as lines, and open sockets on request: what `network_state` leaves out."""
-        return self.run(*_TRACES, *(["--sockets"] if sockets else [])).stdout.splitlines()
+    def hidden_state(self, sockets=False):
+        """Returns what `network_state` leaves out as lines: network settings and packet filters, and on request the open sockets."""
+        return self.run(*_NAMESPACE_STATE, *(["--sockets"] if sockets else [])).stdout.splitlines()
 
 
 class Router(Host):
@@ -201,4 +201,4 @@ class Router(Host):
         return own
 
     def use_gateway(self, gateway):
-        """A router's routes beyond its own subnets are stated by `route`, never guessed."""
+        """Does nothing: routes of a router beyond its own subnets are set with `route`."""

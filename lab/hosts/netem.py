@@ -1,7 +1,7 @@
-"""Impairment by the kernel's own emulator at the hosts' own interfaces: where most people place it, for comparison with linkbox.
+"""Impairment by the emulator of the kernel at the interfaces of the hosts, where most people place it: for comparison with linkbox.
 
-netem draws for what the kernel hands it, superpackets included (docs/linkbox.md, "Why not netem"). Its delay is cut at nothing as a whole; linkbox cuts
-what comes on top of the base.
+netem acts on what the kernel passes to it, superpackets included (docs/linkbox.md, "Why not netem"). It cuts its whole delay off at zero; linkbox
+cuts off only the part on top of the base.
 """
 
 import re
@@ -14,7 +14,7 @@ _TIME_US = {"us": 1, "ms": 1_000, "s": 1_000_000}
 
 
 def available():
-    """Whether this kernel has it: tried in a namespace of its own."""
+    """Returns true if this kernel has netem; it tries netem in a temporary namespace."""
     name = leftovers.namespace_name("netem")
     inside = ("ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms")
     try:
@@ -25,7 +25,7 @@ def available():
 
 
 def words(told):
-    """netem's words for linkbox's; a `LabError` names what it has no word for."""
+    """Translates arguments of linkbox to arguments of netem. Raises a `LabError` that names arguments without an equivalent."""
     found = _parsed(told)
     delay_us = sum(_us(found.pop(name, ["0us"])[0]) for name in ("base", "delay"))
     jitter = found.pop("jitter", [])
@@ -34,17 +34,17 @@ def words(told):
         values = found.pop(name, [])
         parts += [name, *values] if values else []
     if found:
-        raise LabError(f"netem has no word for {', '.join(found)}")
+        raise LabError(f"netem has no equivalent for {', '.join(found)}")
     return parts
 
 
 def impair(host, told, interface="eth0"):
-    """From now on all that leaves the host meets it."""
+    """Impairs all packets that leave the host from now on."""
     host.run("tc", "qdisc", "add", "dev", interface, "root", "netem", *words(told))
 
 
 def _parsed(told):
-    """{word: its values} of linkbox's words: values begin with a digit."""
+    """Returns {word: its values} of the arguments of linkbox. Values begin with a digit."""
     found = {}
     for word in told.split():
         if word[0].isdigit():

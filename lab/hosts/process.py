@@ -1,4 +1,4 @@
-"""A program running in a host: its own process group, its output in files, an end that always comes."""
+"""A program in a host: its own process group, its output in files, and a guaranteed end."""
 
 import os
 import signal
@@ -6,15 +6,15 @@ import subprocess
 
 from .wait import PATIENCE_S, LabError, wait_until
 
-# How long a program may take to end after SIGTERM before it is killed.
+# Time a program has to end after SIGTERM before it is killed, in seconds.
 GRACE_S = 10.0
 TAIL_LINES = 40
 
 
 class Process:
-    """A started program. Standard output goes to `NAME.out`, standard error to `NAME.err`, appended over restarts.
+    """A started program. Standard output goes to `NAME.out`, standard error to `NAME.err`; a restart appends.
 
-    Standard input is a pipe that stays open: programs of the lab end when it closes, so they also end with the lab.
+    Standard input is a pipe that stays open. The programs of the lab end when it closes, so they end with the lab.
     """
 
     def __init__(self, argv, name, directory, env):
@@ -31,7 +31,7 @@ class Process:
 
     @property
     def pid(self):
-        """Id of the program itself (`ip netns exec` replaces itself by it)."""
+        """Id of the program itself (`ip netns exec` replaces itself with the program)."""
         return self._popen.pid
 
     @property
@@ -43,16 +43,16 @@ class Process:
         return self._popen.poll()
 
     def output(self):
-        """What this start of the program has written to standard output so far."""
+        """Returns what the program has written to standard output since its last start."""
         with self.out.open("rb") as file:
             file.seek(self._out_start)
             return file.read().decode(errors="replace")
 
     def wait_for_output(self, text, timeout=PATIENCE_S):
-        """Waits until `text` stands in the output; an early end of the program is an error."""
+        """Waits until the output contains `text`. Raises `LabError` if the program ends first."""
 
         def there():
-            # The order matters: a program may write and end between two looks.
+            # The order matters: a program may write and end between the two checks.
             ended = not self.alive
             if text in self.output():
                 return True
@@ -63,32 +63,32 @@ class Process:
         wait_until(there, f"{self.name} to write {text!r}", timeout, self.tail)
 
     def write(self, text):
-        """Writes to the program's standard input."""
+        """Writes to standard input of the program."""
         self._popen.stdin.write(text.encode())
         self._popen.stdin.flush()
 
     def close_input(self):
-        """Ends standard input, the sign for the lab's own programs to finish."""
+        """Closes standard input, which tells the programs of the lab to finish."""
         if self._popen.stdin and not self._popen.stdin.closed:
             self._popen.stdin.close()
 
     def wait(self, timeout=PATIENCE_S):
-        """Waits for the end and returns the exit code."""
+        """Waits for the end and returns the exit status."""
         try:
             return self._popen.wait(timeout)
         except subprocess.TimeoutExpired:
             raise LabError(f"{self.name} did not end within {timeout:.0f} s\n{self.tail()}") from None
 
     def stop(self):
-        """SIGTERM, then SIGKILL when that is not enough; returns the exit code. Harmless when it has ended."""
+        """Sends SIGTERM, then SIGKILL if the program does not end; returns the exit status. Has no effect after the end."""
         return self._end(signal.SIGTERM)
 
     def kill(self):
-        """SIGKILL: what a crash or a power cut looks like to the program's peers."""
+        """Sends SIGKILL: to peers it looks like a crash or a power cut."""
         return self._end(signal.SIGKILL)
 
     def rss_kib(self, field="VmRSS"):
-        """Memory of the program in KiB: `VmRSS` now, `VmHWM` at its highest (proc(5))."""
+        """Returns memory of the program in KiB: `VmRSS` now, `VmHWM` at its peak (proc(5))."""
         with open(f"/proc/{self.pid}/status", encoding="ascii", errors="replace") as file:
             for line in file:
                 if line.startswith(field + ":"):
@@ -96,7 +96,7 @@ class Process:
         raise LabError(f"{self.name} has no {field}: it has ended")
 
     def tail(self):
-        """The last lines of both files, for error messages."""
+        """Returns the last lines of both files, for error messages."""
         parts = [f"$ {' '.join(self.argv)}  (exit code: {self.returncode})"]
         for path in (self.out, self.err):
             lines = path.read_text(errors="replace").splitlines()[-TAIL_LINES:]
@@ -105,7 +105,7 @@ class Process:
         return "\n".join(parts)
 
     def _end(self, number):
-        # The group is addressed only while its leader is not collected: until then its id cannot be another's.
+        # Signals the group only before its leader is reaped: until then no other process can have its id.
         if self.alive:
             os.killpg(self.pid, number)
             try:

@@ -1,6 +1,6 @@
-"""The links of the lab by name, from `profiles.toml`: what lies between hosts.
+"""Named links between hosts, from `profiles.toml`.
 
-    profiles.load()["medium"].words("right")     # what linkbox is told for what leaves the first host
+    profiles.load()["medium"].words("right")     # arguments of linkbox for packets from the first host
 """
 
 import re
@@ -18,35 +18,35 @@ _TIME_MS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 
 @dataclass(frozen=True)
 class Profile:
-    """One link."""
+    """A link."""
 
     name: str
     title: str
     about: str
-    # Words per direction, the base included; empty for a plain link, on which no linkbox stands.
+    # Arguments of linkbox per direction, with the base; empty for a plain link, which has no linkbox.
     link: dict = field(default_factory=dict)
-    # Of the hosts' interfaces.
+    # MTU of the interfaces of the hosts, in bytes.
     mtu: int = ETHERNET_MTU
-    # A router on the way takes no more, and does not say so.
+    # MTU of a router on the path, in bytes. The router drops larger packets without an ICMP message.
     path_mtu: int | None = None
 
     @property
     def emulated(self):
-        """Whether linkbox stands between the hosts."""
+        """Returns true if linkbox is between the hosts."""
         return bool(self.link)
 
     def words(self, direction):
-        """What linkbox is told for "right" (what leaves the first host) or "left"."""
+        """Returns the arguments of linkbox for "right" (packets from the first host) or "left"."""
         return self.link.get(direction, "")
 
     @property
     def round_trip_ms(self):
-        """What the link adds to a round trip, on average and where nothing queues; jitter that is cut at nothing counts."""
+        """Mean round-trip time of the link in milliseconds, without queueing. Counts jitter that is cut off at zero."""
         return sum(_mean_ms(words) for words in self.link.values())
 
     @property
     def loss(self):
-        """Share of packets lost towards the right; None where not only loss limits TCP (jitter, reordering, a rate)."""
+        """Share of packets lost towards the right; None if jitter, reordering or a rate also limits TCP."""
         words = self.words("right")
         if not self.link or re.search(r"\b(jitter|reorder|rate)\b", words):
             return None
@@ -55,19 +55,19 @@ class Profile:
 
 
 def load(path=FILE):
-    """All profiles, {name: Profile}, in the file's order; a `LabError` that names what is wrong in it."""
+    """Returns all profiles, {name: Profile}, in the order of the file. Raises a `LabError` that names an error in the file."""
     try:
         told = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise LabError(f"{path}: {error}") from None
     base = told.pop("base", None)
     if not isinstance(base, str):
-        raise LabError(f'{path}: the way itself is missing: base = "0.3ms"')
+        raise LabError(f'{path}: the base of all links is missing: base = "0.3ms"')
     return {name: _profile(path, name, table, base) for name, table in told.items()}
 
 
 def chosen(names, path=FILE):
-    """The profiles of these names, in their order; a name that is none is an error that tells those that are."""
+    """Returns the profiles of these names, in their order. Raises a `LabError` that lists the known names if one is unknown."""
     known = load(path)
     unknown = [name for name in names if name not in known]
     if unknown:
@@ -99,11 +99,11 @@ def _profile(path, name, table, base):
 
 
 def _mean_ms(words):
-    """Mean delay of one direction: the base, and delay ± jitter evenly, where less than nothing is nothing."""
+    """Returns the mean delay of one direction: the base, plus a uniform delay ± jitter that is cut off at zero."""
     base, delay, jitter = (_time_ms(words, word) for word in ("base", "delay", "jitter"))
     if jitter <= delay:
         return base + delay
-    # Of the even spread from delay − jitter to delay + jitter only the part above nothing takes time.
+    # Of the uniform range from delay − jitter to delay + jitter, only the part above zero adds delay.
     return base + (delay + jitter) ** 2 / (4 * jitter)
 
 

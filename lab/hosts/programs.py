@@ -1,4 +1,4 @@
-"""The project's own programs: where the builds put them."""
+"""Paths of the programs that the project builds."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def binary(name, release=None):
-    """Path of a built program: of an earlier release (lab/nodes/releases.py), else from TAUT_BIN_DIR, else from the release build or the one of `make test`."""
+    """Returns the path of a built program: of an earlier release (lab/nodes/releases.py), else from TAUT_BIN_DIR, else of the release build or of the
+    build of `make test`."""
     given = ROOT / "target" / "releases" / release if release else os.environ.get("TAUT_BIN_DIR")
     places = [Path(given)] if given else [ROOT / "target" / "release", ROOT / "target" / "ci"]
     for place in places:

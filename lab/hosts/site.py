@@ -1,4 +1,4 @@
-"""Hosts on a link of a profile, and one more beside them for what a system needs besides its members."""
+"""Hosts on the link of a profile, and one helper beside them for servers that a system needs."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ from .cable import Cables
 from .profiles import ETHERNET_MTU
 from .wait import LabError
 
-# Where a link is emulated: for every wire packet, or for what the kernel put together, by linkbox or by the kernel's netem at the hosts themselves.
+# Where a link is emulated: per wire packet by linkbox, per superpacket by linkbox, or by netem at the interfaces of the hosts.
 PLACEMENTS = ("packets", "superpackets", "netem")
 NAMES = ("left", "right", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
-# Says nothing of packets that are too big for the way on, and forwards the rest.
+# Makes a router send no ICMP message about packets that are too big for the next hop.
 _SILENT = """
 table inet silent {
     chain output {
@@ -23,23 +23,24 @@ table inet silent {
 
 @dataclass
 class Site:
-    """`hosts` are members, the first of them is the sender where there is one; `helper` is for coordinators and lighthouses."""
+    """Laid-out hosts. `hosts` are members, the first one is the sender in one-way work; `helper` is for coordinators and lighthouses."""
 
     hosts: list
     helper: object
     profile: object
     placement: str
-    # What TCP in the hosts really uses.
+    # Congestion control that TCP in the hosts uses.
     congestion: str
     cables: object = None
 
     def link_reports(self):
-        """What the emulators say happened since this was asked last, in the order of the hosts; none on a plain link."""
+        """Returns what the emulators report since the previous call, in the order of the hosts; empty on a plain link."""
         return [emulator.report() for emulator in self.cables.emulators] if self.cables else []
 
 
 def lay_out(lab, profile, *, count=2, seed=1, placement="packets", congestion="cubic"):
-    """The hosts of a profile, up and able to reach each other. `congestion`: what TCP uses in there, if namespaces may (lab.hosts.congestion)."""
+    """Makes the hosts of a profile, up and able to reach each other. `congestion` is the TCP congestion control, if namespaces may use it
+    (lab.hosts.congestion)."""
     if placement not in PLACEMENTS:
         raise LabError(f"{placement!r} is no placement; there are: {', '.join(PLACEMENTS)}")
     if not 2 <= count <= len(NAMES):
@@ -69,10 +70,10 @@ def _set_mtu(switch, hosts, mtu):
 
 
 def _black_hole(lab, switch, path_mtu):
-    """A router between the first host and a switch for the others, whose ways on take `path_mtu` bytes, and who says so to nobody.
+    """Makes a router between the first host and a switch for the others. Its routes carry `path_mtu` bytes, and it sends no ICMP message about that.
 
-    The limit is that of its routes and not of an interface: a veth interface takes four bytes more than its MTU, for a VLAN tag, and superpackets
-    of any kind; a route measures each packet of a superpacket.
+    The limit is on the routes and not on an interface: a veth interface takes four bytes more than its MTU, for a VLAN tag, and superpackets of any size;
+    a route checks each packet of a superpacket.
     """
     beyond = lab.switch("beyond", ipv6=False)
     gate = lab.router("gate", switch, beyond)

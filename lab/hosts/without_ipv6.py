@@ -1,8 +1,8 @@
-"""Runs a program as on a kernel without IPv6: it can open no IPv6 socket.
+"""Runs a program as on a kernel without IPv6: it cannot open IPv6 sockets.
 
     python3 -I lab/hosts/without_ipv6.py PROGRAM ARGUMENTS...
 
-A seccomp filter answers socket(AF_INET6, …) with EAFNOSUPPORT, as a kernel does that was built or booted without it (`ipv6.disable=1`).
+A seccomp filter answers socket(AF_INET6, …) with EAFNOSUPPORT, as a kernel does that was built or booted without IPv6 (`ipv6.disable=1`).
 """
 
 import ctypes
@@ -18,7 +18,7 @@ from pathlib import Path
 PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 22, 38
 SECCOMP_MODE_FILTER = 2
 RET_ALLOW, RET_ERRNO = 0x7FFF0000, 0x00050000
-# Machine: its word for the system calls' table, and the number of socket(2) there.
+# Machine, its value for the system call table, and the number of socket(2) in that table.
 MACHINES = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
 LOAD, JUMP_EQUAL, RETURN = 0x20, 0x15, 0x06
 # struct seccomp_data: number, architecture, instruction pointer, arguments of eight bytes each.
@@ -26,12 +26,12 @@ NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16
 
 
 def possible():
-    """Whether this machine can be blinded so."""
+    """Returns true if this machine supports such a filter."""
     return platform.machine() in MACHINES and Path("/proc/sys/kernel/seccomp").exists()
 
 
 def program():
-    """The filter as struct sock_filter after struct sock_filter."""
+    """Returns the filter: consecutive struct sock_filter."""
     architecture, number = MACHINES[platform.machine()]
     lines = [
         (LOAD, 0, 0, ARCHITECTURE),
@@ -46,7 +46,7 @@ def program():
     return b"".join(struct.pack("=HBBI", *line) for line in lines), len(lines)
 
 
-def close_eyes():
+def deny_ipv6():
     libc = ctypes.CDLL(None, use_errno=True)
     filters, count = program()
     buffer = ctypes.create_string_buffer(filters, len(filters))
@@ -57,5 +57,5 @@ def close_eyes():
 
 
 if __name__ == "__main__":
-    close_eyes()
+    deny_ipv6()
     os.execvp(sys.argv[1], sys.argv[1:])

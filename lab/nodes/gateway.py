@@ -100,7 +100,7 @@ class Home:
         process = self.router.start("miniupnpd", "-d", "-f", configuration, "-P", pid, name="miniupnpd")
         # The two ports that it is asked on are open one after the other.
         for port in (5351, 1900):
-            wait_until(lambda port=port: self._listens(port), f"miniupnpd to listen on {port}", story=process.tail)
+            wait_until(lambda port=port: self._listens(port), f"miniupnpd to listen on {port}", details=process.tail)
         return process
 
     def _listens(self, port):

@@ -101,7 +101,7 @@ class Proxy:
         file.write_text(text.format(state=host.state, port=PORT, target=target, **values), encoding="utf-8")
         self.host = host
         self.process = host.start(*command, file, name=program)
-        wait_until(self._listens, f"{program} to listen", story=self.process.tail)
+        wait_until(self._listens, f"{program} to listen", details=self.process.tail)
 
     def _listens(self):
         return f":{PORT} " in self.host.run("ss", "-Hltn").stdout

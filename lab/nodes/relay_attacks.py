@@ -87,7 +87,7 @@ def is_over(program):
 
 def told(program):
     """What the program says of its attack, once that is over."""
-    wait_until(lambda: is_over(program), "the attack to end", timeout=120, story=program.tail)
+    wait_until(lambda: is_over(program), "the attack to end", timeout=120, details=program.tail)
     return json.loads(program.output().splitlines()[-1])
 
 

@@ -131,7 +131,7 @@ class Node:
                 raise LabError(f"the daemon of {self.name} ended\n{self.process.tail()}")
             return answering(self.socket)
 
-        wait_until(answers, f"the daemon of {self.name} to answer on its socket", story=self.process.tail)
+        wait_until(answers, f"the daemon of {self.name} to answer on its socket", details=self.process.tail)
         return self
 
     def up(self, join=None, check=True):
@@ -183,12 +183,12 @@ class Node:
             last["status"] = self.status()
             return last["status"] if predicate(last["status"]) else None
 
-        def story():
+        def details():
             shown = json.dumps(last.get("status"), indent=1)
             tails = "\n".join(process.tail() for process in self.host.processes)
             return f"last status of {self.name}: {shown}\n{tails}"
 
-        return wait_until(good, f"{self.name}: {what}", timeout, story)
+        return wait_until(good, f"{self.name}: {what}", timeout, details)
 
     def wait_for_peers(self, *names):
         """Waits until the map names exactly these peers."""

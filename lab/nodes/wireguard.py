@@ -70,7 +70,7 @@ class WireGuard:
     def start(self):
         """Starts it, gives it its addresses and the last configuration."""
         self.process = self.host.start(*self._mounted(*command(self.kind)), name=f"wg-{self.kind}", env=self.env)
-        wait_until(self._answers, f"{self.kind} in {self.host.name} to answer wg", story=self.process.tail)
+        wait_until(self._answers, f"{self.kind} in {self.host.name} to answer wg", details=self.process.tail)
         self.host.ip(*(f"address add {address} dev {INTERFACE}" for address in self.inner), f"link set {INTERFACE} up")
         if self.config:
             self.setconf(self.config)
@@ -139,10 +139,10 @@ class WireGuard:
             tries += 1
             return ping(self.host, address, count=1)["received"] == 1
 
-        wait_until(answered, f"{self.host.name} to reach {address}", timeout, self.story)
+        wait_until(answered, f"{self.host.name} to reach {address}", timeout, self.details)
         return tries == 1
 
-    def story(self):
+    def details(self):
         return f"{self.wg('show', check=False).stdout}\n{self.process.tail()}"
 
     def _dump(self):

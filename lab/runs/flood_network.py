@@ -77,7 +77,7 @@ class Field:
     def flows(self, seconds):
         """A paced UDP flow from the peer to the victim, started; finish with `flowed`."""
         server = self.victim_host.start("iperf3", "-s", "-1", "-B", self.inner, name="iperf3-server")
-        wait_until(lambda: "5201" in self.victim_host.run("ss", "-ltn").stdout, "iperf3 to listen", story=server.tail)
+        wait_until(lambda: "5201" in self.victim_host.run("ss", "-ltn").stdout, "iperf3 to listen", details=server.tail)
         words = ("-c", self.inner, "-u", "-b", f"{RATE_MBPS}M", "-l", 1300, "-t", seconds, "-J")
         return self.flow_host.start("iperf3", *words, name="iperf3-client")
 

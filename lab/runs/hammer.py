@@ -97,7 +97,7 @@ class Strike:
         drops, lost = self._drops(), self._lost()
         lines = len(program.output().splitlines())
         program.write(f"{count}\n")
-        wait_until(lambda: len(program.output().splitlines()) > lines, "a round of the hammer", story=program.tail)
+        wait_until(lambda: len(program.output().splitlines()) > lines, "a round of the hammer", details=program.tail)
         report = json.loads(program.output().splitlines()[-1])
         counted = sum(self._drops().values()) - sum(drops.values())
         self.answers[which] = report["answered"]

@@ -53,14 +53,14 @@ class Field:
         """Mbit/s from the victim to the bystander while the program attacks; what the program says of it."""
         target = self.bystander.ipv4
         server = self.bystander.host.start("iperf3", "-s", "-1", "-p", IPERF_PORT, "--forceflush", name="iperf3-server")
-        wait_until(lambda: "listening" in server.output(), "iperf3 to listen", story=server.tail)
+        wait_until(lambda: "listening" in server.output(), "iperf3 to listen", details=server.tail)
         lines = len(program.output().splitlines()) if program else 0
         if program:
             program.write(f"{1000 * (seconds + 1)}\n")
         done = self.victim.host.run("iperf3", "-c", target, "-p", IPERF_PORT, "-t", seconds, "-J", timeout=60 + seconds)
         told = {}
         if program:
-            wait_until(lambda: len(program.output().splitlines()) > lines, "the attack to end", story=program.tail)
+            wait_until(lambda: len(program.output().splitlines()) > lines, "the attack to end", details=program.tail)
             told = json.loads(program.output().splitlines()[-1])
         server.stop()
         return json.loads(done.stdout)["end"]["sum_received"]["bits_per_second"] / 1e6, told

@@ -99,7 +99,7 @@ def dies(lab, runs):
                 there.when(one.name, "relayed")
                 time.sleep(CALM_S)
                 start = time.monotonic()
-                two.host.nat.mend()
+                two.host.nat.restore()
                 mended.append((start, both_direct(here, there, two, one)))
                 time.sleep(CALM_S)
         told = beat.finish()

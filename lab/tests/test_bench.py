@@ -225,6 +225,7 @@ def test_names_of_systems_are_unique():
     assert max(collections.Counter(system.name for system in ALL).values()) == 1
 
 
+@pytest.mark.root
 @pytest.mark.skipif(not shutil.which("iperf3"), reason="needs the program iperf3: apt-get install iperf3")
 def test_two_systems_end_to_end():
     effort = plan.Effort(rounds=1, lengths=Lengths(tcp=1, udp=1, idle=1, loaded=1), mtus=(1420,))

@@ -73,6 +73,7 @@ def no_page(monkeypatch):
     monkeypatch.setattr(session.pages, "make", lambda *_: False)
 
 
+@pytest.mark.root
 def test_the_bare_link_is_measured_end_to_end(no_page, tmp_path):
     file = tmp_path / "results.json"
     assert told_lab(*BENCH, "--rounds", 1, "--output", file) == 0
@@ -91,6 +92,7 @@ def test_an_unknown_system_is_told_with_those_that_there_are():
     assert err.startswith("lab: there is no system 'nebulla'; there are: bare, ") and "nebula" in err and len(err.splitlines()) == 1
 
 
+@pytest.mark.root
 def test_without_root_it_says_so_and_begins_nothing():
     with tempfile.TemporaryDirectory() as name:
         # The project may stand where only root may look.
@@ -104,6 +106,7 @@ def test_without_root_it_says_so_and_begins_nothing():
         assert os.listdir(name) == ["lab"]
 
 
+@pytest.mark.root
 def test_a_missing_program_is_named_with_its_package(tmp_path):
     """All but iperf3 is there."""
     there = tmp_path / "bin"
@@ -166,6 +169,7 @@ class Stays(Bare):
         return running
 
 
+@pytest.mark.root
 def test_broken_adapters_are_rows_with_a_reason_and_stop_nothing_else(tmp_path):
     said, place = [], Rig(tmp_path / "logs", "cubic")
     systems = [Bare(), Ends(), Hangs(), Dies(), Stays()]
@@ -190,6 +194,7 @@ def test_broken_adapters_are_rows_with_a_reason_and_stop_nothing_else(tmp_path):
 # --- ends before its end ---
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("number", session.INTERRUPTS, ids=lambda number: number.name)
 def test_an_interrupt_in_the_middle_leaves_a_clean_host_and_can_be_resumed(no_page, tmp_path, number):
     file = tmp_path / "results.json"
@@ -209,6 +214,7 @@ def test_an_interrupt_in_the_middle_leaves_a_clean_host_and_can_be_resumed(no_pa
     assert len(kept["runs"]) == 3 and all(row["ok"] for row in kept["runs"]) and not kept["left_out"]
 
 
+@pytest.mark.root
 def test_what_a_killed_run_left_is_removed_by_the_next_one(no_page, tmp_path, capsys):
     with in_the_middle(tmp_path / "killed.json") as (process, start):
         process.kill()
@@ -222,13 +228,14 @@ def test_what_a_killed_run_left_is_removed_by_the_next_one(no_page, tmp_path, ca
 ADDS = """
 import sys
 from pathlib import Path
-from lab import leftovers
+from lab.hosts import leftovers
 with leftovers.word_in(Path(sys.argv[1]), "two"):
     print("added", flush=True)
     sys.stdin.read()
 """
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_word_that_a_run_added_to_a_list_of_the_kernel_s_goes_with_it(tmp_path, killed):
     list_ = tmp_path / "list"

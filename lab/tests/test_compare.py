@@ -489,13 +489,13 @@ def test_pairs_that_overlap_are_not_judged():
     verdict = ranking.compare(two(10.0, 20.0), two(10.0, 10.05))
     assert (verdict.code(), verdict.judged, verdict.only_one, verdict.overlapping) == (2, 0, 1, 0)
     assert ranking.compare(two(10.0, 10.05), two(10.0, 10.05)).overlapping == 1
-    assert "none is apart" in ranking.story(verdict)
+    assert "none is apart" in ranking.details(verdict)
 
 
 def test_a_turned_pair_is_told_with_who_was_ahead():
     verdict = ranking.compare(two(10.0, 20.0), two(20.0, 10.0))
     assert verdict.turned == [("link0", "packets", False, None, "tcp-1", "b", "a")]
-    assert "turned: tcp-1, link0, packets: b was ahead of a" in ranking.story(verdict)
+    assert "turned: tcp-1, link0, packets: b was ahead of a" in ranking.details(verdict)
     verdict = ranking.compare(two(10.0, 20.0, better="ping"), two(20.0, 10.0, better="ping"))
     assert verdict.turned[0][-2:] == ("a", "b"), "where less is better"
 
@@ -523,7 +523,7 @@ def made_up(monkeypatch, tmp_path):
     monkeypatch.setattr(command, "field", lambda: (dict(systems), dict(works), {name: LINKS[name] for name in ("baseline", "low")}))
     monkeypatch.setattr(session, "lacks", lambda *_: [])
     monkeypatch.setattr(session.pages, "make", lambda *_: False)
-    monkeypatch.setattr(session.rig, "Rig", Nowhere)
+    monkeypatch.setattr(session.testbed, "Rig", Nowhere)
     monkeypatch.setattr(session.congestion, "allowed", lambda name: contextlib.nullcontext(name == "cubic"))
     return systems
 

@@ -79,5 +79,5 @@ def test_fault_i6_marks_go_through_and_show_outside_while_priorities_stay_inside
         return [int(words[1]) for words in lines if len(words) == 2]
 
     # What was sent as one run is one frame here; keepalives and such have no marks.
-    wait_until(lambda: set(outside()) >= {0, 1, 2, 3}, "all four marks to show outside", story=watch.tail)
+    wait_until(lambda: set(outside()) >= {0, 1, 2, 3}, "all four marks to show outside", details=watch.tail)
     assert set(outside()) == {0, 1, 2, 3}, "a priority of 46 was to be seen on the wire"

@@ -13,7 +13,7 @@ from lab.nodes.taut import Coordinator, Node
 from lab.tests.test_websocket import reaches
 from lab.traffic.connection_flood import Crowd, status
 
-pytestmark = pytest.mark.skipif(bool(needs.without("nft", "openssl", "prlimit")), reason=needs.without("nft", "openssl", "prlimit"))
+pytestmark = pytest.mark.skipif(bool(needs.missing_reason("nft", "openssl", "prlimit")), reason=needs.missing_reason("nft", "openssl", "prlimit"))
 
 # What a service has unless its unit says otherwise: the soft limit. Here the hard one, too, so that raising it does not help.
 FILES = 1024

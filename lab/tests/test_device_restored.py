@@ -21,7 +21,7 @@ def configured(node, device=DEVICE):
 
 def assert_meets(one, two):
     for address in (two.ipv4, two.ipv6):
-        wait_until(lambda: ping(one.host, address, count=1)["received"], f"{address} to answer", story=one.process.tail)
+        wait_until(lambda: ping(one.host, address, count=1)["received"], f"{address} to answer", details=one.process.tail)
         assert ping(one.host, address, count=3)["received"] == 3
 
 
@@ -58,7 +58,7 @@ def test_fault_j11_what_was_taken_away_is_put_back(two_nodes, change):
     wait_until(
         lambda: configured(one, device) == before,
         "everything to be as before",
-        story=lambda: f"{before}\n{configured(one, device)}\n{one.process.tail()}",
+        details=lambda: f"{before}\n{configured(one, device)}\n{one.process.tail()}",
     )
     assert_meets(one, two)
     assert_meets(two, one)

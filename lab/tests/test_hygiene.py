@@ -18,7 +18,7 @@ def test_links_addresses_routes_rules_filters_and_settings_are_as_before(layout,
     one, two = net.nodes
 
     def state():
-        return one.host.network_state() + one.host.traces()
+        return one.host.network_state() + one.host.hidden_state()
 
     before = state()
     net.join(one, two)
@@ -30,7 +30,7 @@ def test_links_addresses_routes_rules_filters_and_settings_are_as_before(layout,
     def difference():
         return sorted(set(state()) ^ set(before))
 
-    wait_until(lambda: not difference(), "the host to be as before", timeout=20, story=lambda: "\n".join(difference()))
+    wait_until(lambda: not difference(), "the host to be as before", timeout=20, details=lambda: "\n".join(difference()))
 
 
 def test_sigterm_ends_the_daemon_in_order_and_frees_its_socket(mesh):

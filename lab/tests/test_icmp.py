@@ -7,7 +7,7 @@ import pytest
 from lab.hosts import needs
 from lab.nodes.local_api import Sight
 
-pytestmark = pytest.mark.skipif(bool(needs.without("nft")), reason=needs.without("nft"))
+pytestmark = pytest.mark.skipif(bool(needs.missing_reason("nft")), reason=needs.missing_reason("nft"))
 # Sends to a port where nobody listens, until the kernel hands the error to the one who sent; prints how that went.
 ASK = """
 import ipaddress, socket, sys

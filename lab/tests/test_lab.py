@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from lab import conftest
 from lab.hosts import leftovers
 from lab.hosts.net import Lab
 from lab.hosts.programs import ROOT
@@ -76,6 +77,7 @@ def test_stopping_a_process_ends_its_whole_group(lab):
     wait_until(lambda: leftovers.start_time(child) is None, "the child to end")
 
 
+@pytest.mark.root
 def test_all_is_gone_at_the_end_and_logs_stay_only_after_a_failure(tmp_path):
     owner = leftovers.owner()
     for fails in (False, True):
@@ -106,6 +108,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.root
 def test_leftovers_of_a_dead_run_are_cleaned_and_a_live_lab_is_not(tmp_path):
     runs = [
         subprocess.Popen(
@@ -141,6 +144,7 @@ def test_leftovers_of_a_dead_run_are_cleaned_and_a_live_lab_is_not(tmp_path):
         leftovers.clean()
 
 
+@pytest.mark.root
 def test_a_lack_is_told_in_words():
     answer = subprocess.run(
         [sys.executable, "-m", "lab", "check"],
@@ -152,3 +156,25 @@ def test_a_lack_is_told_in_words():
     )
     assert answer.returncode == 1
     assert "apt-get install iproute2" in answer.stderr
+
+
+class FakeTest:
+    """A collected test as pytest gives it to the fixtures' file."""
+
+    def __init__(self, *fixturenames, marks=()):
+        self.fixturenames, self.marks = fixturenames, list(marks)
+
+    def add_marker(self, mark):
+        self.marks.append(mark if isinstance(mark, str) else mark.name)
+
+    def get_closest_marker(self, name):
+        return name if name in self.marks else None
+
+
+@pytest.mark.parametrize("lacks", [[], ["needs root"]])
+def test_only_tests_that_need_root_are_skipped_without_it(monkeypatch, lacks):
+    monkeypatch.setattr(conftest, "_lacks", lambda: lacks)
+    by_fixture, by_mark, pure = FakeTest("mesh", "lab"), FakeTest("tmp_path", marks=["root"]), FakeTest("tmp_path")
+    conftest.pytest_collection_modifyitems([by_fixture, by_mark, pure])
+    assert by_fixture.marks == by_mark.marks == ["root", *(["skip"] if lacks else [])]
+    assert pure.marks == []

@@ -246,7 +246,7 @@ def test_nothing_is_left_of_lanes(layout, how):
     one, two = net.nodes
 
     def state():
-        return one.host.network_state() + one.host.traces()
+        return one.host.network_state() + one.host.hidden_state()
 
     before = state()
     for node in net.nodes:
@@ -267,4 +267,4 @@ def test_nothing_is_left_of_lanes(layout, how):
     def difference():
         return sorted(set(state()) ^ set(before))
 
-    wait_until(lambda: not difference(), "the host to be as before", timeout=20, story=lambda: "\n".join(difference()))
+    wait_until(lambda: not difference(), "the host to be as before", timeout=20, details=lambda: "\n".join(difference()))

@@ -110,9 +110,9 @@ def test_fault_n12_a_node_that_leaves_while_it_is_enrolled_is_no_ghost(layout, a
         text = (one.state / "identity.json").read_bytes() if (one.state / "identity.json").exists() else b""
         return b'"enrol_sent":true' in text
 
-    wait_until(hello_is_sent, "the hello to be sent", story=joining.tail)
+    wait_until(hello_is_sent, "the hello to be sent", details=joining.tail)
     leaving = one.host.start(binary("taut"), "leave", "--json", "--socket", one.socket, name="leave")
-    wait_until(lambda: (one.state / "leaving").exists(), "the decision to leave", story=leaving.tail)
+    wait_until(lambda: (one.state / "leaving").exists(), "the decision to leave", details=leaving.tail)
     if not answers:
         assert leaving.wait() == 0, leaving.tail()
     database.execute("commit")

@@ -15,7 +15,7 @@ from lab.hosts.site import lay_out
 from lab.tests.quiet_machine import in_calm
 from lab.traffic.flow import Transfer
 
-_LACK = needs.without("ethtool", "iperf3", "nft", "ping", "tc")
+_LACK = needs.missing_reason("ethtool", "iperf3", "nft", "ping", "tc")
 pytestmark = pytest.mark.skipif(bool(_LACK), reason=_LACK)
 
 # Enough frames for a share of a percent to come out within a tenth of itself, four standard errors.

@@ -72,6 +72,7 @@ def test_the_command_says_what_is_wrong():
     assert done.returncode == 1 and "no profile is called hihg" in done.stderr and not done.stdout
 
 
+@pytest.mark.root
 @_two_cores
 def test_the_command_makes_a_page(tmp_path):
     page = tmp_path / "page"

@@ -230,7 +230,7 @@ def test_fault_p4_what_a_stranger_put_at_the_sockets_place(layout, shared, thing
         os.lchown(place, NOBODY, NOBODY)
     if thing == "dead":
         daemon = node.host.start(binary("taut"), "daemon", "--state", node.state, "--socket", socket_, name="daemon")
-        wait_until(lambda: answering(place), "the daemon to have replaced the leftover", story=daemon.tail)
+        wait_until(lambda: answering(place), "the daemon to have replaced the leftover", details=daemon.tail)
         assert place.lstat().st_uid == 0
     else:
         done = node.host.run(binary("taut"), "daemon", "--state", node.state, "--socket", socket_, check=False)

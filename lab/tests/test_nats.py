@@ -12,7 +12,7 @@ from lab.hosts.nats.kinds import PLACES, VERDICTS, pairs
 from lab.hosts.wait import LabError, wait_until
 from lab.runs.nats import document, matrix, picture, trial
 
-pytestmark = pytest.mark.skipif(bool(needs.without("nft")), reason=needs.without("nft"))
+pytestmark = pytest.mark.skipif(bool(needs.missing_reason("nft")), reason=needs.missing_reason("nft"))
 UDP = [name for name, kind in KINDS.items() if kind.udp]
 FIELDS = ("name", "mapping", "filtering", "ports", "timeout_s", "hairpin", "udp", "tcp", "one_way", "carrier")
 
@@ -170,7 +170,7 @@ def test_a_black_hole_spares_servers_and_is_mended(world, direction):
         assert (discovery.passes(left, right, right.getsockname()) is None) == (direction != "in")
         assert (discovery.passes(right, left, left.getsockname()) is None) == (direction != "out")
         assert servers.mapped(left)
-        one.nat.mend()
+        one.nat.restore()
         assert discovery.passes(right, left, left.getsockname())
 
 
@@ -178,7 +178,7 @@ def test_a_cut_cable_carries_nothing_until_it_is_mended(connection):
     host, server, own, seen = connection("port-restricted")
     host.nat.cut()
     assert discovery.passes(own, server, server.getsockname()) is None
-    host.nat.mend()
+    host.nat.restore()
     # A cable takes a moment to be in again.
     wait_until(lambda: discovery.passes(own, server, server.getsockname()) == seen, "the mended cable to carry")
 

@@ -10,7 +10,7 @@ from lab.hosts import needs
 from lab.hosts.nats import Internet
 from lab.hosts.programs import binary
 
-pytestmark = pytest.mark.skipif(bool(needs.without("nft")), reason=needs.without("nft"))
+pytestmark = pytest.mark.skipif(bool(needs.missing_reason("nft")), reason=needs.missing_reason("nft"))
 _STUN = (sys.executable, "-I", str(Path(__file__).parent.parent / "nodes" / "stun_server.py"))
 
 # What is to be told of each kind: in a word, mapping, filtering. A server with two ports of one address cannot tell the two open filters apart.

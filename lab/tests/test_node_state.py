@@ -26,7 +26,7 @@ def start_with(node, commands):
     """Starts the daemon after shell `commands` in a mount namespace of its own (`ip netns exec` makes one)."""
     flags = ("daemon", "--state", node.state, "--socket", node.socket)
     node.process = node.host.start("sh", "-ec", f'{commands}\nexec "$@"', "sh", binary("taut"), *flags, name="daemon")
-    wait_until(lambda: answering(node.socket), "the daemon to answer on its socket", story=node.process.tail)
+    wait_until(lambda: answering(node.socket), "the daemon to answer on its socket", details=node.process.tail)
 
 
 def inside(node):
@@ -194,7 +194,7 @@ def end_on_the_way_up(node, chance):
     process = node.host.start(binary("taut"), "daemon", *flags, name="daemon")
     devices = Path(f"/proc/{process.pid}/net/dev")
     # No pause between two looks: it is a matter of a millisecond.
-    wait_until(lambda: "taut" in devices.read_text(), "the device to be there", story=process.tail, pause=0)
+    wait_until(lambda: "taut" in devices.read_text(), "the device to be there", details=process.tail, pause=0)
     time.sleep(chance.choice((0, chance.uniform(0, 0.003), chance.uniform(0, 0.1))))
     chance.choice((process.kill, process.stop))()
 
@@ -208,14 +208,14 @@ def test_fault_j9_p2_a_hundred_crashes_leave_the_host_as_it_was(layout):
     net.coordinator.start()
     one, two = net.nodes
     chance = random.Random(9)
-    before, traces = one.host.network_state(), one.host.traces(sockets=True)
+    before, traces = one.host.network_state(), one.host.hidden_state(sockets=True)
     net.join(one, two)
     net.meet()
     net.connect()
     address, key = one.ipv4, one.status()["self"]["node_key"]
     wait_until(lambda: not any(link.endswith(".new") for link in open_files(one)), "what is being saved to be saved")
     files, handles = left_files(one), Counter(open_files(one))
-    assert one.host.network_state() != before and one.host.traces(sockets=True) != traces
+    assert one.host.network_state() != before and one.host.hidden_state(sockets=True) != traces
 
     def all_is_as_before(when):
         after = one.host.network_state()
@@ -233,10 +233,10 @@ def test_fault_j9_p2_a_hundred_crashes_leave_the_host_as_it_was(layout):
     assert one.status()["self"]["node_key"] == key
     assert left_files(one) == files
     # What was under way when they were counted first may be over.
-    wait_until(lambda: not Counter(open_files(one)) - handles, "no more open files than at first", story=lambda: f"{handles}\n{open_files(one)}")
+    wait_until(lambda: not Counter(open_files(one)) - handles, "no more open files than at first", details=lambda: f"{handles}\n{open_files(one)}")
     assert call("ip", "netns", "pids", one.host.namespace).stdout.split() == [str(one.process.pid)]
     one.kill()
-    left = one.host.traces(sockets=True)
+    left = one.host.hidden_state(sockets=True)
     assert left == traces, sorted(set(left) ^ set(traces))
 
 

@@ -43,7 +43,7 @@ def test_fault_e23_a_journal_gets_the_name_of_the_tokens_file_and_a_terminal_the
     shown.stop()
 
 
-@pytest.mark.skipif(bool(needs.without("apache2", "openssl", "ss")), reason=needs.without("apache2", "openssl", "ss"))
+@pytest.mark.skipif(bool(needs.missing_reason("apache2", "openssl", "ss")), reason=needs.missing_reason("apache2", "openssl", "ss"))
 def test_fault_e22_the_operator_token_crosses_the_network_by_tls_or_not_at_all(layout):
     net = layout(nodes=1)
     coordinator, client = net.coordinator.start(), net.nodes[0].host
@@ -91,7 +91,7 @@ SSLCertificateKeyFile {directory}/key.pem
 ProxyPass / http://127.0.0.1:{coordinator.port}/
 """)
     front = host.start("apache2", "-d", directory, "-f", config, "-DFOREGROUND", name="apache2")
-    wait_until(lambda: host.run("ss", "-Hltn", "sport = :8443").stdout.strip(), "apache2 to listen", story=front.tail)
+    wait_until(lambda: host.run("ss", "-Hltn", "sport = :8443").stdout.strip(), "apache2 to listen", details=front.tail)
     return front
 
 

@@ -139,7 +139,7 @@ def test_fault_j13_an_address_of_the_host_is_refused_at_the_first_join_only(layo
     assert ping(one.host, three.ipv4, count=3)["received"] == 3
     one.host.ip(f"address delete {two.ipv4}/24 dev lan0")
     one.wait_for(lambda status: status["warnings"] == [], "the warning to be over")
-    wait_until(lambda: ping(one.host, two.ipv4, count=1)["received"], "the member to answer", story=one.process.tail)
+    wait_until(lambda: ping(one.host, two.ipv4, count=1)["received"], "the member to answer", details=one.process.tail)
 
 
 @pytest.mark.parametrize("place", ["lan", "vpn"])
@@ -214,6 +214,6 @@ def test_fault_d12_hosts_with_carrier_addresses_in_the_overlays_prefix_join_and_
     net.join(*nodes)
     net.meet()
     one, two = nodes
-    wait_until(lambda: ping(one.host, two.ipv4, count=1)["received"], "the peer to answer", story=one.process.tail)
+    wait_until(lambda: ping(one.host, two.ipv4, count=1)["received"], "the peer to answer", details=one.process.tail)
     status = one.status()
     assert status["problem"] is None and status["warnings"] == [], status["warnings"]

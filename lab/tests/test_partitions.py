@@ -10,7 +10,7 @@ from lab.nodes.taut import Node
 
 from .steady_transfer import SOME, flows
 
-pytestmark = pytest.mark.skipif(bool(needs.without("nft")), reason=needs.without("nft"))
+pytestmark = pytest.mark.skipif(bool(needs.missing_reason("nft")), reason=needs.missing_reason("nft"))
 CONES, STRICT = ["port-restricted", "port-restricted"], ["symmetric", "symmetric"]
 OFTEN = {"TAUT_TEST_REKEY_AFTER_S": "2"}
 
@@ -87,7 +87,7 @@ def test_fault_n11_node_and_node_apart(behind):
         two.host.nat.black_hole()
         sight.when(two.name, "relayed")
         transfer.flows_on(SOME)
-        two.host.nat.mend()
+        two.host.nat.restore()
         sight.when(two.name, "direct")
     assert transfer.finish()["equal"]
 

@@ -11,7 +11,7 @@ from lab.hosts.wait import wait_until
 from lab.nodes.taut import Coordinator, Node
 from lab.traffic.flow import Transfer
 
-pytestmark = pytest.mark.skipif(bool(needs.without("nft")), reason=needs.without("nft"))
+pytestmark = pytest.mark.skipif(bool(needs.missing_reason("nft")), reason=needs.missing_reason("nft"))
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from lab.hosts.wait import wait_until
 from lab.nodes.gateway import Home
 
 PORT = 8288
-needs_miniupnpd = pytest.mark.skipif(bool(needs.without("miniupnpd", "nft")), reason=needs.without("miniupnpd", "nft"))
-needs_nft = pytest.mark.skipif(bool(needs.without("nft")), reason=needs.without("nft"))
+needs_miniupnpd = pytest.mark.skipif(bool(needs.missing_reason("miniupnpd", "nft")), reason=needs.missing_reason("miniupnpd", "nft"))
+needs_nft = pytest.mark.skipif(bool(needs.missing_reason("nft")), reason=needs.missing_reason("nft"))
 
 
 def ask(host, *ports):
@@ -30,7 +30,7 @@ def report(process):
     """Protocol -> what it said, in one word."""
     before = process.output().count("report end")
     process.write("report\n")
-    wait_until(lambda: process.output().count("report end") > before, "a report", story=process.tail)
+    wait_until(lambda: process.output().count("report end") > before, "a report", details=process.tail)
     words = [line.split() for line in process.output().splitlines() if line.startswith("report ")]
     return {word[1]: word[2] for word in words if len(word) == 3}
 
@@ -62,7 +62,7 @@ def test_a_port_is_mapped_reached_from_outside_and_given_back(lab, protocol, opt
     assert home.reached(host, PORT, outside, stranger)
     assert report(process)[protocol] == "serves"
     end(process)
-    wait_until(lambda: not home.mappings(), "the mapping to go", story=process.tail)
+    wait_until(lambda: not home.mappings(), "the mapping to go", details=process.tail)
     assert "stopped" in process.output()
     assert not home.reached(host, PORT, outside, stranger)
 
@@ -80,7 +80,7 @@ def test_two_hosts_behind_one_router_get_a_port_each(lab, without):
     assert outside != f"{home.outer}:{PORT}"
     assert home.reached(hosts[1], PORT, outside, lab.host("far", home.outside))
     end(second)
-    wait_until(lambda: len(home.mappings()) == 1, "one mapping to stay", story=second.tail)
+    wait_until(lambda: len(home.mappings()) == 1, "one mapping to stay", details=second.tail)
 
 
 @needs_miniupnpd
@@ -107,16 +107,16 @@ def test_ports_come_and_go_with_the_lanes(lab):
     mapped(process, PORT + 1)
     process.write(f"ports {PORT + 1}\n")
     process.wait_for_output(f"lost {PORT}")
-    wait_until(lambda: len(home.mappings()) == 1, "one mapping to stay", story=process.tail)
+    wait_until(lambda: len(home.mappings()) == 1, "one mapping to stay", details=process.tail)
     process.write("ports\n")
-    wait_until(lambda: not home.mappings(), "all mappings to go", story=process.tail)
+    wait_until(lambda: not home.mappings(), "all mappings to go", details=process.tail)
 
 
 @needs_nft
 def test_without_a_gateway_that_maps_nothing_comes_and_it_says_so(lab):
     home = Home(lab)
     process = ask(lab.host("one", home.inside))
-    wait_until(lambda: report(process)["upnp"] == "silent", "UPnP to be given up", story=process.tail, pause=1)
+    wait_until(lambda: report(process)["upnp"] == "silent", "UPnP to be given up", details=process.tail, pause=1)
     # The router's kernel says that nobody listens.
     assert report(process) == {"pcp": "closed", "nat-pmp": "closed", "upnp": "silent"}
     assert "mapped" not in process.output()
@@ -140,7 +140,7 @@ def lies(lab, how, verdict, hears=None):
     liar = home.lie(how)
     process = ask(host)
     name, word = verdict
-    wait_until(lambda: report(process)[name] == word, f"{name} to be {word}", story=process.tail, pause=1)
+    wait_until(lambda: report(process)[name] == word, f"{name} to be {word}", details=process.tail, pause=1)
     if hears:
         assert hears in liar.output()
     assert process.rss_kib("VmHWM") < 20 * 1024

@@ -14,7 +14,7 @@ from lab.nodes.gateway import OUTSIDE, Home
 from lab.nodes.mesh import Mesh
 from lab.nodes.taut import Coordinator, Node
 
-pytestmark = pytest.mark.skipif(bool(needs.without("miniupnpd", "nft")), reason=needs.without("miniupnpd", "nft"))
+pytestmark = pytest.mark.skipif(bool(needs.missing_reason("miniupnpd", "nft")), reason=needs.missing_reason("miniupnpd", "nft"))
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +53,7 @@ def test_a_mapped_port_brings_a_direct_path_through_a_symmetric_nat(lab):
     assert home.outer in one.taut("status").stdout
     # The end gives the port back.
     one.stop()
-    wait_until(lambda: not home.mappings(), "the mapping to go", story=one.process.tail)
+    wait_until(lambda: not home.mappings(), "the mapping to go", details=one.process.tail)
 
 
 def test_without_port_mapping_the_gateway_hears_nothing(lab):

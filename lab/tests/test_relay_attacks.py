@@ -10,7 +10,7 @@ from lab.nodes import relay_attacks as attacks
 from lab.nodes.relay_attacks import Field
 from lab.traffic.flow import Probe
 
-pytestmark = pytest.mark.skipif(bool(needs.without("nft")), reason=needs.without("nft"))
+pytestmark = pytest.mark.skipif(bool(needs.missing_reason("nft")), reason=needs.missing_reason("nft"))
 # In which 400 binds a second fill a table for 1,024 that keeps them for 10 s.
 FILL_S = 5
 ATTACK_S = 40

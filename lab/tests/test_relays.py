@@ -7,7 +7,7 @@ from lab.traffic.flow import Listener, Transfer
 
 from .steady_transfer import SOME, flows
 
-pytestmark = pytest.mark.skipif(bool(needs.without("nft")), reason=needs.without("nft"))
+pytestmark = pytest.mark.skipif(bool(needs.missing_reason("nft")), reason=needs.missing_reason("nft"))
 STRICT = ["symmetric", "symmetric"]
 
 

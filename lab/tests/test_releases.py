@@ -17,7 +17,7 @@ from .steady_transfer import SOME, flows
 OLD = releases.previous()
 NEW = None
 pytestmark = [
-    pytest.mark.skipif(bool(needs.without("nft")), reason=needs.without("nft")),
+    pytest.mark.skipif(bool(needs.missing_reason("nft")), reason=needs.missing_reason("nft")),
     pytest.mark.skipif(bool(releases.lacking(OLD)), reason=releases.lacking(OLD)),
 ]
 # Coordinator and relay; each test has nodes of both versions in it.

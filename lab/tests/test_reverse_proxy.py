@@ -12,7 +12,7 @@ from lab.tests.test_coordinator_attacks import OF_ONE_ADDRESS, limited
 from lab.tests.test_websocket import reaches
 from lab.traffic.connection_flood import Crowd, status
 
-pytestmark = pytest.mark.skipif(bool(needs.without("nft", "prlimit", "ss")), reason=needs.without("nft", "prlimit", "ss"))
+pytestmark = pytest.mark.skipif(bool(needs.missing_reason("nft", "prlimit", "ss")), reason=needs.missing_reason("nft", "prlimit", "ss"))
 
 # More than one address has places for, and fewer than a proxy has.
 CROWD = 100
@@ -43,7 +43,7 @@ class Behind:
 
 
 def behind(lab, kind, trusted=True):
-    lack = needs.without(KINDS[kind][0])
+    lack = needs.missing_reason(KINDS[kind][0])
     if lack:
         pytest.skip(lack)
     # Servers are given their addresses in order: the coordinator has the first, the proxy the second.

@@ -16,7 +16,7 @@ from lab.traffic.flow import Beat, Transfer, answers
 
 from .steady_transfer import SOME, flows
 
-BEHIND = pytest.mark.skipif(bool(needs.without("nft")), reason=needs.without("nft"))
+BEHIND = pytest.mark.skipif(bool(needs.missing_reason("nft")), reason=needs.missing_reason("nft"))
 CONES = ["port-restricted", "port-restricted"]
 
 
@@ -134,7 +134,7 @@ def test_fault_d9_a_path_that_dies_in_one_direction_is_left(behind, direction):
         # Whoever is not heard any more takes the relay; the other direction is free to stay.
         (here if direction == "in" else there).when((two if direction == "in" else one).name, "relayed")
         transfer.flows_on(SOME)
-        two.host.nat.mend()
+        two.host.nat.restore()
         here.when(two.name, "direct")
         there.when(one.name, "direct")
     transfer.flows_on(SOME)

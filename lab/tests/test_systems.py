@@ -48,7 +48,7 @@ def test_it_is_reached_carries_bytes_whole_and_ends(lab, system):
     for source, target, address in zip(hosts, reversed(hosts), reversed(running.addresses)):
         assert Transfer(source, target, address, size=1_000_000).finish()["equal"]
     running.stop()
-    wait_until(lambda: not any(programs(host) for host in (*hosts, helper)), "all programs to end", story=lab.tails)
+    wait_until(lambda: not any(programs(host) for host in (*hosts, helper)), "all programs to end", details=lab.tails)
     if running.interface != "eth0":
         assert not any(running.interface in host.run("ip", "-brief", "link").stdout for host in hosts)
     lab.close()

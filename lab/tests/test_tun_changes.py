@@ -56,7 +56,7 @@ def test_fault_i4_a_tun_that_was_taken_away_is_made_anew(loaded):
         shown = one.host.run("ip", "-o", "link", "show", DEVICE, check=False).stdout
         return shown and shown.partition(":")[0] != before
 
-    wait_until(anew, "another device to be made", story=one.process.tail)
+    wait_until(anew, "another device to be made", details=one.process.tail)
     assert one.reach(two.name) and two.reach(one.name)
 
 

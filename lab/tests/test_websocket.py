@@ -11,7 +11,7 @@ from lab.nodes.relay import WEB_PORT, Relay
 from lab.nodes.taut import Coordinator, Node
 from lab.traffic.flow import Transfer
 
-pytestmark = pytest.mark.skipif(bool(needs.without("nft", "openssl", "ss")), reason=needs.without("nft", "openssl", "ss"))
+pytestmark = pytest.mark.skipif(bool(needs.missing_reason("nft", "openssl", "ss")), reason=needs.missing_reason("nft", "openssl", "ss"))
 
 # Bytes.
 SIZE = 4_000_000

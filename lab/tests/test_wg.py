@@ -115,9 +115,9 @@ def test_two_talk(lab, family):
 
 def test_keepalive_opens_the_way_without_traffic(lab):
     one, two = pair(lab, keepalive=1)
-    wait_until(lambda: one.peer(two.public)["handshake"] > 0, "a handshake without traffic", story=one.story)
+    wait_until(lambda: one.peer(two.public)["handshake"] > 0, "a handshake without traffic", details=one.details)
     before = one.peer(two.public)["received"]
-    wait_until(lambda: one.peer(two.public)["received"] > before, "a keepalive", story=one.story)
+    wait_until(lambda: one.peer(two.public)["received"] > before, "a keepalive", details=one.details)
 
 
 def test_fault_g2_the_longest_allowed_prefix_decides_both_ways(lab):
@@ -157,10 +157,10 @@ def test_roaming_follows_the_last_authentic_packet(lab):
     assert one.reaches("10.9.0.2")
     network = one.host.ipv4.rpartition(".")[0]
     two.host.ip("address flush dev eth0", f"address add {network}.77/24 dev eth0")
-    wait_until(lambda: one.peer(two.public)["endpoint"] == f"{network}.77:51820", "one to follow two", story=one.story)
+    wait_until(lambda: one.peer(two.public)["endpoint"] == f"{network}.77:51820", "one to follow two", details=one.details)
     assert one.reaches("10.9.0.2")
     two.set("listen-port", 4711)
-    wait_until(lambda: one.peer(two.public)["endpoint"] == f"{network}.77:4711", "one to follow two's port", story=one.story)
+    wait_until(lambda: one.peer(two.public)["endpoint"] == f"{network}.77:4711", "one to follow two's port", details=one.details)
     assert one.reaches("10.9.0.2")
 
 

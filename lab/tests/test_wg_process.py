@@ -87,7 +87,7 @@ def test_the_environment_keeps_it_in_the_foreground(host):
     words = device._mounted(program(host), INTERFACE)
     process = host.start(*words, name="taut-wg", env={"WG_PROCESS_FOREGROUND": "1", "LOG_LEVEL": "verbose"})
     device.process = process
-    wait_until(device._answers, "it to answer", story=process.tail)
+    wait_until(device._answers, "it to answer", details=process.tail)
     assert pids(host) == [process.pid]
     assert "answers `wg`" in process.err.read_text()
     assert process.stop() == 0
@@ -100,7 +100,7 @@ def test_the_device_may_move_to_another_namespace(lab):
     inside = lab.host("inside")
     one.host.ip(f"link set {INTERFACE} netns {inside.namespace}")
     inside.ip(f"address add 10.9.0.1/24 dev {INTERFACE}", f"link set {INTERFACE} up")
-    wait_until(lambda: ping(inside, "10.9.0.2", count=1)["received"] == 1, "the tunnel to go on", story=one.story)
+    wait_until(lambda: ping(inside, "10.9.0.2", count=1)["received"] == 1, "the tunnel to go on", details=one.details)
     assert one.process.alive
     assert ping(two.host, "10.9.0.1", count=3)["received"] == 3
     # The file of the socket is the same for everybody.
@@ -169,15 +169,15 @@ def test_the_mtu_is_known_in_another_namespace_too(lab):
 
     one.host.ip(f"link set {INTERFACE} netns {inside.namespace}")
     inside.ip(f"address add 10.9.0.1/24 dev {INTERFACE}", f"link set {INTERFACE} up")
-    wait_until(lambda: ping(inside, "10.9.0.2", count=1)["received"] == 1, "the tunnel to go on", story=one.story)
+    wait_until(lambda: ping(inside, "10.9.0.2", count=1)["received"] == 1, "the tunnel to go on", details=one.details)
     assert outer_length(inside, 1299) == 1312 + 32
     inside.ip(f"link set {INTERFACE} mtu 1300")
-    wait_until(lambda: outer_length(inside, 1299) == 1300 + 32, "the MTU to be known", story=one.story)
+    wait_until(lambda: outer_length(inside, 1299) == 1300 + 32, "the MTU to be known", details=one.details)
     # Also under another name, and somewhere else again.
     further = lab.host("further")
     inside.ip(f"link set {INTERFACE} down", f"link set {INTERFACE} name other netns {further.namespace}")
     further.ip("address add 10.9.0.1/24 dev other", "link set other up mtu 1290")
-    wait_until(lambda: outer_length(further, 1289) == 1290 + 32, "the next MTU to be known", story=one.story)
+    wait_until(lambda: outer_length(further, 1289) == 1290 + 32, "the next MTU to be known", details=one.details)
 
 
 def test_without_a_key_the_device_may_move_and_go_too(lab, host):

@@ -88,7 +88,7 @@ class Quick:
 
     def reaches(self, *far):
         for address in far:
-            wait_until(lambda far=address: ping(self.host, far, count=1)["received"] == 1, f"the way to {address}", story=self.server.story)
+            wait_until(lambda far=address: ping(self.host, far, count=1)["received"] == 1, f"the way to {address}", details=self.server.details)
 
     def mtu(self):
         return int(re.search(r" mtu (\d+)", self.host.run("ip", "-o", "link", "show", "dev", INTERFACE).stdout)[1])

@@ -40,7 +40,7 @@ def test_a_host_with_two_addresses_answers_from_the_one_that_was_asked(lab, fami
     wait_until(
         lambda: ping(server.host, "10.9.0.1", count=3)["received"] == 3 and client.peer(server.public)["handshake"] > handshake,
         "new sessions",
-        story=client.story,
+        details=client.details,
     )
     assert ping(client.host, "10.9.0.2", count=20)["received"] == 20
     assert client.peer(server.public)["endpoint"] == endpoint(second)
@@ -77,7 +77,7 @@ def test_fault_d7_with_the_route_the_address_changes(lab):
     wait_until(
         lambda: ping(laptop.host, "10.9.0.2", count=1)["received"] and server.peer(laptop.public)["endpoint"] == endpoint(second),
         "the laptop to speak with its other address",
-        story=server.story,
+        details=server.details,
     )
     assert ping(server.host, "10.9.0.1", count=3)["received"] == 3
 

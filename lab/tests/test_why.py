@@ -9,7 +9,7 @@ from lab.nodes.local_api import Sight
 from lab.nodes.mesh import lay_out
 from lab.nodes.taut import Coordinator, Node
 
-BEHIND = pytest.mark.skipif(bool(needs.without("nft")), reason=needs.without("nft"))
+BEHIND = pytest.mark.skipif(bool(needs.missing_reason("nft")), reason=needs.missing_reason("nft"))
 
 
 def why(node, peer):

@@ -33,7 +33,7 @@ def assert_ipv4_alone(node, other):
 def assert_both(node, other):
     node.wait_for(lambda status: status["self"]["tun"]["ipv6"] and not status["warnings"], "IPv6 to be taken up")
     for address in (other.ipv4, other.ipv6):
-        wait_until(lambda: ping(node.host, address, count=1)["received"], f"{address} to answer", story=node.process.tail)
+        wait_until(lambda: ping(node.host, address, count=1)["received"], f"{address} to answer", details=node.process.tail)
         assert ping(node.host, address, count=3)["received"] == 3
 
 

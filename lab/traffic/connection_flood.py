@@ -24,7 +24,7 @@ class Crowd:
         """How many are open now."""
         said = len(self._process.output().splitlines())
         self._process.write("?\n")
-        wait_until(lambda: len(self._process.output().splitlines()) > said, "the crowd to be counted", story=self._process.tail)
+        wait_until(lambda: len(self._process.output().splitlines()) > said, "the crowd to be counted", details=self._process.tail)
         return int(self._process.output().split()[-1])
 
     def end(self):
@@ -34,7 +34,7 @@ class Crowd:
 
     def is_gone(self, most=0):
         """Waits until the server has closed all connections but `most`."""
-        wait_until(lambda: self.open() <= most, f"no more than {most} of the crowd to be left", story=self._process.tail)
+        wait_until(lambda: self.open() <= most, f"no more than {most} of the crowd to be left", details=self._process.tail)
 
 
 def status(host, address, port, path="/healthz", header=""):

@@ -39,17 +39,17 @@ class Transfer:
     def flows_on(self, more, timeout=PATIENCE_S):
         """Waits until `more` further bytes have arrived."""
         goal = self.received + more
-        wait_until(lambda: self.received >= goal, f"{more} more bytes to arrive", timeout, self.story)
+        wait_until(lambda: self.received >= goal, f"{more} more bytes to arrive", timeout, self.details)
 
     def finish(self, timeout=4 * PATIENCE_S):
         """Ends the transfer and returns {"bytes", "seconds", "sha256", "equal"}; a broken one raises."""
         if not self._sized:
             self._sender.close_input()
         if self._sender.wait(timeout) not in (0, 1) or not self._sender.output():
-            raise LabError(f"the transfer broke\n{self.story()}")
+            raise LabError(f"the transfer broke\n{self.details()}")
         return json.loads(self._sender.output().splitlines()[-1])
 
-    def story(self):
+    def details(self):
         return f"{self._sender.tail()}\n{self._receiver.tail()}"
 
 

@@ -2,7 +2,6 @@
 //!
 //! Events of paths, the NAT and home relays are those of `taut_path`; a peer or relay is named by its id, and the agent knows the names.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -11,10 +10,6 @@ use taut_path::Way;
 use taut_relay::LostCause;
 use taut_tunnel::Role;
 use taut_wire::control::Suite;
-
-/// Events that wait to be polled, 256: one input makes a few for each peer. Beyond that the oldest is dropped: events are for people, and must not
-/// grow where nobody polls them.
-const MAX_EVENTS: usize = 256;
 
 /// A state change of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,37 +113,4 @@ pub enum HandshakeRefusal {
     OldStamp,
     /// The peer sends too many.
     TooMany,
-}
-
-/// Events in their order, bounded.
-#[derive(Debug, Default)]
-pub(crate) struct EventQueue(VecDeque<NodeEvent>);
-
-impl EventQueue {
-    pub(crate) fn push(&mut self, event: NodeEvent) {
-        if self.0.len() == MAX_EVENTS {
-            self.0.pop_front();
-        }
-        self.0.push_back(event);
-    }
-
-    pub(crate) fn pop(&mut self) -> Option<NodeEvent> {
-        self.0.pop_front()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_queue_that_is_not_polled_keeps_the_latest_events() {
-        let mut events = EventQueue::default();
-        for number in 0..3 * MAX_EVENTS as u32 {
-            events.push(NodeEvent::SessionExpired { peer: PeerId(number) });
-        }
-        let first = NodeEvent::SessionExpired { peer: PeerId(2 * MAX_EVENTS as u32) };
-        assert_eq!(events.pop(), Some(first));
-        assert_eq!(std::iter::from_fn(|| events.pop()).count(), MAX_EVENTS - 1);
-    }
 }

@@ -48,6 +48,7 @@ pub(crate) struct ExtraLanes {
     later: Option<Lanes>,
     /// Changes that came too soon.
     ignored: u64,
+    outputs: VecDeque<LaneOutput>,
 }
 
 /// What came of what a peer says of its lanes.
@@ -57,7 +58,7 @@ pub(crate) enum Learned {
     Known,
     /// These are its lanes from now on; what was proven before counts no more.
     Changed,
-    /// It changed them a moment ago: none beyond the first is used until [`ExtraLanes::poll_later`] gives what it said last.
+    /// It changed them a moment ago: none beyond the first is used until [`ExtraLanes::take_later`] gives what it said last.
     TooSoon,
 }
 
@@ -82,13 +83,25 @@ impl Ports {
     }
 }
 
-/// Lanes that were proven, see [`crate::ToLane::OpenLanes`].
+/// What the node does for the lanes of a peer.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Opened {
-    /// The lane of ours that serves them.
-    pub(crate) own: LaneId,
-    pub(crate) lanes: Vec<(LaneId, SocketAddr)>,
-    pub(crate) barrier: u64,
+pub(crate) enum LaneOutput {
+    /// A probe to be sent on a lane.
+    Probe {
+        /// The lane.
+        lane: LaneId,
+        /// The probe's id.
+        probe: u64,
+    },
+    /// Lanes that were proven, see [`crate::ToLane::OpenLanes`].
+    Open {
+        /// The lane of ours that serves them.
+        own: LaneId,
+        /// Each lane, and where the peer answered on it.
+        lanes: Vec<(LaneId, SocketAddr)>,
+        /// The id that the ids of the probes on the first lane follow.
+        barrier: u64,
+    },
 }
 
 impl ExtraLanes {
@@ -109,12 +122,13 @@ impl ExtraLanes {
         }
         let sides = (1..own.max(theirs.count())).map(|lane| Side::asked(LaneId(lane), self.may_open(now))).collect();
         let lanes = Some((own, theirs));
-        *self = Self { lanes, sides, open: Vec::new(), changed: Some(now), later: None, ..*self };
+        let outputs = std::mem::take(&mut self.outputs);
+        *self = Self { lanes, sides, open: Vec::new(), changed: Some(now), later: None, outputs, ..*self };
         Learned::Changed
     }
 
     /// What the peer said of its lanes when that was too soon, once it is not any more.
-    pub(crate) fn poll_later(&mut self, now: Time) -> Option<Lanes> {
+    pub(crate) fn take_later(&mut self, now: Time) -> Option<Lanes> {
         if now < self.rest() { None } else { self.later }
     }
 
@@ -160,15 +174,14 @@ impl ExtraLanes {
         self.sides.iter().filter_map(|side| side.ask.as_ref().map(Ask::next)).chain(later).min()
     }
 
-    /// Which lanes are to be probed now, each with the probe's id. `may` says whether the budget of probes has room for one more on that lane; without,
-    /// it is asked again soon.
+    /// Probes the lanes that are due. `may` says whether the budget of probes has room for one more on that lane; a lane without room is probed again
+    /// soon.
     pub(crate) fn handle_timeout(
         &mut self,
         entropy: &mut impl Entropy,
         now: Time,
         mut may: impl FnMut(LaneId) -> bool,
-    ) -> Vec<(LaneId, u64)> {
-        let mut probes = Vec::new();
+    ) {
         for side in &mut self.sides {
             let Some(ask) = side.ask.as_mut().filter(|ask| now >= ask.next()) else { continue };
             if !may(side.lane) {
@@ -181,31 +194,38 @@ impl ExtraLanes {
                 side.sent.pop_front();
             }
             side.sent.push_back(id);
-            probes.push((side.lane, id));
+            self.outputs.push_back(LaneOutput::Probe { lane: side.lane, probe: id });
         }
-        probes
     }
 
-    /// A probe was answered. Tells what is open now, if this was the last that was missing.
-    pub(crate) fn answered(
+    /// Returns what the node does next.
+    pub(crate) fn poll_output(&mut self) -> Option<LaneOutput> {
+        self.outputs.pop_front()
+    }
+
+    /// Takes the answer to a probe. Opens the lanes that one lane of ours serves, if this was the last answer that was missing.
+    pub(crate) fn handle_answer(
         &mut self,
         lane: LaneId,
         id: u64,
         source: SocketAddr,
         entropy: &mut impl Entropy,
         now: Time,
-    ) -> Option<Opened> {
-        let side = self.sides.iter_mut().find(|side| side.lane == lane && side.sent.contains(&id))?;
+    ) {
+        let known = self.sides.iter_mut().find(|side| side.lane == lane && side.sent.contains(&id));
+        let Some(side) = known else { return };
         side.ask = None;
         side.sent.clear();
         side.proven = Some(source);
         let own = self.owner(lane);
         let served = self.sides.iter().filter(|side| self.owner(side.lane) == own);
-        let lanes = served.map(|side| Some((side.lane, side.proven?))).collect::<Option<Vec<_>>>()?;
+        let Some(lanes) = served.map(|side| Some((side.lane, side.proven?))).collect::<Option<Vec<_>>>() else {
+            return;
+        };
         let barrier = draw(entropy);
         self.open.push((own, barrier));
         self.opened = Some(now);
-        Some(Opened { own, lanes, barrier })
+        self.outputs.push_back(LaneOutput::Open { own, lanes, barrier });
     }
 
     /// Which lane of ours waits for the answer to this probe. It asks under the ids that follow the barrier's, one for each try.
@@ -270,6 +290,36 @@ mod tests {
         }
     }
 
+    /// Lets time pass, and returns the probes that are sent.
+    fn probes(
+        further: &mut ExtraLanes,
+        entropy: &mut impl Entropy,
+        now: Time,
+        may: impl FnMut(LaneId) -> bool,
+    ) -> Vec<(LaneId, u64)> {
+        further.handle_timeout(entropy, now, may);
+        let outputs = std::iter::from_fn(|| further.poll_output());
+        let probe = |output| match output {
+            LaneOutput::Probe { lane, probe } => (lane, probe),
+            LaneOutput::Open { .. } => panic!("nothing was answered"),
+        };
+        outputs.map(probe).collect()
+    }
+
+    /// Answers a probe, and returns what is opened.
+    fn answer(
+        further: &mut ExtraLanes,
+        (lane, probe): (LaneId, u64),
+        source: SocketAddr,
+        entropy: &mut impl Entropy,
+        now: Time,
+    ) -> Option<(LaneId, Vec<(LaneId, SocketAddr)>, u64)> {
+        further.handle_answer(lane, probe, source, entropy, now);
+        let output = further.poll_output()?;
+        let LaneOutput::Open { own, lanes, barrier } = output else { panic!("{output:?}") };
+        Some((own, lanes, barrier))
+    }
+
     #[test]
     fn lanes_that_one_of_ours_serves_open_together() {
         let mut entropy = counting();
@@ -278,20 +328,20 @@ mod tests {
         assert_eq!(further.learn(2, Lanes::with_ports(&[11, 12, 13]), at(0)), Learned::Changed);
         assert_eq!((further.count(), further.in_use()), (4, 1));
         assert_eq!([1, 2, 3].map(|lane| further.ports().of(LaneId(lane))), [Some(11), Some(12), Some(13)]);
-        let probes = further.handle_timeout(&mut entropy, at(0), |_| true);
+        let probes = probes(&mut further, &mut entropy, at(0), |_| true);
         let [one, two, three] = probes[..] else { panic!("{probes:?}") };
         assert_eq!([one.0, two.0, three.0], [LaneId(1), LaneId(2), LaneId(3)]);
-        assert_eq!(further.answered(one.0, one.1, place(11), &mut entropy, at(0)), None, "lane 3 is missing");
-        assert_eq!(further.answered(one.0, two.1, place(11), &mut entropy, at(0)), None, "another lane's");
-        let opened = further.answered(two.0, two.1, place(12), &mut entropy, at(0)).unwrap();
-        assert_eq!((opened.own, &opened.lanes[..]), (LaneId(0), &[(LaneId(2), place(12))][..]));
+        assert_eq!(answer(&mut further, one, place(11), &mut entropy, at(0)), None, "lane 3 is missing");
+        assert_eq!(answer(&mut further, (one.0, two.1), place(11), &mut entropy, at(0)), None, "another lane's");
+        let (own, lanes, _) = answer(&mut further, two, place(12), &mut entropy, at(0)).unwrap();
+        assert_eq!((own, &lanes[..]), (LaneId(0), &[(LaneId(2), place(12))][..]));
         assert_eq!(further.in_use(), 2);
-        let opened = further.answered(three.0, three.1, place(40), &mut entropy, at(0)).unwrap();
-        assert_eq!((opened.own, &opened.lanes[..]), (LaneId(1), &[(LaneId(1), place(11)), (LaneId(3), place(40))][..]));
+        let (own, lanes, barrier) = answer(&mut further, three, place(40), &mut entropy, at(0)).unwrap();
+        assert_eq!((own, &lanes[..]), (LaneId(1), &[(LaneId(1), place(11)), (LaneId(3), place(40))][..]));
         assert_eq!((further.in_use(), further.poll_timeout()), (4, None));
-        assert_eq!(further.waits_for(opened.barrier), Some(LaneId(1)));
-        assert_eq!(further.waits_for(opened.barrier + 3), Some(LaneId(1)), "its third try");
-        assert_eq!(further.waits_for(opened.barrier - 1), None);
+        assert_eq!(further.waits_for(barrier), Some(LaneId(1)));
+        assert_eq!(further.waits_for(barrier + 3), Some(LaneId(1)), "its third try");
+        assert_eq!(further.waits_for(barrier - 1), None);
     }
 
     #[test]
@@ -301,7 +351,7 @@ mod tests {
         further.learn(2, Lanes::ONE, at(0));
         let mut asked = Vec::new();
         while let Some(due) = further.poll_timeout().filter(|due| *due < at(200_000)) {
-            assert_eq!(further.handle_timeout(&mut entropy, due, |_| true).len(), 1);
+            assert_eq!(probes(&mut further, &mut entropy, due, |_| true).len(), 1);
             asked.push(due.since(Time::ZERO).as_millis());
         }
         assert_eq!(asked[..8], [0, 250, 750, 1_750, 3_750, 7_750, 15_750, 31_750]);
@@ -311,8 +361,8 @@ mod tests {
 
     /// Has the lane that is asked about answered.
     fn open(further: &mut ExtraLanes, entropy: &mut impl Entropy, now: Time) -> u64 {
-        let probes = further.handle_timeout(entropy, now, |_| true);
-        further.answered(probes[0].0, probes[0].1, place(11), entropy, now).unwrap().barrier
+        let probes = probes(further, entropy, now, |_| true);
+        answer(further, probes[0], place(11), entropy, now).unwrap().2
     }
 
     #[test]
@@ -328,7 +378,7 @@ mod tests {
         assert_eq!((further.in_use(), further.waits_for(barrier)), (1, None));
         assert_eq!(further.poll_timeout(), Some(at(8_000)));
         while further.poll_timeout().is_some_and(|due| due < at(8_500)) {
-            further.handle_timeout(&mut entropy, at(8_500), |_| true);
+            probes(&mut further, &mut entropy, at(8_500), |_| true);
         }
         assert_eq!(further.learn(2, theirs, at(8_600)), Learned::Known);
         assert_eq!(further.poll_timeout(), Some(at(8_600)), "in another session, nothing is late");
@@ -348,18 +398,18 @@ mod tests {
             let before = further.in_use();
             changed += u64::from(further.learn(1, Lanes::with_ports(&[number]), at(now)) == Learned::Changed);
             closed += u64::from(further.in_use() < before);
-            for (lane, probe) in further.handle_timeout(&mut entropy, at(now), |_| true) {
-                opened += u64::from(further.answered(lane, probe, place(number), &mut entropy, at(now)).is_some());
+            for probe in probes(&mut further, &mut entropy, at(now), |_| true) {
+                opened += u64::from(answer(&mut further, probe, place(number), &mut entropy, at(now)).is_some());
             }
         }
         assert_eq!((changed, opened, closed, further.ignored()), (6, 6, 6, 30_000 / 48 - 6));
         // What it said last is what it has, once it rests.
-        assert_eq!((further.in_use(), further.poll_later(at(30_000))), (1, None));
+        assert_eq!((further.in_use(), further.take_later(at(30_000))), (1, None));
         let due = further.poll_timeout().unwrap();
         assert!(due <= at(35_000));
-        assert_eq!(further.poll_later(due), Some(Lanes::with_ports(&[624])));
+        assert_eq!(further.take_later(due), Some(Lanes::with_ports(&[624])));
         assert_eq!(further.learn(1, Lanes::with_ports(&[624]), due), Learned::Changed);
-        assert_eq!((further.poll_later(due), further.poll_timeout()), (None, Some(due)));
+        assert_eq!((further.take_later(due), further.poll_timeout()), (None, Some(due)));
         // Without a session in between it is no sooner.
         open(&mut further, &mut entropy, due);
         further.forget();
@@ -395,10 +445,10 @@ mod tests {
             left -= 1;
             left >= 0
         };
-        assert_eq!(further.handle_timeout(&mut entropy, at(0), &mut may).len(), 4);
+        assert_eq!(probes(&mut further, &mut entropy, at(0), &mut may).len(), 4);
         let due = further.poll_timeout().unwrap();
-        assert!(due >= at(200) && further.handle_timeout(&mut entropy, at(199), |_| true).is_empty(), "{due:?}");
-        let later: usize = (200..400).map(|now| further.handle_timeout(&mut entropy, at(now), |_| true).len()).sum();
+        assert!(due >= at(200) && probes(&mut further, &mut entropy, at(199), |_| true).is_empty(), "{due:?}");
+        let later: usize = (200..400).map(|now| probes(&mut further, &mut entropy, at(now), |_| true).len()).sum();
         assert_eq!(later, 11 + 4, "the others, and those of before once more");
     }
 }

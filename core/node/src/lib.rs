@@ -1,13 +1,13 @@
 //! One node, composed out of tunnel, path and map: everything that an agent decides.
 //!
-//! [`Node`] is pure. What happened goes in (a map, a message of a lane, the time), what is to be done comes out ([`Node::poll_command`]):
+//! [`Node`] is pure. Inputs are methods (a map, a message of a lane, the time). Everything that it wants done comes out of [`Node::poll_output`]:
 //!
 //! ```text
-//! set_map(map)            ─▶ ┌──────┐ ─▶ ToLane::{AddPeer, RemovePeer, Routes}
-//!   or configure(changes)    │      │    ToLane::{SetEndpoint, SetKeepalive}
-//! handle_lane(FromLane)   ─▶ │ Node │ ─▶ ToLane::{Send, AddSession, GiveUp}
-//!                            │      │    ToLane::{Control, UseSuite, SetRoundTrip}
-//! handle_timeout()        ─▶ └──────┘      until poll_command() is empty
+//! set_map(map)            ─▶ ┌──────┐ ─▶ Output::Lane: a command to a lane (ToLane): peers, routes, sessions, paths, messages to send
+//!   or configure(changes)    │      │    Output::StampCeiling: for the disk
+//! handle(FromLane)        ─▶ │ Node │    Output::{Endpoints, HomeRelays}: for the coordinator
+//!                            │      │    Output::{NatTest, Bridges, ResetBridge}: sockets of the agent
+//! handle_timeout()        ─▶ └──────┘      until poll_output() is empty
 //!                                          then wait until poll_timeout()
 //! ```
 //! The agent carries the commands to the lanes. A lane owns its sessions' counters and windows; the node only knows which indices are in use,
@@ -24,6 +24,8 @@ mod event;
 mod extra_lanes;
 mod indices;
 mod node;
+mod output;
+mod outside_endpoints;
 mod peer;
 mod relays;
 mod routes;
@@ -35,6 +37,7 @@ pub use contract::{Clocks, Datagram, FromLane, HandshakeMessage, Reading, ToLane
 pub use counts::HandshakeCounts;
 pub use event::{HandshakeFailure, HandshakeRefusal, NodeEvent};
 pub use node::{NativePeer, Node};
+pub use output::Output;
 pub use peer::PeerView;
-pub use relays::{BridgeWish, RelayView};
+pub use relays::{BridgeRequest, RelayView};
 pub use routes::Routes;

@@ -10,8 +10,8 @@ mod story;
 
 pub use native::NativePeer;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,10 +25,12 @@ use taut_wire::control::{Lanes, Suites};
 use taut_wire::wireguard::{self, Message, classify};
 
 use crate::answer::Answer;
-use crate::contract::{Clocks, Datagram, FromLane, HandshakeMessage, ToLane};
+use crate::contract::{Clocks, FromLane, HandshakeMessage, ToLane};
 use crate::counts::HandshakeCounts;
-use crate::event::EventQueue;
+use crate::event::{HandshakeRefusal, NodeEvent};
 use crate::indices::Indices;
+use crate::output::{Output, Outputs};
+use crate::outside_endpoints::OutsideEndpoints;
 use crate::peer::{HELD, Made, Peer, PeerView};
 use crate::relays::Relays;
 use crate::routes::Routes;
@@ -70,12 +72,10 @@ pub struct Node<E> {
     indices: Indices,
     next_peer: u32,
     next_session: u64,
-    /// Each for one of our lanes. They are carried out in this order, whichever lanes they are for.
-    commands: VecDeque<(LaneId, ToLane)>,
+    outputs: Outputs,
     /// Initiations that may still be computed for: at the first lane, and at the others.
     work: [Bucket; 2],
     counts: HandshakeCounts,
-    events: EventQueue,
     stamps: Stamps,
     /// What we are ready to receive data with.
     suites: Suites,
@@ -95,14 +95,11 @@ pub struct Node<E> {
     home: HomeRelay,
     /// What relays say of where we are.
     nat_report: NatReport,
-    /// STUN requests for the socket apart, the newest first.
-    apart: VecDeque<(SocketAddr, Datagram)>,
-    /// Where gateways and relays say that we are, and what of it the coordinator was told.
-    mapped: Vec<SocketAddr>,
-    reflexive: Vec<SocketAddr>,
-    told: Vec<SocketAddr>,
-    /// The latest time that anybody told.
+    /// What gateways and relays say of our endpoints.
+    outside: OutsideEndpoints,
+    /// The clocks at the latest input that named them.
     now: Time,
+    wall: Duration,
 }
 
 impl<E: Entropy> Node<E> {
@@ -122,10 +119,9 @@ impl<E: Entropy> Node<E> {
             indices: Indices::default(),
             next_peer: 0,
             next_session: 0,
-            commands: VecDeque::new(),
+            outputs: Outputs::default(),
             work: [Bucket::default(); 2],
             counts: HandshakeCounts::default(),
-            events: EventQueue::default(),
             stamps: Stamps::default(),
             suites: Suites::STOCK,
             lanes: Lanes::ONE,
@@ -137,11 +133,9 @@ impl<E: Entropy> Node<E> {
             networks: Vec::new(),
             home: HomeRelay::default(),
             nat_report: NatReport::default(),
-            apart: VecDeque::new(),
-            mapped: Vec::new(),
-            reflexive: Vec::new(),
-            told: Vec::new(),
+            outside: OutsideEndpoints::default(),
             now: Time::ZERO,
+            wall: Duration::ZERO,
         }
     }
 
@@ -152,15 +146,9 @@ impl<E: Entropy> Node<E> {
         self.identity.checker(*seed)
     }
 
-    /// Goes on from what [`Self::poll_ceiling`] said in an earlier run: call it before the first handshake.
+    /// Continues from the last [`Output::StampCeiling`] of an earlier run: call it before the first handshake.
     pub fn resume_stamps(&mut self, ceiling: Duration) {
         self.stamps.resume(ceiling);
-    }
-
-    /// A ceiling of our stamps that is to be kept for the next run (protocol.md 1.9), since the Unix epoch. Comes ahead of its use, so nothing has to
-    /// wait for the disk.
-    pub fn poll_ceiling(&mut self) -> Option<Duration> {
-        self.stamps.poll_ceiling()
     }
 
     /// What the node calls itself.
@@ -183,23 +171,25 @@ impl<E: Entropy> Node<E> {
         self.counts
     }
 
-    /// What is to be done next, and by which lane; drain it after every other call. The commands of all lanes are carried out in this order: a session
-    /// is in every lane before the response that the peer knows it from leaves any (protocol.md 1.8).
-    pub fn poll_lane_command(&mut self) -> Option<(LaneId, ToLane)> {
-        self.commands.pop_front()
-    }
-
-    /// The same for a node of one lane.
-    pub fn poll_command(&mut self) -> Option<ToLane> {
-        self.poll_lane_command().map(|(_, command)| command)
+    /// Returns the next thing that the agent has to do. Drain it after every input, in this order ([`Output`]).
+    pub fn poll_output(&mut self) -> Option<Output> {
+        if let Some(ceiling) = self.stamps.poll_output() {
+            return Some(Output::StampCeiling(ceiling));
+        }
+        self.outputs.pop()
     }
 
     fn tell(&mut self, lane: LaneId, command: ToLane) {
-        self.commands.push_back((lane, command));
+        self.outputs.tell(lane, command);
     }
 
     fn tell_all(&mut self, command: impl Fn() -> ToLane) {
-        self.commands.extend((0..self.lanes.count()).map(|lane| (LaneId(lane), command())));
+        (0..self.lanes.count()).for_each(|lane| self.outputs.tell(LaneId(lane), command()));
+    }
+
+    /// Notes the time of an input.
+    fn set_clocks(&mut self, clocks: Clocks) {
+        (self.now, self.wall) = (clocks.now, clocks.wall);
     }
 
     /// When [`Self::handle_timeout`] has something to do; may change with every call.
@@ -302,7 +292,7 @@ impl<E: Entropy> Node<E> {
 
     /// Takes what a lane says.
     pub fn handle(&mut self, lane: LaneId, said: FromLane, clocks: Clocks) {
-        self.now = clocks.now;
+        self.set_clocks(clocks);
         match said {
             FromLane::Handshake { source, message } => self.handle_handshake(lane, source, &message, clocks),
             FromLane::WantsHandshake(peer) => {
@@ -338,7 +328,7 @@ impl<E: Entropy> Node<E> {
     /// Starts handshakes with these peers, as far as they are listed: those that had a session before this node restarted or moved. They would go on
     /// sending to a session, or a place, that is gone, and notice only after 15 seconds.
     pub fn greet(&mut self, peers: &[PublicKey], clocks: Clocks) {
-        self.now = clocks.now;
+        self.set_clocks(clocks);
         for key in peers {
             if let Some(id) = self.by_key.get(key).copied() {
                 self.want_handshake(id, clocks);
@@ -353,7 +343,7 @@ impl<E: Entropy> Node<E> {
 
     /// Does what is due: tries again, gives up.
     pub fn handle_timeout(&mut self, clocks: Clocks) {
-        self.now = clocks.now;
+        self.set_clocks(clocks);
         self.relays_timeout(clocks);
         let talking = self.peers.values().any(|peer| peer.since().is_some());
         self.nat_report.set_talking(talking, clocks.now);
@@ -385,7 +375,9 @@ impl<E: Entropy> Node<E> {
         // The wish is kept, because the lane may have no reason to repeat it; a confirmation in time ends the attempt before it began.
         let start = peer.answer.as_ref().map_or(clocks.now, |answer| clocks.now.max(answer.at + AWAIT_CONFIRMATION));
         peer.attempt = Some(Attempt::start(peer.retry(), &self.limits, start));
+        peer.asked = start;
         self.continue_attempt(id, clocks);
+        self.outputs.note(NodeEvent::HandshakeStarted { peer: id });
     }
 
     fn continue_attempt(&mut self, id: PeerId, clocks: Clocks) {
@@ -400,6 +392,7 @@ impl<E: Entropy> Node<E> {
             AttemptAction::GiveUp => {
                 peer.attempt = None;
                 self.tell(LaneId::FIRST, ToLane::GiveUp(id));
+                self.note_failure(id);
             }
         }
     }
@@ -435,7 +428,7 @@ impl<E: Entropy> Node<E> {
         for way in ways.iter().copied() {
             let message = peer.copy_for(way, message, self.now);
             peer.handshake_bytes.1 += message.as_bytes().len() as u64;
-            self.commands.push_back((LaneId::FIRST, ToLane::Send { way, message }));
+            self.outputs.tell(LaneId::FIRST, ToLane::Send { way, message });
         }
     }
 
@@ -475,11 +468,16 @@ impl<E: Entropy> Node<E> {
                 let message = peer.copy_for(source, response, clocks.now);
                 self.tell(lane, ToLane::Send { way: source, message });
                 self.counts.repeated += 1;
+            } else if authentic.timestamp() < peer.heard {
+                let reason = HandshakeRefusal::OldStamp;
+                self.outputs.note(NodeEvent::HandshakeRefused { peer: id, way: source, reason });
             }
             return;
         }
         if !peer.accepted.take(&ACCEPTED, clocks.now) {
             self.counts.over_limit += 1;
+            let reason = HandshakeRefusal::TooMany;
+            self.outputs.note(NodeEvent::HandshakeRefused { peer: id, way: source, reason });
             return;
         }
         let index = self.indices.draw(id, &mut self.entropy);
@@ -498,9 +496,11 @@ impl<E: Entropy> Node<E> {
         let session = self.add_session(id, keys, None, clocks.now);
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.unconfirmed = Some((session, clocks.now));
-            // The session is in all lanes before its response leaves (protocol.md 1.8): commands keep their order.
-            let response = response.map(|message| peer.copy_for(source, message, clocks.now));
-            self.commands.extend(response.map(|message| (lane, ToLane::Send { way: source, message })));
+            // The session is in all lanes before its response leaves (protocol.md 1.8): outputs keep their order.
+            if let Some(response) = response {
+                let message = peer.copy_for(source, response, clocks.now);
+                self.outputs.tell(lane, ToLane::Send { way: source, message });
+            }
         }
     }
 
@@ -509,6 +509,7 @@ impl<E: Entropy> Node<E> {
         let Some(peer) = self.indices.owner(index).and_then(|id| self.peers.get_mut(&id)) else { return };
         let Some(waiting) = peer.waiting_for(index) else { return };
         let Ok(keys) = waiting.finish(&self.identity, &peer.remote, message) else { return };
+        let sent = peer.sent_at(index).unwrap_or(clocks.now);
         for earlier in peer.finished(index) {
             self.indices.release(earlier);
         }
@@ -522,6 +523,8 @@ impl<E: Entropy> Node<E> {
         }
         self.start_talk(id, session, Role::Initiator, clocks);
         self.begin_paths(id, Some(source));
+        self.outputs.note(NodeEvent::HandshakeCompleted { peer: id, way: source, took: clocks.now.since(sent) });
+        self.note_session(id, Role::Initiator);
     }
 
     fn add_session(&mut self, peer: PeerId, mut keys: SessionKeys, proven: Option<Way>, now: Time) -> SessionId {
@@ -560,12 +563,13 @@ impl<E: Entropy> Node<E> {
             made.lanes += 1;
             let (keys, born) = (Box::new(keys), made.born);
             let add = ToLane::AddSession { peer: id, id: session, keys, born, proven: None };
-            self.commands.push_back((lane.served_by(self.lanes.count()), add));
+            self.outputs.tell(lane.served_by(self.lanes.count()), add);
         }
     }
 
     fn confirm(&mut self, peer: PeerId, id: SessionId, clocks: Clocks) {
         let Some(peer) = self.peers.get_mut(&peer) else { return };
+        let before = peer.established;
         let role = if let Some((_, since)) = peer.unconfirmed.take_if(|(unconfirmed, _)| *unconfirmed == id) {
             peer.begin(id, since);
             peer.attempt = None;
@@ -576,6 +580,7 @@ impl<E: Entropy> Node<E> {
         } else {
             return;
         };
+        let is_new = peer.established > before;
         let further = peer.made.iter().any(|made| made.session == id && made.lanes > 1);
         let peer = peer.id;
         if further {
@@ -583,6 +588,9 @@ impl<E: Entropy> Node<E> {
         }
         self.start_talk(peer, id, role, clocks);
         self.begin_paths(peer, None);
+        if is_new {
+            self.note_session(peer, role);
+        }
     }
 
     fn retire(&mut self, peer: PeerId, id: SessionId, indices: &SessionIndices) {
@@ -608,6 +616,7 @@ impl<E: Entropy> Node<E> {
             self.tell_all(|| ToLane::CloseLanes(peer));
         }
         self.end_paths(peer);
+        self.outputs.note(NodeEvent::SessionExpired { peer });
     }
 }
 

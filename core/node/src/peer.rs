@@ -34,6 +34,10 @@ pub(crate) struct Peer {
     pub(crate) remote: Remote,
     pub(crate) candidates: Candidates,
     pub(crate) attempt: Option<Attempt>,
+    /// The beginning of the last attempt.
+    pub(crate) asked: Time,
+    /// The last attempt got no answer.
+    pub(crate) is_silent: bool,
     /// When a packet for it last waited for a session, or flowed.
     pub(crate) wanted: Option<Time>,
     waiting: VecDeque<(Time, SentInitiation)>,
@@ -106,6 +110,8 @@ impl Peer {
             remote,
             candidates: Candidates::default(),
             attempt: None,
+            asked: Time::ZERO,
+            is_silent: false,
             wanted: None,
             waiting: VecDeque::new(),
             message: None,
@@ -230,6 +236,11 @@ impl Peer {
     /// The initiation that the peer names `index`.
     pub(crate) fn waiting_for(&self, index: ReceiverIndex) -> Option<&SentInitiation> {
         self.waiting.iter().map(|(_, initiation)| initiation).find(|initiation| initiation.local() == index)
+    }
+
+    /// When the initiation `index` was first sent.
+    pub(crate) fn sent_at(&self, index: ReceiverIndex) -> Option<Time> {
+        self.waiting.iter().find(|(_, initiation)| initiation.local() == index).map(|(sent, _)| *sent)
     }
 
     /// The initiation `index` became a session. Earlier ones are of no use then; a later one is, because the peer will know only that.

@@ -26,7 +26,8 @@ use taut_base::{Entropy, PublicKey, RelayId, Time};
 use taut_path::{Families, Way};
 use taut_relay::{Client, Credentials, Event};
 
-pub use bridges::BridgeWish;
+use crate::event::NodeEvent;
+pub use bridges::BridgeRequest;
 pub use served::RelayView;
 use served::Served;
 
@@ -58,14 +59,37 @@ pub(crate) struct Relays {
     moved: bool,
     /// Relays that were lost, to be told to who chooses.
     lost: Vec<RelayId>,
-    /// Bridges that were wished for last.
-    bridges: Vec<BridgeWish>,
+    /// The bridges of the last [`RelaysOutput::Bridges`].
+    bridges: Vec<BridgeRequest>,
     /// Relays that were lost by a bridge.
     stuck: Vec<RelayId>,
     /// What the clock of the stamps showed at `Time` 0, since 1970.
     clock: Duration,
-    /// The latest stamp that was used since [`Self::poll_stamped`] was asked.
+    /// The latest stamp of a bind since the last [`RelaysOutput::Stamped`].
     stamped: Option<Duration>,
+    events: VecDeque<NodeEvent>,
+}
+
+/// What [`Relays`] want from the node, in the order in which they return it.
+pub(crate) enum RelaysOutput {
+    /// The latest stamp of a bind, as time since 1970.
+    Stamped(Duration),
+    /// What happened, for the event log.
+    Event(NodeEvent),
+    /// A relay that was lost.
+    Lost(RelayId),
+    /// The addresses of all relays, for the lanes: they take frames and STUN answers from there only.
+    Places(Vec<SocketAddr>),
+    /// A frame to be sent from the first lane's socket. It leaves before what the relay is to forward, because the relay needs it for that.
+    Transmit(SocketAddr, taut_relay::Datagram),
+    /// A peer whose ways ([`Relays::ways`]) may have changed.
+    WaysChanged(PublicKey),
+    /// The home relays that the node is bound to, best first.
+    Bound(Vec<RelayId>),
+    /// All bridges that have to exist from now on.
+    Bridges(Vec<BridgeRequest>),
+    /// A relay that was lost though its bridge is open: the bridge's connection may be dead.
+    ResetBridge(RelayId),
 }
 
 /// A peer that is to be reached.
@@ -106,11 +130,6 @@ impl Relays {
     /// Binds are stamped by this clock from now on: at `Time` 0 it showed `at_zero` since 1970.
     pub(crate) fn set_clock(&mut self, at_zero: Duration) {
         self.clock = at_zero;
-    }
-
-    /// Returns the latest stamp of a bind, as time since 1970, if there was another one.
-    pub(crate) fn poll_stamped(&mut self) -> Option<Duration> {
-        self.stamped.take()
     }
 
     /// What we are known by to all relays, from now on.
@@ -229,11 +248,6 @@ impl Relays {
         wanted.iter().chain(others).filter_map(|id| self.served.get(id)?.way_to(peer)).collect()
     }
 
-    /// The next peer whose ways may be others than before.
-    pub(crate) fn poll_changed(&mut self) -> Option<PublicKey> {
-        self.changed.pop_first()
-    }
-
     /// A frame came from a relay's address. `is_member`: whether a key is in the map. Says whether the relay sees us elsewhere than before.
     pub(crate) fn handle_datagram(
         &mut self,
@@ -302,6 +316,7 @@ impl Relays {
                 served.stop();
                 self.send(id);
                 self.served.get_mut(&id).into_iter().for_each(Served::end);
+                self.events.push_back(NodeEvent::RelayReleased { relay: id });
                 continue;
             }
             // Twice: who was lost by one way asks by the other at once.
@@ -367,6 +382,8 @@ impl Relays {
                 self.changed.insert(peer);
             }
             Some(Event::Ready) => {
+                let bound = self.served.get_mut(&id).and_then(Served::note_bound);
+                self.events.extend(bound);
                 let wanted = self.wanted.iter().filter(|(_, wanted)| wanted.by.contains(&id)).map(|(peer, _)| *peer);
                 for peer in wanted.collect::<Vec<_>>() {
                     self.open(peer, entropy, now);
@@ -377,6 +394,7 @@ impl Relays {
                 let served = self.served.get_mut(&id);
                 self.stuck.extend(served.as_ref().filter(|served| served.is_bridged()).map(|_| id));
                 let known = served.map(|served| served.lost(why, entropy, now)).unwrap_or_default();
+                self.events.extend(self.served.get_mut(&id).and_then(|served| served.note_lost(why)));
                 self.changed.extend(self.wanted.keys().copied().chain(known));
             }
             None => {}
@@ -400,14 +418,33 @@ impl Relays {
         }
     }
 
-    /// A frame to be sent from the first lane's socket.
-    pub(crate) fn poll_transmit(&mut self) -> Option<(SocketAddr, taut_relay::Datagram)> {
-        self.out.pop_front()
-    }
-
-    /// The next relay that was lost.
-    pub(crate) fn poll_lost(&mut self) -> Option<RelayId> {
-        self.lost.pop()
+    /// Returns what the node has to do next. The order of the variants is the order of urgency.
+    pub(crate) fn poll_output(&mut self) -> Option<RelaysOutput> {
+        if let Some(stamp) = self.stamped.take() {
+            return Some(RelaysOutput::Stamped(stamp));
+        }
+        if let Some(relay) = self.lost.pop() {
+            return Some(RelaysOutput::Lost(relay));
+        }
+        if std::mem::take(&mut self.moved) {
+            return Some(RelaysOutput::Places(self.served.values().flat_map(Served::places).collect()));
+        }
+        if let Some((destination, frame)) = self.out.pop_front() {
+            return Some(RelaysOutput::Transmit(destination, frame));
+        }
+        if let Some(peer) = self.changed.pop_first() {
+            return Some(RelaysOutput::WaysChanged(peer));
+        }
+        if let Some(relays) = self.newly_bound() {
+            return Some(RelaysOutput::Bound(relays));
+        }
+        if let Some(requests) = self.other_bridges() {
+            return Some(RelaysOutput::Bridges(requests));
+        }
+        if let Some(relay) = self.stuck.pop() {
+            return Some(RelaysOutput::ResetBridge(relay));
+        }
+        self.events.pop_front().map(RelaysOutput::Event)
     }
 
     /// Returns true if a relay serves us by UDP, as far as is known: one that went away is noticed within half a minute.
@@ -416,13 +453,8 @@ impl Relays {
         self.served.values().any(|served| served.is_by_udp() && is_ready(served))
     }
 
-    /// All places of relays, if the lanes do not know them: they hear frames and STUN answers from there only.
-    pub(crate) fn poll_places(&mut self) -> Option<Vec<SocketAddr>> {
-        std::mem::take(&mut self.moved).then(|| self.served.values().flat_map(Served::places).collect())
-    }
-
-    /// The relays that we are bound to, best first, if the coordinator was told of others.
-    pub(crate) fn poll_home(&mut self) -> Option<Vec<RelayId>> {
+    /// Returns the home relays that we are bound to, best first, if the coordinator was told of others.
+    fn newly_bound(&mut self) -> Option<Vec<RelayId>> {
         let ready = |id: &&RelayId| {
             self.served.get(id).and_then(|served| served.client.as_ref()).is_some_and(|client| client.is_ready())
         };

@@ -61,8 +61,8 @@ impl Stamps {
         }
     }
 
-    /// A ceiling to be kept for the next run.
-    pub(crate) fn poll_ceiling(&mut self) -> Option<Duration> {
+    /// Returns a ceiling to be kept for the next run, if it was raised.
+    pub(crate) fn poll_output(&mut self) -> Option<Duration> {
         self.news.take()
     }
 }
@@ -89,7 +89,7 @@ mod tests {
             let stamp = stamps.next(at(clock(second)), last);
             assert!(stamp > last);
             last = stamp;
-            if let Some(ceiling) = stamps.poll_ceiling() {
+            if let Some(ceiling) = stamps.poll_output() {
                 (disk, writes) = (Some(ceiling), writes + 1);
             }
             assert!(disk.is_some_and(|ceiling| Timestamp::from_wall_clock(ceiling) > stamp));
@@ -139,7 +139,7 @@ mod tests {
                 assert!(reading > last, "with the clock at {clock}");
                 stamps.used(reading, at(clock + second));
                 last = reading;
-                disk = stamps.poll_ceiling().or(disk);
+                disk = stamps.poll_output().or(disk);
                 assert!(disk > Some(last), "what is on the disk is ahead");
             }
         }

@@ -34,6 +34,8 @@ pub(crate) struct Talk {
     offer: Option<Ask>,
     /// Probes that were sent: an answer to any of them tells the round trip.
     sent: VecDeque<(u64, Time)>,
+    /// Questions that are due.
+    questions: VecDeque<Question>,
 }
 
 /// A question that is repeated.
@@ -71,13 +73,13 @@ impl Ask {
     }
 }
 
-/// What is to be sent now.
-#[derive(Default)]
-pub(crate) struct Questions {
+/// A message that the peer is sent now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Question {
     /// A probe with this id.
-    pub(crate) probe: Option<u64>,
+    Probe(u64),
     /// The offer.
-    pub(crate) offer: bool,
+    Offer,
 }
 
 impl Talk {
@@ -88,6 +90,7 @@ impl Talk {
             probe: Some(Ask::new(now)),
             offer: offers.then(|| Ask::new(now)),
             sent: VecDeque::with_capacity(PROBES),
+            questions: VecDeque::new(),
         }
     }
 
@@ -101,18 +104,25 @@ impl Talk {
         [&self.probe, &self.offer].into_iter().flatten().map(|ask| ask.next).min()
     }
 
-    /// What is to be asked now.
-    pub(crate) fn handle_timeout(&mut self, entropy: &mut impl Entropy, now: Time) -> Questions {
+    /// Asks what is due, the probe first.
+    pub(crate) fn handle_timeout(&mut self, entropy: &mut impl Entropy, now: Time) {
         let offer = self.offer.as_mut().is_some_and(|ask| ask.due(entropy, now));
         if self.sent.len() >= PROBES && self.probe.as_ref().is_some_and(|ask| now >= ask.next) {
             self.probe = None;
         }
-        let probe = self.probe.as_mut().is_some_and(|ask| ask.due(entropy, now)).then(|| {
+        if self.probe.as_mut().is_some_and(|ask| ask.due(entropy, now)) {
             let id = u64::from(entropy.next_u32()) << 32 | u64::from(entropy.next_u32());
             self.sent.push_back((id, now));
-            id
-        });
-        Questions { probe, offer }
+            self.questions.push_back(Question::Probe(id));
+        }
+        if offer {
+            self.questions.push_back(Question::Offer);
+        }
+    }
+
+    /// Returns the next message for the peer.
+    pub(crate) fn poll_output(&mut self) -> Option<Question> {
+        self.questions.pop_front()
     }
 
     /// A probe was answered: how long that took. `None` for an answer to nothing that was asked.
@@ -143,10 +153,14 @@ mod tests {
         let mut entropy = |bytes: &mut [u8]| bytes.fill(0);
         let (mut probes, mut offers) = (Vec::new(), Vec::new());
         while let Some(due) = talk.poll_timeout().filter(|due| *due < at(600_000)) {
-            let questions = talk.handle_timeout(&mut entropy, due);
+            talk.handle_timeout(&mut entropy, due);
             let when = u64::try_from(due.since(Time::ZERO).as_millis()).unwrap();
-            probes.extend(questions.probe.map(|_| when));
-            offers.extend(questions.offer.then_some(when));
+            while let Some(question) = talk.poll_output() {
+                match question {
+                    Question::Probe(_) => probes.push(when),
+                    Question::Offer => offers.push(when),
+                }
+            }
         }
         (probes, offers)
     }
@@ -168,9 +182,11 @@ mod tests {
             draws += 1;
             bytes.copy_from_slice(&draws.to_le_bytes()[..bytes.len()]);
         };
-        let first = talk.handle_timeout(&mut entropy, at(0)).probe.unwrap();
+        talk.handle_timeout(&mut entropy, at(0));
+        let Some(Question::Probe(first)) = talk.poll_output() else { panic!("no probe") };
         let again = talk.poll_timeout().unwrap();
-        assert!(talk.handle_timeout(&mut entropy, again).probe.is_some());
+        talk.handle_timeout(&mut entropy, again);
+        assert!(matches!(talk.poll_output(), Some(Question::Probe(_))));
         assert_eq!(talk.answered(first ^ 1, at(300)), None);
         assert_eq!(talk.answered(first, at(300)), Some(Duration::from_millis(300)));
         assert_eq!(talk.answered(first, at(301)), None);

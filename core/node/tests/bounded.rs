@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use common::{Dice, dice, draw, endpoint, key, map};
+use common::{Dice, dice, draw, endpoint, key, lane_command, map};
 use taut_base::{LaneId, MAX_CANDIDATES, MAX_LANES, PeerId, SessionId, Time};
 use taut_node::{Clocks, Datagram, FromLane, HandshakeMessage, Node, ToLane};
 use taut_path::Way;
@@ -83,7 +83,7 @@ impl Host {
     /// Carries out what the node wants, until it wants nothing. Returns how much that was.
     fn settle(&mut self, clocks: Clocks) -> usize {
         let mut commands = 0;
-        while let Some(command) = self.node.poll_command() {
+        while let Some(command) = lane_command(&mut self.node) {
             commands += 1;
             match command {
                 ToLane::Send { way, message } => self.sent.push((way.first_hop(), message)),

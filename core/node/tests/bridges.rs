@@ -12,7 +12,7 @@ use std::time::Duration;
 use common::{Dice, dice, key, map};
 use taut_base::{LaneId, PrivateKey, RelayId, Time};
 use taut_netmap::Relay;
-use taut_node::{Clocks, Datagram, FromLane, Node, ToLane};
+use taut_node::{Clocks, Datagram, FromLane, Node, Output, ToLane};
 use taut_noise::public_key;
 use taut_relay::{Credentials, Limits as RelayLimits, NetworkTag, Place, Server, SigningKey, Terms, Ticket};
 use taut_tunnel::Limits;
@@ -49,6 +49,8 @@ struct World {
     web: bool,
     wished: bool,
     is_open: bool,
+    /// What the coordinator was told of the node's relays.
+    homes: Vec<RelayId>,
     /// The places that the lane hears.
     heard: Vec<SocketAddr>,
 }
@@ -79,7 +81,8 @@ fn world(udp: (bool, bool)) -> World {
     let relay = Server::new(relay_key, vec![signer.verifying()], RelayLimits::DEFAULT, [5; 32]);
     let heard = Vec::new();
     let (now, dice) = (Time::ZERO + Duration::from_secs(100), dice(2));
-    let mut world = World { node, relay, dice, now, udp, web: true, wished: false, is_open: false, heard };
+    let mut world =
+        World { node, relay, dice, now, udp, web: true, wished: false, is_open: false, homes: Vec::new(), heard };
     let clocks = world.clocks();
     world.node.set_ticket(credentials, clocks);
     world
@@ -103,11 +106,7 @@ impl World {
                 );
             }
             self.relay.handle_timeout(self.now);
-            if let Some(wishes) = self.node.poll_bridges() {
-                self.wished = wishes == [(RELAY, String::from("wss://r.example/"))];
-                assert!(self.wished || wishes.is_empty());
-            }
-            while self.node.poll_stuck_bridge().is_some() {}
+            self.carry();
             self.set_bridge(self.wished && self.web);
             self.carry();
         }
@@ -127,10 +126,15 @@ impl World {
 
     /// What the node's lane would send, and what comes back.
     fn carry(&mut self) {
-        while let Some(command) = self.node.poll_command() {
-            match command {
-                ToLane::Relays(places) => self.heard = places.to_vec(),
-                ToLane::Datagram { destination, bytes } => {
+        while let Some(output) = self.node.poll_output() {
+            match output {
+                Output::Lane(_, ToLane::Relays(places)) => self.heard = places.to_vec(),
+                Output::Bridges(requests) => {
+                    self.wished = requests == [(RELAY, String::from("wss://r.example/"))];
+                    assert!(self.wished || requests.is_empty());
+                }
+                Output::HomeRelays(relays) => self.homes = relays,
+                Output::Lane(_, ToLane::Datagram { destination, bytes }) => {
                     assert!(
                         self.heard.contains(&destination) || destination == at_bridge(),
                         "the answer would be dropped: the lane does not know {destination}"
@@ -201,7 +205,7 @@ fn fault_j10_without_udp_the_relay_is_reached_by_the_bridge_within_two_seconds_a
     world.run(Duration::from_millis(1_100));
     assert_eq!(world.place(), Some(at_bridge()));
     assert!(world.node.relays().next().unwrap().is_bridged);
-    assert_eq!(world.node.poll_home(), Some(vec![RELAY]), "others are told that we are there");
+    assert_eq!(world.homes, [RELAY], "others are told that we are there");
     for _ in 0..360 {
         world.run(secs(10));
         assert_eq!(world.place(), Some(at_bridge()));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use taut_base::{NodeId, PeerId, Prefix, PrivateKey, Time};
 use taut_netmap::{LocalMember, NetworkInfo, NetworkMap, Peer};
 use taut_node::uapi::PeerChange;
-use taut_node::{Clocks, FromLane, HandshakeMessage, Node, ToLane};
+use taut_node::{Clocks, FromLane, HandshakeMessage, Node, Output, ToLane};
 use taut_noise::public_key;
 use taut_tunnel::Limits;
 use taut_tunnel::cookie::CookieChecker;
@@ -87,9 +87,9 @@ impl Asking {
     }
 
     fn sent(&mut self) -> Sent {
-        let commands = std::iter::from_fn(|| self.node.poll_command());
-        let sent = commands.filter_map(|command| match command {
-            ToLane::Send { way, message } => Some((way.first_hop(), message)),
+        let outputs = std::iter::from_fn(|| self.node.poll_output());
+        let sent = outputs.filter_map(|output| match output {
+            Output::Lane(_, ToLane::Send { way, message }) => Some((way.first_hop(), message)),
             _ => None,
         });
         sent.collect()

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use common::{Dice, dice, draw, endpoint, key, map};
+use common::{Dice, dice, draw, endpoint, key, lane_command, map};
 use taut_base::{PeerId, ReceiverIndex, Time};
 use taut_node::{Clocks, FromLane, HandshakeMessage, Node, ToLane};
 use taut_tunnel::{Keyring, KeyringAction, Limits, Role, Session};
@@ -105,7 +105,7 @@ impl Net {
         let host = |number: u8| {
             let mut node = Node::new(key(number), Limits::WIREGUARD, dice(seed * 2 + u64::from(number)));
             node.set_map(&map(number, 0..2));
-            while node.poll_command().is_some() {}
+            while lane_command(&mut node).is_some() {}
             Host {
                 node,
                 ring: Keyring::new(None),
@@ -250,7 +250,7 @@ impl Net {
     fn settle(&mut self, who: usize) {
         let clocks = self.clocks();
         self.hosts[who].node.handle_timeout(clocks);
-        while let Some(command) = self.hosts[who].node.poll_command() {
+        while let Some(command) = lane_command(&mut self.hosts[who].node) {
             self.queue(1, who, Happening::Command(command));
         }
         let (mut keepalive, mut handshake) = (false, false);

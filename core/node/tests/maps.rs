@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Dice, dice, key, map};
+use common::{Dice, dice, key, lane_command, map};
 use taut_base::{Prefix, Time};
 use taut_node::uapi::PeerChange;
 use taut_node::{Clocks, Node, Routes, ToLane};
@@ -18,7 +18,7 @@ use taut_path::Families;
 use taut_tunnel::Limits;
 
 fn told(node: &mut Node<Dice>) -> Arc<Routes> {
-    let mut commands = std::iter::from_fn(|| node.poll_command());
+    let mut commands = std::iter::from_fn(|| lane_command(node));
     commands.find_map(|command| if let ToLane::Routes(routes) = command { Some(routes) } else { None }).unwrap()
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use taut_base::{PresharedKey, PrivateKey, ReceiverIndex, Time};
 use taut_node::uapi::PeerChange;
-use taut_node::{Clocks, FromLane, HandshakeMessage, Node, ToLane};
+use taut_node::{Clocks, FromLane, HandshakeMessage, Node, Output, ToLane};
 use taut_noise::public_key;
 use taut_tunnel::Limits;
 use taut_tunnel::cookie::{CookieChecker, mac1};
@@ -35,7 +35,7 @@ fn node() -> (Node<Noise>, CookieChecker, Rc<Cell<u32>>) {
     let checker = node.checker();
     let allowed = vec![("10.0.0.1/32".parse().unwrap(), true)];
     node.configure(false, vec![PeerChange { allowed, ..PeerChange::new(public_key(&key(1))) }]).unwrap();
-    while node.poll_command().is_some() {}
+    commands(&mut node);
     drawn.set(0);
     (node, checker, drawn)
 }
@@ -67,7 +67,15 @@ fn hears(node: &mut Node<Noise>, message: &[u8]) -> Vec<ToLane> {
     let clocks = Clocks { now: Time::from_duration(time), wall: time };
     let message = HandshakeMessage::new(message).unwrap();
     node.handle_lane(FromLane::Handshake { source: SocketAddr::from(([192, 0, 2, 1], 1)).into(), message }, clocks);
-    std::iter::from_fn(|| node.poll_command()).collect()
+    commands(node)
+}
+
+fn commands(node: &mut Node<Noise>) -> Vec<ToLane> {
+    let command = |output| match output {
+        Output::Lane(_, command) => Some(command),
+        _ => None,
+    };
+    std::iter::from_fn(|| node.poll_output()).filter_map(command).collect()
 }
 
 /// The message passes the door and gets nothing; the peer's own one is answered afterwards.

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use taut_base::{Entropy, Time};
-use taut_node::{Clocks, Node};
+use taut_node::{Clocks, Datagram, Node};
 use taut_wire::stun::MAX_LEN;
 
 /// How long they are open after the first request: longer than a survey.
@@ -31,7 +31,7 @@ impl Apart {
             let mut bytes = [0; MAX_LEN];
             for _ in 0..READ {
                 let Ok((length, source)) = socket.recv_from(&mut bytes) else { break };
-                node.handle_apart(source, &bytes[..length], clocks);
+                node.handle_nat_test(source, &bytes[..length], clocks);
             }
         }
         if self.until.is_some_and(|until| clocks.now >= until) {
@@ -39,21 +39,19 @@ impl Apart {
         }
     }
 
-    /// Sends the requests that wait. Without the family or a free descriptor none is sent, and the filter stays unknown.
-    pub(crate) fn send(&mut self, node: &mut Node<impl Entropy>, clocks: Clocks) {
-        while let Some((to, request)) = node.poll_apart() {
-            self.until.get_or_insert(clocks.now + OPEN);
-            let (socket, any) = match to {
-                SocketAddr::V4(_) => (&mut self.v4, SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))),
-                SocketAddr::V6(_) => (&mut self.v6, SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))),
-            };
-            if socket.is_none() {
-                *socket = UdpSocket::bind(any).ok().filter(|socket| socket.set_nonblocking(true).is_ok());
-            }
-            if let Some(socket) = socket {
-                // A request that cannot be sent is lost: it is sent twice, and again with the next survey.
-                let _ = socket.send_to(request.as_bytes(), to);
-            }
+    /// Sends a request. Without the family or a free descriptor it is not sent, and the NAT's filter stays unknown.
+    pub(crate) fn send(&mut self, to: SocketAddr, request: &Datagram, now: Time) {
+        self.until.get_or_insert(now + OPEN);
+        let (socket, any) = match to {
+            SocketAddr::V4(_) => (&mut self.v4, SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))),
+            SocketAddr::V6(_) => (&mut self.v6, SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))),
+        };
+        if socket.is_none() {
+            *socket = UdpSocket::bind(any).ok().filter(|socket| socket.set_nonblocking(true).is_ok());
+        }
+        if let Some(socket) = socket {
+            // A request that cannot be sent is lost: it is sent twice, and again with the next survey.
+            let _ = socket.send_to(request.as_bytes(), to);
         }
     }
 

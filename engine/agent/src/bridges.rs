@@ -1,6 +1,6 @@
 //! Bridges to relays that UDP does not reach (`taut_control::Bridge`): as many as the node wishes for, told to it as they open and close.
 //!
-//! The node says for which relays ([`Node::poll_bridges`]) and is told where each is; the lane sends there as to any relay. All of them end with the overlay.
+//! The node says for which relays (`Output::Bridges`) and is told where each is; the lane sends there as to any relay. All of them end with the overlay.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use taut_base::{Prefix, RelayId};
 use taut_control::{Bridge, BridgeOptions, BridgeReport};
 use taut_event::Waker;
-use taut_node::{BridgeWish, Clocks, Node};
+use taut_node::{BridgeRequest, Clocks, Node};
 
 use crate::entropy::OsEntropy;
 
@@ -36,14 +36,13 @@ impl Bridges {
         Self { lane, agent, running: BTreeMap::new(), dropped: (0, 0) }
     }
 
-    /// Starts and ends what the node wishes for, and tells it what happened.
-    pub(crate) fn turn(&mut self, node: &mut Node<OsEntropy>, overlay: &[Prefix], clocks: Clocks) {
-        if let Some(wished) = node.poll_bridges() {
-            self.set(&wished, node, overlay, clocks);
-        }
-        while let Some(relay) = node.poll_stuck_bridge() {
-            self.all().filter(|(id, _)| *id == relay).for_each(|(_, bridge)| bridge.renew());
-        }
+    /// Gives the bridge to a relay a new connection.
+    pub(crate) fn reset(&self, relay: RelayId) {
+        self.all().filter(|(id, _)| *id == relay).for_each(|(_, bridge)| bridge.renew());
+    }
+
+    /// Tells the node which bridges opened and closed.
+    pub(crate) fn turn(&mut self, node: &mut Node<OsEntropy>, clocks: Clocks) {
         for (id, running) in &mut self.running {
             let Some(bridge) = &running.bridge else { continue };
             let report = bridge.report();
@@ -57,8 +56,16 @@ impl Bridges {
         }
     }
 
-    fn set(&mut self, wished: &[BridgeWish], node: &mut Node<OsEntropy>, overlay: &[Prefix], clocks: Clocks) {
-        let ends = |id: &RelayId, running: &Running| !wished.iter().any(|wish| wish.0 == *id && wish.1 == running.url);
+    /// Ends the bridges that are not requested any more, and starts those that are new.
+    pub(crate) fn set(
+        &mut self,
+        requests: &[BridgeRequest],
+        node: &mut Node<OsEntropy>,
+        overlay: &[Prefix],
+        clocks: Clocks,
+    ) {
+        let requested = |id: &RelayId, url: &str| requests.iter().any(|request| request.0 == *id && request.1 == url);
+        let ends = |id: &RelayId, running: &Running| !requested(id, &running.url);
         let gone = self.running.iter().filter(|(id, running)| ends(id, running)).map(|(id, _)| *id).collect::<Vec<_>>();
         for id in gone {
             if let Some(bridge) = self.running.remove(&id).and_then(|running| running.bridge) {
@@ -68,7 +75,7 @@ impl Bridges {
                 node.bridge_closed(id, clocks);
             }
         }
-        for (id, url) in wished {
+        for (id, url) in requests {
             let (lane, agent) = (self.lane, &self.agent);
             self.running.entry(*id).or_insert_with(|| {
                 let options = BridgeOptions { url: url.clone(), lane, overlay: overlay.to_vec() };

@@ -36,7 +36,7 @@ use crate::error::{RunError, failure};
 use crate::host::{self, Surroundings};
 use crate::log::{Log, MAX_EVENTS, Value, kind, listed};
 use crate::metrics::http::{self, Responder};
-use crate::overlay::Overlay;
+use crate::overlay::{Overlay, OverlayOutput};
 use crate::server::{FIRST_CONNECTION, Server};
 use mapped::Mapped;
 use sleep::{Sleep, awake};
@@ -243,7 +243,26 @@ impl Daemon {
         if self.retry_overlay.take_if(|due| clocks.now >= *due).is_some() {
             self.apply_map();
         }
+        self.drain_overlay();
         self.turn_log();
+    }
+
+    /// Carries out what the overlay wants: the one place that does so, at the end of every turn and of every overlay.
+    fn drain_overlay(&mut self) {
+        while let Some(output) = self.overlay.as_mut().and_then(Overlay::poll_output) {
+            match output {
+                OverlayOutput::StampCeiling(ceiling) => {
+                    self.stamps = ceiling;
+                    self.tell(Command::RememberStamps(ceiling));
+                }
+                OverlayOutput::Endpoints(endpoints) => {
+                    self.observed = endpoints;
+                    self.tell_endpoints();
+                }
+                OverlayOutput::HomeRelays(relays) => self.tell(Command::Relays(relays)),
+                OverlayOutput::Event(event) => self.note_node(&event),
+            }
+        }
     }
 
     fn turn_overlay(&mut self, clocks: Clocks) {
@@ -251,21 +270,9 @@ impl Daemon {
         overlay.turn(clocks);
         let connected: Vec<PublicKey> = overlay.node().connected().take(MAX_RECENT).collect();
         let failed = overlay.has_failed();
-        let (ceiling, homes, observed) = (overlay.poll_ceiling(), overlay.poll_home(), overlay.poll_observed());
         if connected != self.recent && !connected.is_empty() {
             self.recent.clone_from(&connected);
             self.tell(Command::RememberPeers(connected));
-        }
-        if let Some(ceiling) = ceiling {
-            self.stamps = ceiling;
-            self.tell(Command::RememberStamps(ceiling));
-        }
-        if let Some(observed) = observed {
-            self.observed = observed;
-            self.tell_endpoints();
-        }
-        if let Some(homes) = homes {
-            self.tell(Command::Relays(homes));
         }
         if failed {
             let interface = self.overlay.as_ref().map(|overlay| Value::text(overlay.interface()));
@@ -325,7 +332,7 @@ impl Daemon {
         let Some(identity) = self.identity.as_ref().filter(|identity| identity.wanted) else { return };
         let clocks = clocks();
         if let Some(overlay) = &mut self.overlay {
-            overlay.set_map(&map, clocks.now);
+            overlay.set_map(&map, clocks);
             return self.watch();
         }
         // A network that was up here before comes up again, whatever it overlaps now (law 5).
@@ -404,6 +411,8 @@ impl Daemon {
     }
 
     fn stop_overlay(&mut self, reason: &'static str) {
+        // The next overlay must not stamp earlier than this one did.
+        self.drain_overlay();
         if let Some(overlay) = self.overlay.take() {
             overlay.stop();
             self.note(&kind::NETWORK_DOWN, &[Value::Word(reason)]);

@@ -26,9 +26,8 @@ pub(crate) struct Link {
     /// At least one.
     lanes: Vec<Running>,
     steering: Steering,
-    /// Commands of our own, and one that a lane's queue had no room for.
+    /// Commands that the lanes' queues had no room for, or that were not sent yet. Commands of all lanes keep their order.
     commands: VecDeque<(LaneId, ToLane)>,
-    held: Option<(LaneId, ToLane)>,
 }
 
 struct Running {
@@ -96,10 +95,10 @@ impl Link {
             };
             lanes.push(Running { lane: Lane::start(config)?, queue, ways: Ways::default() });
         }
-        Ok(Self { lanes, steering, commands: VecDeque::new(), held: None })
+        Ok(Self { lanes, steering, commands: VecDeque::new() })
     }
 
-    /// Takes what the lanes said, does what is due, hands the resulting commands over.
+    /// Takes what the lanes said, and does what is due. The caller drains the node.
     pub(crate) fn turn(&mut self, node: &mut Node<OsEntropy>, clocks: Clocks) {
         let Self { lanes, steering, commands, .. } = self;
         let mut tell = |lane, command| commands.push_back((lane, command));
@@ -113,18 +112,20 @@ impl Link {
         }
         node.handle_timeout(clocks);
         steering.turn(node.is_spread(), clocks.now, tell);
-        self.carry_out(node);
     }
 
-    /// Hands the node's commands over, as far as there is room: in their order, whichever lanes they are for.
-    pub(crate) fn carry_out(&mut self, node: &mut Node<OsEntropy>) {
+    /// Adds a command of the node, to be sent by [`Self::flush`].
+    pub(crate) fn push(&mut self, lane: LaneId, command: ToLane) {
+        self.commands.push_back((lane, command));
+    }
+
+    /// Sends commands as far as the lanes' queues have room: in their order, whichever lanes they are for.
+    pub(crate) fn flush(&mut self) {
         let mut told = 0_u32;
-        while let Some((lane, command)) =
-            self.held.take().or_else(|| self.commands.pop_front()).or_else(|| node.poll_lane_command())
-        {
+        while let Some((lane, command)) = self.commands.pop_front() {
             let Some(running) = self.lanes.get(usize::from(lane.0)) else { continue };
             if let Err(command) = running.queue.send(command) {
-                self.held = Some((lane, command));
+                self.commands.push_front((lane, command));
                 break;
             }
             told |= 1 << lane.0;
@@ -177,7 +178,7 @@ impl Link {
 
     /// When a command that found no room is tried again, or the lanes change what they read.
     pub(crate) fn poll_timeout(&self, now: Time) -> Option<Time> {
-        self.held.as_ref().map(|_| now + QUEUE_RETRY).into_iter().chain(self.steering.poll_timeout()).min()
+        self.commands.front().map(|_| now + QUEUE_RETRY).into_iter().chain(self.steering.poll_timeout()).min()
     }
 
     /// What everybody may read of each lane.

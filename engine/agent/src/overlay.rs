@@ -1,6 +1,6 @@
 //! A network that is up: TUN device, sockets, lanes, and the node's rules between them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use taut_base::{DEFAULT_PORT, Prefix, PrivateKey, PublicKey, RelayId, Time};
 use taut_event::{Waker, open_files};
 use taut_netlink::{Changes, Netlink, Watch};
 use taut_netmap::NetworkMap;
-use taut_node::{Clocks, Node, NodeEvent};
+use taut_node::{Clocks, Node, NodeEvent, Output};
 use taut_relay::Credentials;
 use taut_tun::{Offload, Tun};
 use taut_tunnel::Limits;
@@ -66,6 +66,19 @@ pub(crate) struct Overlay {
     bridges: Bridges,
     /// For the test of the NAT's filter.
     apart: Apart,
+    outputs: VecDeque<OverlayOutput>,
+}
+
+/// What the daemon does for an overlay.
+pub(crate) enum OverlayOutput {
+    /// The ceiling of the stamps, since the Unix epoch: to be kept for the next run.
+    StampCeiling(Duration),
+    /// The node's endpoints outside its NAT, for the coordinator.
+    Endpoints(Vec<SocketAddr>),
+    /// The relays that the node is bound to, for the coordinator.
+    HomeRelays(Vec<RelayId>),
+    /// What happened, for the log.
+    Event(NodeEvent),
 }
 
 impl Overlay {
@@ -129,8 +142,9 @@ impl Overlay {
             sockets,
             bridges: Bridges::new(port, waker.clone()),
             apart: Apart::default(),
+            outputs: VecDeque::new(),
         };
-        overlay.set_map(map, clocks.now);
+        overlay.set_map(map, clocks);
         Ok(overlay)
     }
 
@@ -140,12 +154,12 @@ impl Overlay {
     }
 
     /// Takes a new map: peers and routes. Sessions of peers that stay go on.
-    pub(crate) fn set_map(&mut self, map: &NetworkMap, now: Time) {
+    pub(crate) fn set_map(&mut self, map: &NetworkMap, clocks: Clocks) {
         self.prefixes = vec![map.network.ipv4, map.network.ipv6];
         self.node.set_map(map);
-        self.link.carry_out(&mut self.node);
+        self.drain(clocks);
         let routed: BTreeSet<IpAddr> = map.peers.values().flat_map(|peer| peer.addresses.iter().copied()).collect();
-        self.host.set_routes(routed, now);
+        self.host.set_routes(routed, clocks.now);
         self.conflicts = host::warnings(map, &self.surroundings);
     }
 
@@ -171,7 +185,7 @@ impl Overlay {
         self.endpoints = endpoints;
         self.node.set_networks(self.surroundings.networks());
         self.node.set_interfaces(&self.endpoints, clocks);
-        self.link.carry_out(&mut self.node);
+        self.drain(clocks);
         changed
     }
 
@@ -210,13 +224,13 @@ impl Overlay {
         self.link.check_ways(self.host.netlink(), 0);
         self.bridges.look();
         self.node.handle_look_around(self.surroundings.families(), clocks);
-        self.link.carry_out(&mut self.node);
+        self.drain(clocks);
     }
 
     /// What the router in front of this host forwards to the first lane's port, as it says.
     pub(crate) fn set_mapped(&mut self, endpoints: &[SocketAddr], clocks: Clocks) {
         self.node.set_mapped(endpoints, clocks);
-        self.link.carry_out(&mut self.node);
+        self.drain(clocks);
     }
 
     /// UDP ports of all lanes.
@@ -232,33 +246,27 @@ impl Overlay {
     /// Leave to use the network's relays.
     pub(crate) fn set_ticket(&mut self, credentials: Credentials, clocks: Clocks) {
         self.node.set_ticket(credentials, clocks);
-        self.link.carry_out(&mut self.node);
+        self.drain(clocks);
     }
 
-    /// Where this node is reached from outside its NAT, if that is news for the coordinator.
-    pub(crate) fn poll_observed(&mut self) -> Option<Vec<SocketAddr>> {
-        self.node.poll_endpoints()
+    /// Returns the next thing that the daemon does for this overlay. It is asked after every input.
+    pub(crate) fn poll_output(&mut self) -> Option<OverlayOutput> {
+        self.outputs.pop_front()
     }
 
-    /// The relays that this node is bound to, if the coordinator was told of others.
-    pub(crate) fn poll_home(&mut self) -> Option<Vec<RelayId>> {
-        self.node.poll_home()
-    }
-
-    /// Takes what the lane said, does what is due, hands the resulting commands to the lane.
+    /// Takes what the lanes said, and does what is due.
     pub(crate) fn turn(&mut self, clocks: Clocks) {
         self.host.handle_timeout(clocks.now);
         self.apart.read(&mut self.node, clocks);
         self.link.turn(&mut self.node, clocks);
-        self.apart.send(&mut self.node, clocks);
-        self.bridges.turn(&mut self.node, &self.prefixes, clocks);
-        self.link.carry_out(&mut self.node);
+        self.bridges.turn(&mut self.node, clocks);
+        self.drain(clocks);
     }
 
     /// Starts handshakes with these peers: they may still send to a session, or a place, that is gone.
     pub(crate) fn greet(&mut self, peers: &[PublicKey], clocks: Clocks) {
         self.node.greet(peers, clocks);
-        self.link.carry_out(&mut self.node);
+        self.drain(clocks);
     }
 
     /// Goes on from the stamps of an earlier run, or an earlier overlay.
@@ -266,9 +274,21 @@ impl Overlay {
         self.node.resume_stamps(ceiling);
     }
 
-    /// A ceiling of the stamps that is to be remembered.
-    pub(crate) fn poll_ceiling(&mut self) -> Option<Duration> {
-        self.node.poll_ceiling()
+    /// Carries out everything that the node wants: the one place that does so, called after every input to the node.
+    fn drain(&mut self, clocks: Clocks) {
+        while let Some(output) = self.node.poll_output() {
+            match output {
+                Output::Lane(lane, command) => self.link.push(lane, command),
+                Output::NatTest { destination, request } => self.apart.send(destination, &request, clocks.now),
+                Output::Bridges(requests) => self.bridges.set(&requests, &mut self.node, &self.prefixes, clocks),
+                Output::ResetBridge(relay) => self.bridges.reset(relay),
+                Output::StampCeiling(ceiling) => self.outputs.push_back(OverlayOutput::StampCeiling(ceiling)),
+                Output::Endpoints(endpoints) => self.outputs.push_back(OverlayOutput::Endpoints(endpoints)),
+                Output::HomeRelays(relays) => self.outputs.push_back(OverlayOutput::HomeRelays(relays)),
+                Output::Event(event) => self.outputs.push_back(OverlayOutput::Event(event)),
+            }
+        }
+        self.link.flush();
     }
 
     /// When [`Self::turn`] has something to do.
@@ -287,11 +307,6 @@ impl Overlay {
     pub(crate) fn dropped_by_kernel(&mut self) -> [(&'static str, u64); 2] {
         let sockets = self.sockets.iter().filter_map(UdpSocket::dropped).map(u64::from).sum();
         [("out-tun-full", self.host.dropped_before_tun()), ("in-socket-full", sockets)]
-    }
-
-    /// Returns the next event of the node's rules, for the log.
-    pub(crate) fn poll_node_event(&mut self) -> Option<NodeEvent> {
-        self.node.poll_event()
     }
 
     /// Returns the next event of the host's configuration, for the log.

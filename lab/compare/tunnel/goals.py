@@ -21,7 +21,7 @@ class Seen:
     """What a run says of a goal: the figure, how it came about, and whether a condition beside the figure holds."""
 
     value: float
-    story: str
+    details: str
     sound: bool = True
 
 
@@ -61,8 +61,8 @@ def judge(results, lacking):
         seen = goal.measure(results, goal.mode)
         verdict = goal.verdict(seen)
         why = next((lacking[name] for name in goal.needs if lacking.get(name)), "a figure is missing")
-        story = f"{seen.value:,.2f} {goal.unit}".strip() + f" ({seen.story})" if seen else why
-        rows.append({"what": goal.what, "mode": goal.mode, "limits": goal.limits(), "seen": story, "value": seen and round(seen.value, 4), "verdict": verdict})
+        details = f"{seen.value:,.2f} {goal.unit}".strip() + f" ({seen.details})" if seen else why
+        rows.append({"what": goal.what, "mode": goal.mode, "limits": goal.limits(), "seen": details, "value": seen and round(seen.value, 4), "verdict": verdict})
     return rows
 
 
@@ -120,24 +120,24 @@ def retransmits(results, mode):
     parts = [(name, results.all_retransmits(name, mode)) for name in OURS]
     if any(figure is None for _, figure in parts):
         return None
-    story = "most of a round; " + "; ".join(f"{name} {figure.most:.0f}" for name, figure in parts)
+    details = "most of a round; " + "; ".join(f"{name} {figure.most:.0f}" for name, figure in parts)
     needless, every = (sum(counts) for counts in zip(*(results.needless_of_all(name, mode) for name in OURS)))
     if every:
-        story += f"; of {every} in all rounds the receiver had {needless} already"
-    return Seen(max(figure.most for _, figure in parts), story)
+        details += f"; of {every} in all rounds the receiver had {needless} already"
+    return Seen(max(figure.most for _, figure in parts), details)
 
 
 def lanes(results, mode):
     seen = against(LANES, AES, "tcp-1")(results, mode)
     disorder = results.figure(LANES, mode, USUAL_MTU, "tcp-1", summary.out_of_order)
-    return seen and Seen(seen.value, f"{seen.story}; {disorder.most:.0f} segments out of order", disorder.most == 0)
+    return seen and Seen(seen.value, f"{seen.details}; {disorder.most:.0f} segments out of order", disorder.most == 0)
 
 
 def cpu(results, mode):
     """Of the whole machine: what is saved in the tunnel and spent elsewhere saves nothing."""
     machine = against(AES, OTHER, "tcp-1", summary.machine_cpu, "s", 1.0)(results, mode)
     tunnel = against(AES, OTHER, "tcp-1", summary.tunnel_cpu, "s", 1.0)(results, mode)
-    return machine and tunnel and Seen(machine.value, f"whole machine: {machine.story}; tunnel's processes alone: {tunnel.value:.2f} ×")
+    return machine and tunnel and Seen(machine.value, f"whole machine: {machine.details}; tunnel's processes alone: {tunnel.value:.2f} ×")
 
 
 def _both(what, measure, reach, go, unit="×", most=True, needs=OURS):

@@ -1,6 +1,6 @@
-"""Finds out from outside what a NAT does, by real UDP sockets inside the lab's namespaces: mapping, filtering, hairpin, holes that are punched.
+"""Determines the behaviour of a NAT from outside, with UDP sockets inside the namespaces: mapping, filtering, hairpin, hole punching.
 
-All sockets belong to this process: a thread enters a namespace, makes a socket, and leaves; a socket stays where it was made (setns(2)).
+All sockets belong to this process. A thread enters a namespace, makes a socket and ends; a socket stays in its namespace (setns(2)).
 """
 
 import ctypes
@@ -13,14 +13,14 @@ import time
 from ..wait import LabError
 
 _CLONE_NEWNET = 0x40000000
-# How long silence is waited for. It proves nothing but "not within this"; what comes, comes within a millisecond here.
+# Time without a datagram that counts as silence, in seconds. A datagram that arrives takes about a millisecond here.
 QUIET_S = 0.2
-# Tries in which a datagram has to arrive before the wire is called closed.
+# Datagrams sent before a path counts as blocked.
 _TRIES = 3
 
 
 def socket_in(host, port=0, address=None):
-    """A bound UDP socket in the namespace of `host`, owned by this process; on its first address, or on this one."""
+    """Returns a bound UDP socket of this process in the namespace of `host`, on `address` or on its first address."""
     made = []
 
     def make():
@@ -32,7 +32,7 @@ def socket_in(host, port=0, address=None):
         except OSError as error:
             made.append(error)
 
-    # A thread of its own: entering a namespace holds for one thread only, and this one ends at once.
+    # A thread of its own: entering a namespace affects one thread only, and this one ends at once.
     thread = threading.Thread(target=make)
     thread.start()
     thread.join()
@@ -44,7 +44,7 @@ def socket_in(host, port=0, address=None):
 
 
 def hear(sockets, seconds=QUIET_S):
-    """The next datagram on any of the sockets as (socket, bytes, source), or None after that long without one."""
+    """Returns the next datagram on any of the sockets as (socket, bytes, source), or None after `seconds` without one."""
     deadline = time.monotonic() + seconds
     while True:
         ready, _, _ = select.select(sockets, [], [], max(0, deadline - time.monotonic()))
@@ -52,14 +52,14 @@ def hear(sockets, seconds=QUIET_S):
             try:
                 return one, *one.recvfrom(2048)
             except ConnectionRefusedError:
-                # An ICMP error of an earlier datagram; the socket is as good as before.
+                # An ICMP error for an earlier datagram; the socket still works.
                 continue
         if not ready:
             return None
 
 
 def passes(source, target, address, seconds=QUIET_S):
-    """Sends from one socket to `address` and returns where it seemed to come from at the socket `target`, or None when it did not arrive."""
+    """Sends from `source` to `address` and returns the source address that the socket `target` saw, or None if nothing arrived."""
     word = os.urandom(8)
     send(source, word, address)
     while heard := hear([target], seconds):
@@ -69,7 +69,7 @@ def passes(source, target, address, seconds=QUIET_S):
 
 
 def send(source, word, address):
-    """Sends one datagram; that the host's own kernel refuses is as if it were lost."""
+    """Sends one datagram. A refusal by the kernel of the host counts as a loss."""
     try:
         source.sendto(word, address)
     except OSError:
@@ -77,14 +77,14 @@ def send(source, word, address):
 
 
 class Servers:
-    """Two addresses with two ports each, to ask about mappings (RFC 5780, sections 4.3 and 4.4)."""
+    """Two addresses with two ports each, for questions about mappings (RFC 5780, sections 4.3 and 4.4)."""
 
     def __init__(self, one, two):
         self.hosts = (one, two)
         self.sockets = [[socket_in(host) for _ in range(2)] for host in self.hosts]
 
     def mapped(self, source, address=0, port=0):
-        """How `source` looks from this server, or None where nothing arrives."""
+        """Returns the address of `source` that this server sees, or None if nothing arrives."""
         server = self.sockets[address][port]
         for _ in range(_TRIES):
             if seen := passes(source, server, server.getsockname()):
@@ -98,7 +98,7 @@ class Servers:
 
 
 def mapping(servers, host):
-    """The mapping as RFC 4787 names it, "none" where nothing is translated, "blocked" where nothing arrives."""
+    """Returns the mapping as RFC 4787 names it; "none" without translation, "blocked" if nothing arrives."""
     with socket_in(host) as own:
         seen = [servers.mapped(own, *where) for where in ((0, 0), (0, 1), (1, 0))]
         if None in seen:
@@ -111,7 +111,8 @@ def mapping(servers, host):
 
 
 def filtering(servers, host):
-    """Who may send in after one datagram went to one server: as RFC 4787 names it, "none" where it needs none before, "blocked" where nothing arrives."""
+    """Returns, as RFC 4787 names it, which hosts can send in after one datagram went to one server; "none" if no datagram is needed, "blocked" if
+    nothing arrives."""
     with socket_in(host) as own:
         if passes(servers.sockets[1][0], own, own.getsockname()):
             return "none"
@@ -126,7 +127,7 @@ def filtering(servers, host):
 
 
 def ports(servers, host, count=6):
-    """External ports of one socket toward ever new destinations, in order."""
+    """Returns the external ports of one socket toward a series of new destinations, in order."""
     with socket_in(host) as own:
         found = []
         for number in range(count):
@@ -136,16 +137,16 @@ def ports(servers, host, count=6):
 
 
 def hairpins(servers, one, two):
-    """Whether a socket of `one` reaches a socket of `two` by the address that the servers see, and sees the sender's external address, too."""
+    """Returns true if a socket of `one` reaches a socket of `two` by the address that the servers see, with its own external address as source."""
     with socket_in(one) as left, socket_in(two) as right:
         outer_left, outer_right = servers.mapped(left), servers.mapped(right)
         return passes(left, right, outer_right) == outer_left
 
 
 def punch(servers, one, two, rounds=6):
-    """Both hosts learn each other's addresses and send to all of them, and to whatever address they hear from, until one round trip was made.
+    """Punches: both hosts learn their addresses from the servers, and send to all known addresses of the other until one round trip succeeds.
 
-    What a perfect, patient pair without guesses reaches: (address of `two` that `one` uses, the other way round), or None.
+    Shows what a patient pair reaches without port prediction. Returns (address of `two` that `one` uses, the other way round), or None.
     """
     with socket_in(one) as left, socket_in(two) as right:
         ends = {left: [right.getsockname()], right: [left.getsockname()]}
@@ -155,7 +156,7 @@ def punch(servers, one, two, rounds=6):
         for _ in range(rounds):
             for own in (left, right):
                 for address in [*ends[own], *heard[own]]:
-                    # The word says whose it is, and from whom it has heard: hosts of two homes may have one address, and hear themselves.
+                    # The word names its sender and what the sender has heard: hosts of two homes may have the same address, and hear themselves.
                     word = _word(own is left, address in heard[own])
                     send(own, word, address)
             found = _collect(left, right, heard)
@@ -169,7 +170,7 @@ def _word(left, heard):
 
 
 def _collect(left, right, heard):
-    """Takes what arrived; returns the two addresses once a datagram came that answers one of ours."""
+    """Reads what arrived; returns the two addresses after a datagram that answers one of ours."""
     done = {}
     while got := hear([left, right], 0.05):
         own, word, source = got

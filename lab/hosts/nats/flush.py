@@ -1,6 +1,6 @@
-"""Makes the kernel forget every flow of this network namespace: `conntrack -F` in one message, for machines without conntrack-tools.
+"""Removes all flows of this network namespace from the kernel: `conntrack -F` in one message, for machines without conntrack-tools.
 
-Netlink as in linux/netfilter/nfnetlink_conntrack.h: a delete request without a tuple deletes all.
+Netlink as in linux/netfilter/nfnetlink_conntrack.h: a delete request without a tuple deletes all flows.
 """
 
 import socket
@@ -22,7 +22,7 @@ def main():
         kernel.send(_MESSAGE)
         _, kind, _, _, _, code = struct.unpack_from("=IHHIIi", kernel.recv(4096))
     if kind != _ERROR or code != 0:
-        sys.exit(f"the kernel does not forget its flows: {code}")
+        sys.exit(f"the kernel did not delete its flows: {code}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """A small internet: servers and routers in public networks, hosts behind NATs of every kind.
 
-Servers are in 192.0.2.0/24, routers and the outside of NATs in 198.51.100.0/24, networks with public addresses behind a router in pieces of
-203.0.113.0/24 (all three are for documentation: RFC 5737). Every home has 192.168.1.0/24, as at home: hosts of different homes have equal
-addresses. Between a carrier's NAT and its customers is 100.64.0.0/24 (RFC 6598).
+Servers are in 192.0.2.0/24, routers and the outside of NATs in 198.51.100.0/24, networks with public addresses behind a router in parts of
+203.0.113.0/24 (all three are for documentation: RFC 5737). Every home has 192.168.1.0/24, so hosts of different homes have equal addresses.
+Between a carrier-grade NAT and its customers is 100.64.0.0/24 (RFC 6598).
 """
 
 import ipaddress
@@ -22,9 +22,10 @@ _CARRIER = ipaddress.ip_network("100.64.0.0/24")
 
 
 class Internet:
-    """The public networks of `lab`, joined by one router; everything else is added by its methods.
+    """The public networks of `lab`, joined by one router; methods add everything else.
 
-    With a `link`, a `Profile`, what leaves any router into the network of routers meets it: once on the way from one home to another, or to a server.
+    With a `link` (a `Profile`), packets that leave a router into the network of routers pass that link: once on the way from a home to another home or
+    to a server.
     """
 
     def __init__(self, lab, link=None):
@@ -39,34 +40,34 @@ class Internet:
         self._count = 0
 
     def server(self, name):
-        """A host that everybody reaches: for the coordinator and relays."""
+        """Makes a host that all others reach: for the coordinator and relays."""
         return self.lab.host(name, self.server_net)
 
     def behind(self, kind, name=None):
-        """A host behind a NAT of its own of this kind (its name, or a changed `Kind`).
+        """Makes a host behind its own NAT of this kind (a name, or a changed `Kind`).
 
-        `host.nat` is the router next to it, `host.carrier` the carrier's, or None.
+        `host.nat` is the next router, `host.carrier` the carrier-grade NAT or None.
         """
         kind = KINDS[kind] if isinstance(kind, str) else kind
         carrier, outside = self._carrier(kind) if kind.carrier else (None, self.net)
         return self._home(kind, name, carrier, outside)
 
     def beside(self, host, name=None):
-        """One more host on the network of `host`."""
+        """Makes another host on the network of `host`."""
         return self._host(name, host.home, host.nat, host.carrier)
 
     def guest(self, host, name=None):
-        """One more host behind the NAT of `host`, on a network that it keeps apart from that of `host`."""
+        """Makes another host behind the NAT of `host`, on a network that the NAT keeps apart from that of `host`."""
         switch = Switch(self.lab, f"guests{self._next()}", [_GUESTS])
         host.nat.guests(switch)
         return self._host(name, switch, host.nat, host.carrier)
 
     def neighbour(self, host, name=None):
-        """One more host behind a NAT of its own, and the same carrier's."""
+        """Makes another host behind its own NAT and the same carrier-grade NAT."""
         return self._home(host.nat.kind, name, host.carrier, host.nat.outside)
 
     def pair(self, a, b, place="apart", names=("left", "right")):
-        """Two hosts of these kinds, in this place to each other (kinds.PLACES)."""
+        """Makes two hosts of these kinds, placed as `place` says (kinds.PLACES)."""
         one = self.behind(a, names[0])
         if place == "apart":
             return one, self.behind(b, names[1])

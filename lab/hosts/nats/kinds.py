@@ -1,45 +1,45 @@
-"""The kinds of NAT, by name: what each does to UDP in the terms of RFC 4787, and what people at home call it.
+"""The kinds of NAT by name: their behaviour for UDP in the terms of RFC 4787, and the names that home users know.
 
-proof/sim/src/nat/kind.rs has the same list; lab/tests/test_nats.py and proof/sim hold both to matrix.json.
+proof/sim/src/nat/kind.rs has the same list; lab/tests/test_nats.py and proof/sim compare both with matrix.json.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
-# Kinds and verdicts as the simulator has them.
+# Kinds and verdicts of the simulator.
 VERDICTS = Path(__file__).with_name("matrix.json")
 # RFC 4787, section 4.1: whether another destination gets another external port. "none": addresses are not translated.
 MAPPINGS = ("none", "endpoint-independent", "address-and-port-dependent")
-# RFC 4787, section 5: who may send in through a mapping. "none": everybody, also without one.
+# RFC 4787, section 5: which senders can send in through a mapping. "none": any sender, also without a mapping.
 FILTERINGS = ("none", "endpoint-independent", "address-dependent", "address-and-port-dependent")
-# Seconds. RFC 4787 REQ-5 asks for two minutes at least and recommends five.
+# Lifetime of a mapping, in seconds. RFC 4787 REQ-5 asks for two minutes at least and recommends five.
 TIMEOUT_S = 300
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind. `words` is what a home user knows it as."""
+    """A kind of NAT. `words` is the name that a home user knows."""
 
     name: str
     words: str
     mapping: str = "endpoint-independent"
     filtering: str = "address-and-port-dependent"
-    # External ports of address-dependent mappings: "random", or the next free one ("sequential").
+    # External ports of address-dependent mappings: "random", or the next free port ("sequential").
     ports: str = "random"
-    # Whether hosts behind it reach each other by their external addresses (RFC 4787, section 6).
+    # True if hosts behind it reach each other by their external addresses (RFC 4787, section 6).
     hairpin: bool = False
     timeout_s: int = TIMEOUT_S
-    # Whether UDP passes at all, and whether TCP to other ports than 443 does.
+    # True if UDP passes; and true if TCP to ports other than 443 passes.
     udp: bool = True
     tcp: bool = True
-    # Whether UDP comes in only from the servers: what other hosts send vanishes, what goes out arrives.
+    # True if UDP comes in from the servers only: datagrams of other hosts are lost, outgoing ones arrive.
     one_way: bool = False
-    # Whether a second NAT, the carrier's, stands behind the one at home.
+    # True if a carrier-grade NAT is behind the NAT at home.
     carrier: bool = False
 
     @property
     def translates(self):
-        """Whether it is a NAT at all."""
+        """Returns true if it translates addresses."""
         return self.mapping != "none"
 
 
@@ -62,7 +62,7 @@ _ALL = (
 )
 KINDS = {kind.name: kind for kind in _ALL}
 
-# Where two hosts of a pair are to each other.
+# Positions of the two hosts of a pair relative to each other.
 PLACES = {
     "apart": "in different networks, each behind its own",
     "same-lan": "behind one NAT, on one network",
@@ -72,7 +72,7 @@ PLACES = {
 
 
 def pairs():
-    """Every pair that there is as (a, b, place), each once."""
+    """Returns every possible pair once, as (a, b, place)."""
     names = list(KINDS)
     for number, a in enumerate(names):
         for b in names[number:]:

@@ -1,4 +1,4 @@
-"""A NAT router in a namespace, and what can happen to it."""
+"""A NAT router in a namespace, and the faults that can happen to it."""
 
 import dataclasses
 import sys
@@ -8,13 +8,13 @@ from ..net import FORWARDING, SETTINGS, Host
 from ..wait import LabError
 from . import rules
 
-# A router that forwards within one network would tell its hosts the short way.
+# A router that forwards within one network would redirect its hosts to the direct route.
 NO_REDIRECTS = ("net.ipv4.conf.all.send_redirects=0", "net.ipv4.conf.default.send_redirects=0")
 _FLUSH = (sys.executable, "-I", str(Path(__file__).with_name("flush.py")))
 
 
 class NatRouter(Host):
-    """A router of `kind` between the switch `inside` and the switch `outside`; hosts inside have it as their gateway."""
+    """A router of `kind` between the switch `inside` and the switch `outside`; it is the gateway of the hosts inside."""
 
     def __init__(self, lab, name, kind, inside, outside, servers):
         super().__init__(lab, name, (), settings=SETTINGS + FORWARDING + NO_REDIRECTS)
@@ -33,49 +33,50 @@ class NatRouter(Host):
         self.run("sh", "-ec", "\n".join(writes))
 
     def guests(self, switch):
-        """One more network inside, that it keeps apart from the first."""
+        """Adds an inside network that the router keeps apart from the first."""
         self._join(switch, f"eth{self._links}")
         self._load()
 
     def forget(self):
-        """Flows and filters are gone, as after a restart that keeps its table of ports: nobody comes in before somebody went out."""
+        """Deletes flows and filters, as a restart does that keeps the table of ports: no host can send in before one has sent out."""
         if self.kind.mapping == "endpoint-independent":
             self._nft("flush map ip nat back\nflush set ip nat sent")
         self._flush()
 
     def rebind(self):
-        """Everything is gone: whoever sends next gets another external port. Nothing passes meanwhile, as in a router that starts again: what did would
-        keep the old port alive."""
+        """Deletes everything: the next datagram gets another external port. Nothing passes meanwhile, as during a restart of a router; passing packets would keep the
+        old port alive.
+        """
         self._generation += 1
         self._load(rules.CLOSED)
         self._flush()
         self._nft("delete table ip closed")
 
     def change_address(self):
-        """The provider gives it another external address; returns that."""
+        """Gives the router another external address, as a provider does, and returns it."""
         if not self.kind.translates:
             raise LabError(f"{self.name} translates no addresses: move its hosts instead")
         old, prefix = self.external, self.outside.subnets[0].prefixlen
         self.external = self.outside.next_addresses()[0].ip
         self.outside.hosts.append(self)
-        # The old one first: with it the kernel takes away every later one of its network.
+        # The old address goes first: with it the kernel deletes every later address of its network.
         self.ip(f"address del {old}/{prefix} dev eth1", f"address add {self.external}/{prefix} dev eth1", *self._default())
         self.rebind()
         return self.external
 
     def black_hole(self, direction="both"):
-        """Swallows what goes "in", "out" or "both" ways between this network and other hosts; servers are still reached. Until `mend`."""
-        self.mend()
+        """Drops packets "in", "out" or "both" ways between this network and hosts other than the servers, until `restore`."""
+        self.restore()
         self._nft(rules.fault(direction, self.servers))
         self._broken.add("hole")
 
     def cut(self):
-        """The cable to the outside is out, until `mend`."""
+        """Takes the outside link down, until `restore`."""
         self.outside.ip(f"link set {self._port} down")
         self._broken.add("cable")
 
-    def mend(self):
-        """Takes back `black_hole` and `cut`."""
+    def restore(self):
+        """Reverts `black_hole` and `cut`."""
         if "hole" in self._broken:
             self._nft("delete table ip hole")
         if "cable" in self._broken:
@@ -83,12 +84,12 @@ class NatRouter(Host):
         self._broken.clear()
 
     def allow_udp(self, allowed=True):
-        """The administrator lets UDP pass from now on, or blocks it."""
+        """Allows or blocks UDP from now on."""
         self.kind = dataclasses.replace(self.kind, udp=allowed)
         self._load()
 
     def masquerade(self, random=False):
-        """From now on it is a Linux router with nothing but a rule to masquerade, whatever its kind; with `random` each flow gets another port."""
+        """Turns it into a Linux router with only a masquerading rule, whatever its kind; with `random` each flow gets another port."""
         self._nft(rules.masquerade(random))
         self._flush()
 

@@ -1,27 +1,28 @@
 """nftables text for one NAT router: `eth0` (and `eth2`, … for guests) inside, `eth1` outside.
 
-Linux by itself has one kind of NAT: every flow is a mapping of its own. What the others need is kept in maps beside it:
+Linux has only one kind of NAT of its own: every flow is a separate mapping. These maps provide the others:
 
     out    inside address and port → external port     the mapping of an endpoint-independent NAT
-    back   external port → inside address and port     its way back, for those who may come in first
-    sent   external port and outside address           whom an address-dependent filter lets in
+    back   external port → inside address and port     the reverse, for permitted packets from outside
+    sent   external port and outside address           peers that an address-dependent filter admits
 
-Packets that go out renew them, at priority mangle before the kernel translates, and right after that. Only flows that the kernel does not know yet
-look anything up in them. What nobody may send in is dropped without a word, and before the kernel keeps it: a flow that was kept would hold the very
-tuple that the answer of the host inside needs.
+Outgoing packets renew the entries: at priority mangle before the kernel translates, and right after. Only flows unknown to the kernel look
+anything up. Packets that may not come in are dropped silently and before the kernel records a flow: such a flow would occupy the tuple that the
+answer of the inside host needs.
 """
 
-# First external port of those that are counted up, and how many there are.
+# First external port of sequential mappings, and the number of such ports.
 _COUNTED, _COUNT = 41000, 4000
-# Values that a random external port is made of: first, how many. The kernel takes the two bytes the other way round, so these are ports from all of
-# the range, none of them 0.
+# Range of values for random external ports: first value, number of values. The kernel swaps the two bytes, so the ports are spread over the whole
+# range, and none is 0.
 _MAPPED = (0x4000, 0x4000)
-# Mappings at most.
+# Limit on mappings.
 _SIZE = 65535
 
 
 def text(kind, insides, outside, servers, generation=0):
-    """The whole ruleset. `insides`: (interface, subnet) of each, `outside`: own address there, `generation`: each has other ports where they are counted."""
+    """Returns the whole ruleset. `insides`: (interface, subnet) of each; `outside`: own address outside; `generation`: selects other ports where
+    ports are sequential."""
     names = ", ".join(f'"{interface}"' for interface, _ in insides)
     subnets = ", ".join(str(subnet) for _, subnet in insides)
     parts = {"inside": f"{{ {names} }}", "subnets": f"{{ {subnets} }}", "external": outside, "servers": servers}
@@ -33,7 +34,7 @@ def text(kind, insides, outside, servers, generation=0):
 
 
 def _filter(kind, parts):
-    """What is forwarded, and that the box itself answers nobody."""
+    """Filters forwarded packets; the router itself answers nothing."""
     lines = []
     if not kind.udp:
         lines += ["meta l4proto udp drop"]
@@ -109,7 +110,7 @@ table ip nat {{
 
 
 def _symmetric(kind, parts, generation):
-    # A table, because the kernel's own counter would count in the port's upper byte.
+    # A table, because the counter of the kernel would count in the upper byte of the port.
     counted = ", ".join(f"{number}: {_COUNTED + (number + generation * 500) % _COUNT}" for number in range(_COUNT))
     how = {
         "random": f"snat to {parts['external']}:1024-65535 fully-random",
@@ -128,7 +129,7 @@ table ip nat {{
 
 
 def masquerade(random):
-    """A Linux router that only masquerades, as many a guide sets it up: an unasked datagram from outside becomes a flow of the router."""
+    """Returns a ruleset that only masquerades, as many guides recommend. An unsolicited datagram from outside becomes a flow of the router."""
     how = "masquerade fully-random" if random else "masquerade"
     return f"""flush ruleset
 table ip nat {{
@@ -140,7 +141,7 @@ table ip nat {{
 """
 
 
-# Nothing is forwarded, and no table remembers anything: before all others.
+# Drops all forwarded packets at the first hook, so that no table records a flow.
 CLOSED = """
 table ip closed {
     chain forward {
@@ -151,7 +152,7 @@ table ip closed {
 
 
 def fault(direction, servers):
-    """A hole that swallows what goes "in", "out" or "both" ways, between this network and everybody but the servers."""
+    """Returns a table that drops packets "in", "out" or "both" ways, between this network and all hosts but the servers."""
     lines = {"in": [f'iifname "eth1" ip saddr != {servers} drop'], "out": [f'oifname "eth1" ip daddr != {servers} drop']}
     lines["both"] = lines["in"] + lines["out"]
     return f"""

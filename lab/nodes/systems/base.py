@@ -101,10 +101,10 @@ def _wait_for_pair(hosts, running, one, other):
             check_alive(process)
         return answers(hosts[one], running.addresses[other], LOOK_S)
 
-    def story():
+    def details():
         return "\n".join(process.tail() for process in programs)
 
-    wait_until(answered, f"{hosts[one].name} to reach {hosts[other].name} ({running.addresses[other]})", story=story)
+    wait_until(answered, f"{hosts[one].name} to reach {hosts[other].name} ({running.addresses[other]})", details=details)
 
 
 def check_alive(process):
@@ -120,7 +120,7 @@ def wait_for_interface(host, interface, process):
         check_alive(process)
         return _has(host, interface)
 
-    wait_until(there, f"{process.name} in {host.name} to make {interface}", story=process.tail)
+    wait_until(there, f"{process.name} in {host.name} to make {interface}", details=process.tail)
 
 
 def _has(host, interface):

@@ -50,7 +50,7 @@ def _run(host, mtu):
         check_alive(process)
         return answering(own / "socket")
 
-    wait_until(answers, f"tailscaled in {host.name} to answer", story=process.tail)
+    wait_until(answers, f"tailscaled in {host.name} to answer", details=process.tail)
     return process
 
 
@@ -68,7 +68,7 @@ def _wait_for_path(host, address, process):
         check_alive(process)
         return _tailscale(host, "ping", "--timeout=1s", "-c", 10, address, check=False).returncode == 0
 
-    wait_until(direct, f"{host.name} to reach {address} directly", story=process.tail)
+    wait_until(direct, f"{host.name} to reach {address} directly", details=process.tail)
 
 
 def _tailscale(host, *words, check=True):

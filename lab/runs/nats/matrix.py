@@ -121,7 +121,7 @@ def _drawn_elsewhere(file):
     python = VENV / "bin" / "python"
     if not python.exists() or Path(sys.prefix).resolve() == VENV.resolve():
         return False
-    program = "import json, sys; from lab.hosts.nats import matrix; sys.exit(len(matrix.write(json.load(open(sys.argv[1])))) != 3)"
+    program = "import json, sys; from lab.runs.nats import matrix; sys.exit(len(matrix.write(json.load(open(sys.argv[1])))) != 3)"
     return subprocess.run([python, "-c", program, file], cwd=ROOT, check=False).returncode == 0
 
 

@@ -134,7 +134,7 @@ def _wait_for(host, port, server):
             raise LabError(f"apache2 ended with {server.returncode}\n{server.tail()}")
         return host.run("ss", "-Hltn", f"sport = :{port}").stdout.strip()
 
-    wait_until(there, "apache2 to listen", story=server.tail)
+    wait_until(there, "apache2 to listen", details=server.tail)
 
 
 def _fetch(host, directory, url, sizes):

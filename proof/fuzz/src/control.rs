@@ -98,5 +98,5 @@ fn take(node: &mut Node<impl Entropy>, map: &NetworkMap) {
     assert!(map.peers.len() <= MAX_PEERS && map.network.ipv4.length() >= 8 && map.network.ipv6.length() >= 48);
     node.set_map(map);
     assert!(node.peers().count() <= map.peers.len());
-    while node.poll_command().is_some() {}
+    while node.poll_output().is_some() {}
 }

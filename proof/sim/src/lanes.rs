@@ -12,7 +12,7 @@ use std::time::Duration;
 use taut_base::{DEFAULT_MTU, LaneId, PeerId, SessionId, Time};
 use taut_lane::{DropCounts, Flush, InboundPorts, LaneCore, Outcome, Released, SendBatch};
 use taut_netmap::NetworkMap;
-use taut_node::{Clocks, FromLane, Node, ToLane};
+use taut_node::{Clocks, FromLane, Node, Output, ToLane};
 use taut_tun::flow;
 use taut_udp::Transmit;
 use taut_wire::control::{ControlMessage, Lanes};
@@ -153,9 +153,11 @@ impl LanesHost {
         let clocks = Clocks { now, wall: WALL_AT_START + now.since(Time::ZERO) };
         loop {
             let mut busy = false;
-            while let Some((lane, command)) = self.node.poll_lane_command() {
-                let thread = &mut self.threads[usize::from(lane.0)];
-                thread.commands.push_back((now + thread.late, command));
+            while let Some(output) = self.node.poll_output() {
+                if let Output::Lane(lane, command) = output {
+                    let thread = &mut self.threads[usize::from(lane.0)];
+                    thread.commands.push_back((now + thread.late, command));
+                }
             }
             for place in 0..self.threads.len() {
                 busy |= self.work(place, now);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use taut_base::{DEFAULT_MTU, PeerId, PublicKey, ReceiverIndex, RelayId, SessionId, Time};
 use taut_lane::{DropCounts, Flush, InboundPorts, LaneCore, SendBatch};
 use taut_netmap::NetworkMap;
-use taut_node::{Clocks, FromLane, Node, ToLane};
+use taut_node::{Clocks, FromLane, Node, Output, ToLane};
 use taut_path::Families;
 use taut_tunnel::Limits;
 use taut_udp::Transmit;
@@ -82,6 +82,8 @@ pub struct TautHost {
     /// Where gateways and relays see the node, and what the coordinator was told of its endpoints.
     seen: Vec<SocketAddr>,
     told: Vec<SocketAddr>,
+    /// The relays that the node is bound to, as long as the coordinator has not been told.
+    bound: Option<Vec<RelayId>>,
 }
 
 impl TautHost {
@@ -110,6 +112,7 @@ impl TautHost {
             ceiling: None,
             seen: Vec::new(),
             told: vec![me.endpoint],
+            bound: None,
         };
         host.begin(Time::ZERO);
         host
@@ -181,7 +184,6 @@ impl TautHost {
 
     /// Where the node may be reached, if the coordinator is to be told: its interface first, then where it is seen from outside.
     pub fn poll_endpoints(&mut self) -> Option<Vec<SocketAddr>> {
-        self.seen = self.node.poll_endpoints().unwrap_or(std::mem::take(&mut self.seen));
         let mut all = vec![self.me.endpoint];
         all.extend(self.seen.iter().filter(|endpoint| **endpoint != self.me.endpoint));
         let news = all != self.told;
@@ -189,9 +191,9 @@ impl TautHost {
         news.then_some(all)
     }
 
-    /// The relays that the node is bound to, if the coordinator is to be told.
+    /// Returns the relays that the node is bound to, if the coordinator was told of others.
     pub fn poll_home(&mut self) -> Option<Vec<RelayId>> {
-        self.node.poll_home()
+        self.bound.take()
     }
 
     /// The agent's brain, to look at.
@@ -234,9 +236,7 @@ impl TautHost {
         let clocks = self.clocks(now);
         loop {
             self.hear_lane(now);
-            while let Some(command) = self.node.poll_command() {
-                self.commands.push_back((now + self.settings.lane_delay, command));
-            }
+            self.drain_node(now);
             if let Some((_, command)) = self.commands.pop_front_if(|(due, _)| *due <= now) {
                 note_session(&mut self.sessions, &command);
                 self.core.command(command, &mut self.out, now);
@@ -251,8 +251,21 @@ impl TautHost {
             }
             self.transmit();
         }
-        self.ceiling = self.node.poll_ceiling().or(self.ceiling);
         self.transmit();
+    }
+
+    /// Carries out what the node wants, as the daemon does.
+    fn drain_node(&mut self, now: Time) {
+        while let Some(output) = self.node.poll_output() {
+            match output {
+                Output::Lane(_, command) => self.commands.push_back((now + self.settings.lane_delay, command)),
+                Output::StampCeiling(ceiling) => self.ceiling = Some(ceiling),
+                Output::Endpoints(endpoints) => self.seen = endpoints,
+                Output::HomeRelays(relays) => self.bound = Some(relays),
+                // The simulated wire carries UDP alone, and the host has one socket: there are no bridges and no test of the NAT's filter.
+                Output::NatTest { .. } | Output::Bridges(_) | Output::ResetBridge(_) | Output::Event(_) => {}
+            }
+        }
     }
 
     fn clocks(&self, now: Time) -> Clocks {

@@ -10,9 +10,10 @@ use taut_wire::control::{Abilities, ControlMessage, Lanes, Suite, Suites};
 
 use super::Node;
 use crate::contract::{Clocks, ToLane};
-use crate::extra_lanes::{Learned, Opened};
+use crate::event::NodeEvent;
+use crate::extra_lanes::{LaneOutput, Learned, Ports};
 use crate::peer::Peer;
-use crate::talk::Talk;
+use crate::talk::{Question, Talk};
 
 impl<E: Entropy> Node<E> {
     /// What data may be sealed with in sessions made from now on, where the peer is ready for it, too. [`Suites::STOCK`] before.
@@ -43,13 +44,18 @@ impl<E: Entropy> Node<E> {
     pub(super) fn continue_talk(&mut self, id: PeerId, clocks: Clocks) {
         let Some(talk) = self.peers.get_mut(&id).and_then(|peer| peer.talk.as_mut()) else { return };
         let session = talk.session();
-        let questions = talk.handle_timeout(&mut self.entropy, clocks.now);
-        let probe = questions.probe.map(|id| ControlMessage::Probe { id });
-        let offer = ControlMessage::Offer { lanes: self.lanes, suites: self.suites, abilities: Abilities::OURS };
-        for message in [probe, questions.offer.then_some(offer)].into_iter().flatten() {
-            self.tell_first(id, session, None, message);
+        talk.handle_timeout(&mut self.entropy, clocks.now);
+        while let Some(question) = talk.poll_output() {
+            let message = match question {
+                Question::Probe(id) => ControlMessage::Probe { id },
+                Question::Offer => {
+                    ControlMessage::Offer { lanes: self.lanes, suites: self.suites, abilities: Abilities::OURS }
+                }
+            };
+            let lane = LaneId::FIRST;
+            self.outputs.tell(lane, ToLane::Control { peer: id, session, lane, way: None, message });
         }
-        if let Some(lanes) = self.peers.get_mut(&id).and_then(|peer| peer.further.poll_later(clocks.now)) {
+        if let Some(lanes) = self.peers.get_mut(&id).and_then(|peer| peer.further.take_later(clocks.now)) {
             self.learn_lanes(id, session, lanes, clocks);
         }
         self.probe_lanes(id, session, clocks.now);
@@ -58,19 +64,28 @@ impl<E: Entropy> Node<E> {
     /// Asks on the further lanes, at the address where the peer is, if no relay is between.
     pub(super) fn probe_lanes(&mut self, id: PeerId, session: SessionId, now: Time) {
         let Some(Peer { further, way, paths: Some(paths), .. }) = self.peers.get_mut(&id) else { return };
+        let (ports, first, budget) = (further.ports(), way.and_then(|way| way.direct()), &mut self.budget);
+        let may = |lane| lane_endpoint(lane, ports, first).is_none_or(|place| paths.grant_lane(place, budget, now));
+        further.handle_timeout(&mut self.entropy, now, may);
+        self.drain_lanes(id, session);
+    }
+
+    /// Carries out what the further lanes of a peer want.
+    fn drain_lanes(&mut self, id: PeerId, session: SessionId) {
+        let Some(Peer { further, way, .. }) = self.peers.get_mut(&id) else { return };
         let (ports, first) = (further.ports(), way.and_then(|way| way.direct()));
-        // Port 0 is how a node says that a lane cannot be reached.
-        let place = |lane| {
-            let endpoint = first.map(|first| SocketAddr::new(first.ip(), ports.of(lane).unwrap_or(first.port())));
-            endpoint.filter(|endpoint| endpoint.port() != 0)
-        };
-        let budget = &mut self.budget;
-        let may = |lane| place(lane).is_none_or(|endpoint| paths.grant_lane(endpoint, budget, now));
-        for (lane, probe) in further.handle_timeout(&mut self.entropy, now, may) {
-            if let Some(endpoint) = place(lane) {
-                let (way, message) = (Some(endpoint.into()), ControlMessage::Probe { id: probe });
-                let ask = ToLane::Control { peer: id, session, lane, way, message };
-                self.commands.push_back((lane.served_by(self.lanes.count()), ask));
+        while let Some(output) = further.poll_output() {
+            match output {
+                LaneOutput::Probe { lane, probe } => {
+                    if let Some(endpoint) = lane_endpoint(lane, ports, first) {
+                        let (way, message) = (Some(endpoint.into()), ControlMessage::Probe { id: probe });
+                        let ask = ToLane::Control { peer: id, session, lane, way, message };
+                        self.outputs.tell(lane.served_by(self.lanes.count()), ask);
+                    }
+                }
+                LaneOutput::Open { own, lanes, barrier } => {
+                    self.outputs.tell(own, ToLane::OpenLanes { peer: id, lanes, barrier });
+                }
             }
         }
     }
@@ -94,10 +109,8 @@ impl<E: Entropy> Node<E> {
             ControlMessage::Answer { id: probe, .. } if lane != LaneId::FIRST => {
                 // Further lanes go without a relay.
                 let Some(endpoint) = source.direct() else { return };
-                if let Some(opened) = peer.further.answered(lane, probe, endpoint, &mut self.entropy, clocks.now) {
-                    let Opened { own, lanes, barrier } = opened;
-                    self.tell(own, ToLane::OpenLanes { peer: id, lanes, barrier });
-                }
+                peer.further.handle_answer(lane, probe, endpoint, &mut self.entropy, clocks.now);
+                self.drain_lanes(id, session);
             }
             ControlMessage::Answer { id: probe, seen } => {
                 if let Some(own) = peer.further.waits_for(probe) {
@@ -144,6 +157,7 @@ impl<E: Entropy> Node<E> {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.agree(session, suite);
         self.tell_all(|| ToLane::UseSuite { peer: id, session, suite, abilities });
+        self.outputs.note(NodeEvent::SuiteChosen { peer: id, suite });
     }
 
     /// The peer says which lanes it has: the session gets as many as the one of us that has more, and they are looked for there.
@@ -165,4 +179,11 @@ impl<E: Entropy> Node<E> {
         }
         self.give_lanes(id, session, lanes);
     }
+}
+
+/// Returns the endpoint of a further lane of a peer whose first lane is at `first`; `None` while the peer is reached through a relay, and for a lane that
+/// the peer names with port 0 because it cannot be reached.
+fn lane_endpoint(lane: LaneId, ports: Ports, first: Option<SocketAddr>) -> Option<SocketAddr> {
+    let endpoint = first.map(|first| SocketAddr::new(first.ip(), ports.of(lane).unwrap_or(first.port())));
+    endpoint.filter(|endpoint| endpoint.port() != 0)
 }

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! map, look around, time ──▶ NatReport ──▶ STUN requests: ToLane::Datagram         FromLane::Datagram ──▶ answers
-//!                              ├─▶ those from a socket apart: poll_apart         handle_apart       ──▶ answers
+//!                              ├─▶ those from a separate socket: Output::NatTest handle_nat_test    ──▶ answers
 //!                              ├─▶ how far a relay is ──▶ HomeRelay ──▶ Relays: which two we are bound to
-//!                              └─▶ where we are seen  ──▶ LocalEndpoints: what peers are told ──▶ poll_endpoints: what the coordinator is told
+//!                              └─▶ where we are seen  ──▶ LocalEndpoints: what peers are told ──▶ Output::Endpoints: what the coordinator is told
 //! ```
 
 use std::net::SocketAddr;
@@ -15,24 +15,12 @@ use taut_wire::stun::{BindingResponse, REQUEST_LEN};
 
 use super::Node;
 use crate::contract::{Clocks, Datagram, ToLane};
-
-/// STUN requests that are kept for the socket apart: those of one moment, two of each family. Older ones are dropped where no caller fetches them.
-const APART: usize = 4;
+use crate::output::Output;
 
 impl<E: Entropy> Node<E> {
     /// What relays say of the NAT in front of us.
     pub fn nat_report(&self) -> NatReportView {
         self.nat_report.view()
-    }
-
-    /// Where we may be reached from outside, as gateways and relays say, the former first: what the coordinator is to be told beside our interfaces'
-    /// addresses, when it is news.
-    pub fn poll_endpoints(&mut self) -> Option<Vec<SocketAddr>> {
-        let mut seen = self.mapped.clone();
-        seen.extend(self.reflexive.iter().filter(|endpoint| !self.mapped.contains(endpoint)));
-        let news = seen != self.told;
-        self.told.clone_from(&seen);
-        news.then_some(seen)
     }
 
     /// The relays of the map, to be asked and chosen from.
@@ -48,15 +36,9 @@ impl<E: Entropy> Node<E> {
         self.home.set_listed(&ids, self.now);
     }
 
-    /// Returns the next STUN request for a socket that is used for nothing else: the request tests which datagrams the NAT lets in to such a socket. The
-    /// socket has to stay open for two seconds.
-    pub fn poll_apart(&mut self) -> Option<(SocketAddr, Datagram)> {
-        self.apart.pop_back()
-    }
-
-    /// Takes a datagram that came to that socket.
-    pub fn handle_apart(&mut self, source: SocketAddr, bytes: &[u8], clocks: Clocks) {
-        self.now = clocks.now;
+    /// Takes a datagram that came to the socket of an [`Output::NatTest`].
+    pub fn handle_nat_test(&mut self, source: SocketAddr, bytes: &[u8], clocks: Clocks) {
+        self.set_clocks(clocks);
         self.handle_answer(source, bytes);
     }
 
@@ -80,22 +62,21 @@ impl<E: Entropy> Node<E> {
             ask.request.write(&mut request);
             let Some(bytes) = Datagram::new(&request) else { continue };
             if ask.apart {
-                self.apart.truncate(APART - 1);
-                self.apart.push_front((ask.to, bytes));
+                self.outputs.push(Output::NatTest { destination: ask.to, request: bytes });
             } else {
                 self.tell(LaneId::FIRST, ToLane::Datagram { destination: ask.to, bytes });
             }
         }
-        while let Some(lost) = self.relays.poll_lost() {
-            self.home.lost(lost, self.now);
-        }
         if let Some(homes) = self.home.poll_change() {
             self.relays.set_homes(homes, self.now);
+            self.drain_relays();
         }
         self.local_endpoints.set_foretold(self.nat_report.foretold());
         if let Some((reflexive, nat)) = self.nat_report.poll_change() {
-            self.reflexive = reflexive;
-            if self.local_endpoints.set_reflexive(&self.reflexive, nat, &self.overlay) {
+            let changed = self.local_endpoints.set_reflexive(&reflexive, nat, &self.overlay);
+            self.outside.set_reflexive(reflexive);
+            self.tell_coordinator();
+            if changed {
                 self.tell_endpoints();
             }
         }

@@ -88,11 +88,11 @@ impl<E: Entropy> Node<E> {
 
     /// The lane is gone with its sessions: tells everything to a new one.
     pub fn start_over(&mut self) {
-        self.commands.clear();
+        self.outputs.forget_commands();
         for (id, peer) in &mut self.peers {
             self.indices.release_all(*id);
             peer.start_over();
-            let mut tell = |command| self.commands.push_back((LaneId::FIRST, command));
+            let mut tell = |command| self.outputs.tell(LaneId::FIRST, command);
             tell(ToLane::AddPeer { peer: *id, persistent_keepalive: None, roams: true });
             if let Some(endpoint) = peer.candidates.proven() {
                 tell(ToLane::SetEndpoint { peer: *id, endpoint });
@@ -150,11 +150,11 @@ impl<E: Entropy> Node<E> {
         if let Some(endpoint) = change.endpoint {
             peer.candidates.set_proven(endpoint);
             let endpoint = peer.candidates.proven().unwrap_or(endpoint);
-            self.commands.push_back((LaneId::FIRST, ToLane::SetEndpoint { peer: id, endpoint }));
+            self.outputs.tell(LaneId::FIRST, ToLane::SetEndpoint { peer: id, endpoint });
         }
         if let Some(interval) = change.keepalive.filter(|interval| *interval != peer.keepalive) {
             peer.keepalive = interval;
-            self.commands.push_back((LaneId::FIRST, ToLane::SetKeepalive { peer: id, interval }));
+            self.outputs.tell(LaneId::FIRST, ToLane::SetKeepalive { peer: id, interval });
         }
     }
 

@@ -26,11 +26,12 @@ use taut_wire::control::{ControlMessage, Endpoints, Search};
 
 use super::Node;
 use crate::contract::{Clocks, ToLane};
+use crate::output::Output;
 
 impl<E: Entropy> Node<E> {
     /// The addresses of our interfaces with the first lane's port, best first: what peers are told inside a session.
     pub fn set_interfaces(&mut self, endpoints: &[SocketAddr], clocks: Clocks) {
-        self.now = clocks.now;
+        self.set_clocks(clocks);
         self.nat_report.set_hosts(endpoints);
         if self.local_endpoints.set_host(endpoints, &self.overlay) {
             self.tell_endpoints();
@@ -39,8 +40,9 @@ impl<E: Entropy> Node<E> {
 
     /// What gateways forward to the first lane's port, as far as they say the truth: peers prove it by their probes.
     pub fn set_mapped(&mut self, endpoints: &[SocketAddr], clocks: Clocks) {
-        self.now = clocks.now;
-        self.mapped = endpoints.to_vec();
+        self.set_clocks(clocks);
+        self.outside.set_mapped(endpoints);
+        self.tell_coordinator();
         if self.local_endpoints.set_mapped(endpoints, &self.overlay) {
             self.tell_endpoints();
         }
@@ -48,7 +50,7 @@ impl<E: Entropy> Node<E> {
 
     /// The host's addresses, routes or links changed, or it slept: every way is proven anew, and relays are asked whether they still know us.
     pub fn handle_look_around(&mut self, families: Families, clocks: Clocks) {
-        self.now = clocks.now;
+        self.set_clocks(clocks);
         self.families = families;
         self.relays.handle_look_around(families, &mut self.entropy, clocks.now);
         self.nat_report.handle_look_around(families, clocks.now);
@@ -67,7 +69,7 @@ impl<E: Entropy> Node<E> {
             nat: self.local_endpoints.nat(),
             networks: &self.networks,
             own: self.nat_report.hosts(),
-            seen: &self.reflexive,
+            seen: self.outside.reflexive(),
             longest: self.budget.longest(),
         };
         Some(paths.report(&here, now))
@@ -81,6 +83,13 @@ impl<E: Entropy> Node<E> {
     /// Sets the MTU of the TUN: the longest packet whose passage is tested.
     pub fn set_mtu(&mut self, mtu: u16) {
         self.budget.set_longest(mtu);
+    }
+
+    /// The coordinator hears of our endpoints outside the NAT, if they changed.
+    pub(super) fn tell_coordinator(&mut self) {
+        if let Some(endpoints) = self.outside.poll_output() {
+            self.outputs.push(Output::Endpoints(endpoints));
+        }
     }
 
     /// All peers hear of a list of ours that is new.
@@ -109,7 +118,7 @@ impl<E: Entropy> Node<E> {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let Some(former) = peer.paths.as_mut() else { return };
         if former.has_open_search() {
-            self.commands.push_back((LaneId::FIRST, ToLane::CloseSearch(id)));
+            self.outputs.tell(LaneId::FIRST, ToLane::CloseSearch(id));
         }
         let mut paths = Paths::new(Arc::clone(&self.overlay), self.families);
         paths.set_listed(peer.candidates.listed(), now);
@@ -202,25 +211,26 @@ impl<E: Entropy> Node<E> {
         let Some(paths) = peer.paths.as_mut() else { return };
         let first = LaneId::FIRST;
         if let Some((session, _)) = peer.sessions.last().copied() {
-            let say = |way, message| (first, ToLane::Control { peer: id, session, lane: first, way, message });
+            let say = |way, message| ToLane::Control { peer: id, session, lane: first, way, message };
             if let Some(endpoints) = paths.poll_endpoints(&self.local_endpoints, self.now) {
-                self.commands.push_back(say(None, ControlMessage::Endpoints(endpoints)));
+                self.outputs.tell(first, say(None, ControlMessage::Endpoints(endpoints)));
             }
             if let Some(round) = paths.poll_search(&self.local_endpoints, &mut self.budget, self.now) {
-                self.commands.push_back(say(None, ControlMessage::Search(round.ask)));
+                self.outputs.tell(first, say(None, ControlMessage::Search(round.ask)));
                 if let Some(search) = round.search {
-                    self.commands.push_back((first, ToLane::OpenSearch { peer: id, session, search }));
+                    self.outputs.tell(first, ToLane::OpenSearch { peer: id, session, search });
                 }
             }
             while let Some(probe) = paths.poll_probe(&mut self.budget, &mut self.entropy, self.now) {
-                self.commands.push_back(match probe.size {
+                let command = match probe.size {
                     0 => say(Some(probe.way), ControlMessage::Probe { id: probe.id }),
-                    size => (first, ToLane::SizedProbe { peer: id, session, way: probe.way, id: probe.id, size }),
-                });
+                    size => ToLane::SizedProbe { peer: id, session, way: probe.way, id: probe.id, size },
+                };
+                self.outputs.tell(first, command);
             }
         }
         if paths.poll_search_end(self.now) {
-            self.commands.push_back((first, ToLane::CloseSearch(id)));
+            self.outputs.tell(first, ToLane::CloseSearch(id));
         }
     }
 

@@ -16,19 +16,15 @@ use taut_wire::stun::is_stun;
 
 use super::Node;
 use crate::contract::{Clocks, Datagram, ToLane};
-use crate::relays::{BridgeWish, RelayView};
+use crate::output::Output;
+use crate::relays::{RelayView, RelaysOutput};
 
 impl<E: Entropy> Node<E> {
     /// What relays know us by: without it none is used. Another one, before the former expires, costs nothing.
     pub fn set_ticket(&mut self, credentials: Credentials, clocks: Clocks) {
-        self.now = clocks.now;
+        self.set_clocks(clocks);
         self.relays.set_credentials(credentials, clocks.now);
         self.relays_turn();
-    }
-
-    /// The relays that we are bound to, best first, when the coordinator is to be told: peers look for us there.
-    pub fn poll_home(&mut self) -> Option<Vec<RelayId>> {
-        self.relays.poll_home()
     }
 
     /// The relays of the map.
@@ -36,29 +32,17 @@ impl<E: Entropy> Node<E> {
         self.relays.views()
     }
 
-    /// The bridges that have to be there from now on, if they are others than before: each shows a WebSocket to a relay as a UDP address of our own
-    /// host, for relays that UDP does not reach. What becomes of them is told by [`Self::bridge_opened`] and [`Self::bridge_closed`].
-    pub fn poll_bridges(&mut self) -> Option<Vec<BridgeWish>> {
-        self.relays.poll_bridges()
-    }
-
-    /// The next relay that does not answer by its bridge: the connection may be dead without anybody having said so.
-    pub fn poll_stuck_bridge(&mut self) -> Option<RelayId> {
-        self.relays.poll_stuck()
-    }
-
     /// The bridge to this relay is open at this address, or was opened anew.
     pub fn bridge_opened(&mut self, relay: RelayId, place: SocketAddr, clocks: Clocks) {
-        self.now = clocks.now;
+        self.set_clocks(clocks);
         self.set_relays_clock(clocks);
         self.relays.bridge_opened(relay, place, &mut self.entropy, clocks.now);
-        self.note_relays_stamp(clocks);
         self.relays_turn();
     }
 
     /// The bridge to this relay leads nowhere now.
     pub fn bridge_closed(&mut self, relay: RelayId, clocks: Clocks) {
-        self.now = clocks.now;
+        self.set_clocks(clocks);
         self.relays.bridge_closed(relay, &mut self.entropy, clocks.now);
         self.relays_turn();
     }
@@ -94,7 +78,6 @@ impl<E: Entropy> Node<E> {
     pub(super) fn relays_timeout(&mut self, clocks: Clocks) {
         self.set_relays_clock(clocks);
         self.relays.handle_timeout(&mut self.entropy, clocks.now);
-        self.note_relays_stamp(clocks);
     }
 
     /// Binds to relays are stamped by the clock of our initiations, so that one ceiling on disk serves both.
@@ -102,28 +85,36 @@ impl<E: Entropy> Node<E> {
         self.relays.set_clock(self.stamps.reading(clocks.wall).saturating_sub(clocks.now.since(Time::ZERO)));
     }
 
-    fn note_relays_stamp(&mut self, clocks: Clocks) {
-        if let Some(stamp) = self.relays.poll_stamped() {
-            self.stamps.used(stamp, clocks.wall);
-        }
+    /// Carries out what the relays want, and then what follows for the NAT report.
+    pub(super) fn relays_turn(&mut self) {
+        self.drain_relays();
+        self.nat_report_turn();
     }
 
-    /// Does what the relays want by now. What is said to a relay leaves before what is to go by it, and after the lanes know its place: they remember what
-    /// they send there, and take the answers to it.
-    pub(super) fn relays_turn(&mut self) {
-        if let Some(places) = self.relays.poll_places() {
-            let places: Arc<[SocketAddr]> = places.into();
-            self.tell_all(|| ToLane::Relays(Arc::clone(&places)));
-        }
-        self.nat_report_turn();
-        while let Some((destination, frame)) = self.relays.poll_transmit() {
-            if let Some(bytes) = Datagram::new(frame.as_bytes()) {
-                self.tell(LaneId::FIRST, ToLane::Datagram { destination, bytes });
-            }
-        }
-        while let Some(key) = self.relays.poll_changed() {
-            if let Some(id) = self.by_key.get(&key).copied() {
-                self.set_relayed(id);
+    /// Carries out what the relays want.
+    pub(super) fn drain_relays(&mut self) {
+        while let Some(output) = self.relays.poll_output() {
+            match output {
+                RelaysOutput::Stamped(stamp) => self.stamps.used(stamp, self.wall),
+                RelaysOutput::Lost(relay) => self.home.lost(relay, self.now),
+                RelaysOutput::Places(places) => {
+                    let places: Arc<[SocketAddr]> = places.into();
+                    self.tell_all(|| ToLane::Relays(Arc::clone(&places)));
+                }
+                RelaysOutput::Transmit(destination, frame) => {
+                    if let Some(bytes) = Datagram::new(frame.as_bytes()) {
+                        self.tell(LaneId::FIRST, ToLane::Datagram { destination, bytes });
+                    }
+                }
+                RelaysOutput::WaysChanged(key) => {
+                    if let Some(id) = self.by_key.get(&key).copied() {
+                        self.set_relayed(id);
+                    }
+                }
+                RelaysOutput::Event(event) => self.outputs.note(event),
+                RelaysOutput::Bound(relays) => self.outputs.push(Output::HomeRelays(relays)),
+                RelaysOutput::Bridges(requests) => self.outputs.push(Output::Bridges(requests)),
+                RelaysOutput::ResetBridge(relay) => self.outputs.push(Output::ResetBridge(relay)),
             }
         }
     }

@@ -9,15 +9,15 @@ use super::Relays;
 /// Bridges at the same time: to our two homes, and to those of peers that are elsewhere. Each is a thread and a connection.
 const MOST: usize = 4;
 
-/// A bridge that has to be there: to which relay, and its URL.
-pub type BridgeWish = (RelayId, String);
+/// A bridge that has to exist: the relay, and the URL of its WebSocket.
+pub type BridgeRequest = (RelayId, String);
 
 impl Relays {
-    /// The bridges that have to be there from now on, if they are others than before. Those to our homes come first.
-    pub(crate) fn poll_bridges(&mut self) -> Option<Vec<BridgeWish>> {
+    /// Returns the bridges that have to exist from now on, if they are not those that were asked for last. Bridges to our home relays come first.
+    pub(super) fn other_bridges(&mut self) -> Option<Vec<BridgeRequest>> {
         let homes = self.homes.clone();
         let others = self.served.keys().filter(|id| !homes.contains(id)).copied().collect::<Vec<_>>();
-        let mut wanted: Vec<BridgeWish> = Vec::new();
+        let mut wanted: Vec<BridgeRequest> = Vec::new();
         for id in homes.into_iter().chain(others) {
             let Some(served) = self.served.get(&id) else { continue };
             let (Some(url), Some(_)) = (&served.relay.web, &served.client) else { continue };
@@ -28,11 +28,6 @@ impl Relays {
         let news = wanted != self.bridges;
         self.bridges.clone_from(&wanted);
         news.then_some(wanted)
-    }
-
-    /// The next relay that was lost though its bridge is open: the connection may be dead.
-    pub(crate) fn poll_stuck(&mut self) -> Option<RelayId> {
-        self.stuck.pop()
     }
 
     /// A bridge to the relay opened, or opened anew, at this place of our own host: the relay hears of us there.

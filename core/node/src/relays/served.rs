@@ -10,6 +10,7 @@ use taut_path::{Families, Way};
 use taut_relay::{Client, Credentials, Datagram, Event, LostCause, Standing};
 
 use super::web::Web;
+use crate::event::NodeEvent;
 
 /// Between two times that one relay has us ask the others whether we are elsewhere: a NAT starts again once, and a hostile relay says so with each answer.
 const MOVED_APART: Duration = Duration::from_secs(2);
@@ -30,6 +31,8 @@ pub(super) struct Served {
     pub(super) known: BTreeSet<PublicKey>,
     /// When the other relays were last asked because this one saw us elsewhere.
     moved: Option<Time>,
+    /// How it stood when an event was last made of it: bound at a place, or lost.
+    told: Option<Result<SocketAddr, LostCause>>,
 }
 
 impl Served {
@@ -43,6 +46,7 @@ impl Served {
             needed: now,
             known: BTreeSet::new(),
             moved: None,
+            told: None,
         }
     }
 
@@ -67,7 +71,7 @@ impl Served {
 
     /// Nobody is there any more who could say something.
     pub(super) fn end(&mut self) {
-        (self.client, self.place) = (None, None);
+        (self.client, self.place, self.told) = (None, None, None);
         self.web.idle();
         self.known.clear();
     }
@@ -131,6 +135,19 @@ impl Served {
             self.known.insert(peer);
         }
         event
+    }
+
+    /// Returns the event that the relay has bound this node, unless that is known.
+    pub(super) fn note_bound(&mut self) -> Option<NodeEvent> {
+        let place = self.place?;
+        let is_news = self.told.replace(Ok(place)) != Some(Ok(place));
+        is_news.then(|| NodeEvent::RelayBound { relay: self.relay.id, place, by_bridge: self.is_bridged() })
+    }
+
+    /// Returns the event that the relay was lost, unless that is known.
+    pub(super) fn note_lost(&mut self, reason: LostCause) -> Option<NodeEvent> {
+        let is_news = self.told.replace(Err(reason)) != Some(Err(reason));
+        is_news.then_some(NodeEvent::RelayLost { relay: self.relay.id, reason })
     }
 
     /// Forgets a peer that is no member of the network any more.

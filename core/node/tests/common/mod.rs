@@ -2,8 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use taut_base::{NodeId, Prefix, PrivateKey, PublicKey};
+use taut_base::{Entropy, NodeId, Prefix, PrivateKey, PublicKey};
 use taut_netmap::{LocalMember, NetworkInfo, NetworkMap, Peer};
+use taut_node::{Node, Output, ToLane};
 use taut_noise::public_key;
 
 /// The same bytes for the same seed.
@@ -25,6 +26,15 @@ pub(crate) fn draw(dice: &mut Dice, below: u64) -> u64 {
     let mut bytes = [0; 8];
     dice(&mut bytes);
     u64::from_le_bytes(bytes) % below
+}
+
+/// Returns the node's next command to a lane; its other outputs are dropped.
+pub(crate) fn lane_command(node: &mut Node<impl Entropy>) -> Option<ToLane> {
+    let command = |output| match output {
+        Output::Lane(_, command) => Some(command),
+        _ => None,
+    };
+    std::iter::from_fn(|| node.poll_output()).find_map(command)
 }
 
 /// The node key of a node.

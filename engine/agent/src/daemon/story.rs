@@ -5,6 +5,7 @@ use std::time::Duration;
 use taut_base::{NodeId, PublicKey, encode_base64};
 use taut_control::{Identity, Left, LogDisk, OtherPrefixes};
 use taut_netmap::NetworkMap;
+use taut_node::NodeEvent;
 
 use super::{DISK_SILENCE, Daemon, clocks};
 use crate::api::{Failure, LogPart, Response};
@@ -24,14 +25,18 @@ impl Daemon {
         self.log.record(kind, Party::Coordinator, values, clocks());
     }
 
+    /// Records an event of the node's rules.
+    pub(super) fn note_node(&mut self, event: &NodeEvent) {
+        if let Some(overlay) = &self.overlay {
+            note_node_event(&mut self.log, event, overlay, clocks());
+        }
+    }
+
     /// Records what happened since the last turn, and passes lines on to the disk.
     pub(super) fn turn_log(&mut self) {
         let clocks = clocks();
         self.log.look_at_clocks(clocks);
         if let Some(overlay) = &mut self.overlay {
-            while let Some(event) = overlay.poll_node_event() {
-                note_node_event(&mut self.log, &event, overlay, clocks);
-            }
             while let Some(event) = overlay.poll_host_event() {
                 note_host_event(&mut self.log, event, overlay.interface());
             }

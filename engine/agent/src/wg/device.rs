@@ -7,7 +7,7 @@ use taut_base::{DEFAULT_MTU, Entropy, PeerId, Prefix, PrivateKey, Time};
 use taut_event::Waker;
 use taut_netlink::Netlink;
 use taut_node::uapi::{self, Answer, Errno, Set};
-use taut_node::{Clocks, Node};
+use taut_node::{Clocks, Node, Output};
 use taut_tun::Tun;
 use taut_tunnel::Limits;
 use taut_udp::{BindError, UdpSocket};
@@ -97,7 +97,7 @@ impl Device {
         if other_key {
             self.restart().map_err(|_| Errno::Io)?;
         }
-        self.carry_out();
+        self.drain();
         configured
     }
 
@@ -123,7 +123,7 @@ impl Device {
         if result.is_err() {
             self.udp = None;
         }
-        self.carry_out();
+        self.drain();
         result
     }
 
@@ -155,11 +155,29 @@ impl Device {
         Ok(())
     }
 
-    fn carry_out(&mut self) {
-        match &mut self.link {
-            Some(link) => link.carry_out(&mut self.node),
-            // Everything is told again to a lane when there is one.
-            None => while self.node.poll_command().is_some() {},
+    /// Carries out everything that the node wants: the one place that does so, called after every input to the node.
+    fn drain(&mut self) {
+        while let Some(output) = self.node.poll_output() {
+            match output {
+                // Without a lane the command is dropped: a lane that is started later is told everything from the beginning.
+                Output::Lane(lane, command) => {
+                    if let Some(link) = &mut self.link {
+                        link.push(lane, command);
+                    }
+                }
+                // The interface keeps nothing on the disk, like the kernel's WireGuard.
+                Output::StampCeiling(_) => {}
+                // Without a network map a node has no coordinator and no relays.
+                Output::Event(_)
+                | Output::Endpoints(_)
+                | Output::HomeRelays(_)
+                | Output::NatTest { .. }
+                | Output::Bridges(_)
+                | Output::ResetBridge(_) => {}
+            }
+        }
+        if let Some(link) = &mut self.link {
+            link.flush();
         }
     }
 
@@ -216,6 +234,7 @@ impl Device {
         if let Some(link) = &mut self.link {
             link.turn(&mut self.node, clocks);
         }
+        self.drain();
     }
 
     /// The host's routes, addresses or rules may have changed.

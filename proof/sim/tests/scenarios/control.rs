@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use taut_base::{LaneId, SessionId, Time};
-use taut_node::{Clocks, FromLane, Node, ToLane};
+use taut_node::{Clocks, FromLane, Node, Output, ToLane};
 use taut_sim::{Host, Link, Probability, Recorded, Seeded, Settings, Side, TautHost, World, map_for};
 use taut_tunnel::Limits;
 use taut_wire::control::{Abilities, ControlMessage, Lanes, Suite, Suites};
@@ -86,17 +86,21 @@ fn an_older_peer_is_sent_no_marks() {
         let mut node = Node::new(a.key.clone(), Limits::WIREGUARD, Seeded::new(1));
         node.set_suites(AES);
         node.set_map(&map_for(&a, &[&b]));
-        while node.poll_command().is_some() {}
+        while node.poll_output().is_some() {}
         let peer = node.peers().next().unwrap().id;
         let session = SessionId(1);
         let message = ControlMessage::Offer { lanes: Lanes::ONE, suites: AES, abilities };
         let said = FromLane::Control { peer, session, lane: LaneId::FIRST, source: b.endpoint.into(), message };
         node.handle_lane(said, Clocks { now: Time::ZERO, wall: secs(1) });
-        let Some(ToLane::UseSuite { abilities: told, suite: Suite::Aes256Gcm, .. }) = node.poll_command() else {
+        let Some(Output::Lane(_, ToLane::UseSuite { abilities: told, suite: Suite::Aes256Gcm, .. })) =
+            node.poll_output()
+        else {
             panic!("the lane is told of an offer");
         };
         assert_eq!(told, abilities, "what the peer said, not what we can");
-        let Some(ToLane::Control { message: ControlMessage::Accept { abilities: said, .. }, .. }) = node.poll_command()
+        let accept = node.poll_output();
+        let Some(Output::Lane(_, ToLane::Control { message: ControlMessage::Accept { abilities: said, .. }, .. })) =
+            accept
         else {
             panic!("an offer is accepted");
         };

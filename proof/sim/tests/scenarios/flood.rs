@@ -6,7 +6,7 @@ use std::time::Duration;
 use taut_base::{LaneId, PresharedKey, PrivateKey, ReceiverIndex};
 use taut_lane::Drop;
 use taut_netmap::NetworkMap;
-use taut_node::{Clocks, FromLane, HandshakeCounts, HandshakeMessage, Node, ToLane};
+use taut_node::{Clocks, FromLane, HandshakeCounts, HandshakeMessage, Node, Output, ToLane};
 use taut_sim::{Link, Party, Side, map_for};
 use taut_tunnel::Limits;
 use taut_tunnel::handshake::{Identity, Remote, SentInitiation, Timestamp};
@@ -147,7 +147,8 @@ fn agent(me: &Party, map: &NetworkMap) -> Node<impl taut_base::Entropy + use<>> 
 }
 
 fn answered(node: &mut Node<impl taut_base::Entropy>) -> usize {
-    std::iter::from_fn(|| node.poll_command()).filter(|command| matches!(command, ToLane::Send { .. })).count()
+    let outputs = std::iter::from_fn(|| node.poll_output());
+    outputs.filter(|output| matches!(output, Output::Lane(_, ToLane::Send { .. }))).count()
 }
 
 #[test]

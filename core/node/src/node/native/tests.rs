@@ -5,6 +5,7 @@ use taut_tunnel::Limits;
 
 use super::*;
 use crate::contract::{Clocks, FromLane, HandshakeMessage};
+use crate::output::Output;
 use crate::routes::Routes;
 
 type Noise = Box<dyn FnMut(&mut [u8])>;
@@ -39,7 +40,11 @@ fn allow(byte: u8, prefixes: &[&str]) -> PeerChange {
 }
 
 fn commands(node: &mut Node<Noise>) -> Vec<ToLane> {
-    std::iter::from_fn(|| node.poll_command()).collect()
+    let command = |output| match output {
+        Output::Lane(_, command) => Some(command),
+        _ => None,
+    };
+    std::iter::from_fn(|| node.poll_output()).filter_map(command).collect()
 }
 
 fn routes(node: &mut Node<Noise>) -> Arc<Routes> {
