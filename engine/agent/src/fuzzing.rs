@@ -1,10 +1,14 @@
-//! The way in for fuzz targets: the local API without a daemon behind it.
+//! The way in for fuzz targets: the local API without a daemon behind it, and lines of the event log.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use crate::api::{MAX_REQUEST, Response};
+use crate::log::{Level, Value, kind, write_line};
 use crate::server::{Connection, Step};
+
+pub use crate::log::MAX_LINE as MAX_EVENT_LINE;
 
 /// Bytes that a connection may keep of its user at most: requests that are not read to their end, and one answer.
 pub const MOST_KEPT: usize = 2 * (MAX_REQUEST + 4096);
@@ -62,4 +66,10 @@ fn go_on(connection: &mut Connection, seen: &mut Seen) -> bool {
 
 fn count_lines(bytes: &[u8]) -> usize {
     bytes.iter().filter(|byte| **byte == b'\n').count()
+}
+
+/// Returns a line of the event log about a peer of this name.
+pub fn event_line(peer: &str) -> String {
+    let values = [Value::text(peer)];
+    write_line(&kind::PEER_ADDED, Level::Info, Duration::from_secs(1_795_489_927), &values)
 }

@@ -38,7 +38,8 @@ pub use time::{format_time, parse_time};
 pub(crate) use changes::{listed, note_map};
 pub(crate) use kind::Kind;
 pub(crate) use limiter::Party;
-pub(crate) use line::Value;
+pub use line::MAX_LINE;
+pub(crate) use line::{Value, write as write_line};
 pub(crate) use render::note_node_event;
 pub(crate) use ring::MAX_EVENTS;
 

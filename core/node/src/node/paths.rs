@@ -26,6 +26,7 @@ use taut_wire::control::{ControlMessage, Endpoints, Search};
 
 use super::Node;
 use crate::contract::{Clocks, ToLane};
+use crate::event::NodeEvent;
 use crate::output::Output;
 
 impl<E: Entropy> Node<E> {
@@ -124,6 +125,7 @@ impl<E: Entropy> Node<E> {
         paths.set_listed(peer.candidates.listed(), now);
         paths.set_relays(&peer.relayed, now);
         *former = paths;
+        peer.told_way = None;
         self.steer(id);
     }
 
@@ -141,6 +143,7 @@ impl<E: Entropy> Node<E> {
         let now = self.now;
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if let Some(way) = peer.way {
+            self.outputs.note(NodeEvent::PathSuspected { peer: id, way });
             self.relays.suspect(&peer.key, way, &mut self.entropy, now);
             if !way.is_relayed() {
                 self.nat_report.handle_doubt(now);
@@ -251,6 +254,7 @@ impl<E: Entropy> Node<E> {
         if host(former) != host(Some(choice.way)) {
             self.prove_lanes(id);
         }
+        self.note_path(id, choice.way);
     }
 
     /// The path leads elsewhere: further lanes are closed, and proven there anew.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use taut_base::{NodeId, PublicKey, encode_base64};
+use taut_base::{NodeId, PublicKey, RelayId, encode_base64};
 use taut_control::{Identity, Left, LogDisk, OtherPrefixes};
 use taut_netmap::NetworkMap;
 use taut_node::NodeEvent;
@@ -30,6 +30,16 @@ impl Daemon {
         if let Some(overlay) = &self.overlay {
             note_node_event(&mut self.log, event, overlay, clocks());
         }
+    }
+
+    /// Records which relays are the nearest that serve this node.
+    pub(super) fn note_home_relays(&mut self, relays: &[RelayId]) {
+        let name = |id: &RelayId| {
+            let known = self.map.iter().flat_map(|map| &map.relays).find(|relay| relay.id == *id);
+            known.map_or_else(|| id.to_string(), |relay| relay.name.clone())
+        };
+        let names = listed(&relays.iter().map(name).collect::<Vec<_>>());
+        self.note(&kind::HOME_RELAYS_CHANGED, &[names]);
     }
 
     /// Records what happened since the last turn, and passes lines on to the disk.

@@ -72,6 +72,12 @@ kinds! {
     PEER_ONLINE Map Debug "peer-online" "a peer is connected to the coordinator" ["peer"]
     PEER_OFFLINE Map Debug "peer-offline" "a peer is not connected to the coordinator" ["peer"]
 
+    PATH_CHANGED Path Info "path-changed" "the path to the peer changed" ["peer" "from" "to" "reason"]
+    PATH_MOVED Path Debug "path-moved" "another path of the same kind is used" ["peer" "from" "to" "reason"]
+    PATH_SUSPECTED Path Debug "path-suspected" "nothing comes back by the path to the peer" ["peer" "path"]
+
+    HOME_RELAYS_CHANGED Relay Info "home-relays-changed" "other relays are the nearest" ["relays"]
+    OUTER_ENDPOINTS_CHANGED Relay Info "outer-endpoints-changed" "this node is seen at other endpoints from outside its NAT" ["endpoints"]
     RELAY_BOUND Relay Info "relay-bound" "a relay serves this node" ["relay" "endpoint" "via"]
     RELAY_LOST Relay Info "relay-lost" "a relay does not serve this node any more" ["relay" "reason"]
     RELAY_RELEASED Relay Debug "relay-released" "a relay that nobody needed was left" ["relay"]

@@ -20,7 +20,7 @@ pub const LOG_SCHEMA: u32 = 1;
 const MAX_TEXT: usize = 200;
 
 /// Bytes of a line that is made here, 1 KiB: head, message and fields. Beyond it fields are left out.
-pub(crate) const MAX_LINE: usize = 1024;
+pub const MAX_LINE: usize = 1024;
 
 /// Bytes of a line that is read: those of a later version may be longer.
 const MAX_READ: usize = 4096;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use taut_base::{PeerId, RelayId};
-use taut_node::{Clocks, HandshakeFailure, HandshakeRefusal, NodeEvent};
+use taut_node::{Clocks, HandshakeFailure, HandshakeRefusal, NodeEvent, PathChangeReason};
 use taut_path::Way;
 use taut_relay::LostCause;
 use taut_tunnel::Role;
@@ -86,6 +86,19 @@ fn render(event: &NodeEvent, names: &impl Names) -> (&'static Kind, Party, Vec<V
         }
         NodeEvent::SessionExpired { peer } => of_peer(&kind::SESSION_EXPIRED, peer, vec![]),
         NodeEvent::SuiteChosen { peer, suite } => of_peer(&kind::SUITE_CHOSEN, peer, vec![Value::Word(suite.name())]),
+        NodeEvent::PathChanged { peer, from, to, reason } => {
+            let is_news = from.is_some_and(|from| from.is_relayed() != to.is_relayed());
+            let kind = if is_news { &kind::PATH_CHANGED } else { &kind::PATH_MOVED };
+            let reason = match reason {
+                PathChangeReason::First => "first",
+                PathChangeReason::DirectProven => "direct-proven",
+                PathChangeReason::DirectLost => "direct-lost",
+                PathChangeReason::Better => "better",
+            };
+            let from = from.map_or(Value::Word("none"), |from| through(from, names));
+            of_peer(kind, peer, vec![from, through(to, names), Value::Word(reason)])
+        }
+        NodeEvent::PathSuspected { peer, way } => of_peer(&kind::PATH_SUSPECTED, peer, vec![through(way, names)]),
         NodeEvent::RelayBound { relay, place, by_bridge } => {
             let via = if by_bridge { "websocket" } else { "udp" };
             of_relay(&kind::RELAY_BOUND, relay, vec![Value::text(place), Value::Word(via)])
