@@ -18,11 +18,13 @@ MEMBERS = [
     "sys/tun",
     "sys/packet",
     "sys/tally",
+    "sys/namespace",
     "engine/lane",
     "engine/control",
     "engine/agent",
     "apps/taut",
     "apps/coordinator",
+    "proof/testkit",
     "proof/sim",
     "proof/fuzz",
     "proof/linkbox",
@@ -36,8 +38,9 @@ USES = {
     "engine/agent": "taut-lane.workspace = true\ntaut-control.workspace = true\ntaut-tun.workspace = true",
     "apps/taut": "taut-agent.workspace = true\nlexopt = '0.3'",
     "apps/coordinator": "taut-wire.workspace = true\ntokio = '1'\nsqlx = '0.9'",
-    "proof/sim": "taut-lane.workspace = true\ntaut-agent.workspace = true",
-    "proof/fuzz": "taut-sim.workspace = true\ntaut-control.workspace = true",
+    "proof/testkit": "taut-base.workspace = true",
+    "proof/sim": "taut-lane.workspace = true\ntaut-agent.workspace = true\ntaut-testkit.workspace = true",
+    "proof/fuzz": "taut-sim.workspace = true\ntaut-control.workspace = true\ntaut-testkit.workspace = true",
     "proof/linkbox": "taut-packet.workspace = true",
     "proof/load": "quinn = '0.11'\ntokio = '1'",
 }
@@ -137,20 +140,41 @@ class Rules(unittest.TestCase):
         self.breaks("app-uses")
 
     def test_proof_unseen(self):
-        for member, target in (("engine/lane", "proof/sim"), ("engine/lane", "proof/fuzz"), ("proof/sim", "proof/fuzz")):
+        for member, target in (
+            ("engine/lane", "proof/sim"),
+            ("engine/lane", "proof/fuzz"),
+            ("core/wire", "proof/testkit"),
+            ("proof/linkbox", "proof/testkit"),
+            ("proof/sim", "proof/fuzz"),
+        ):
             with self.subTest(member=member, target=target):
                 self.setUp()
                 self.uses(member, target)
                 self.breaks("proof-unseen")
 
     def test_witness_hands(self):
-        for member, target in (("engine/lane", "sys/packet"), ("apps/taut", "sys/tally")):
+        for member, target in (("engine/lane", "sys/packet"), ("apps/taut", "sys/tally"), ("sys/udp", "sys/namespace")):
             with self.subTest(member=member):
                 self.setUp()
                 self.uses(member, target)
                 self.breaks("witness-hands")
         self.setUp()
         self.uses("engine/lane", "sys/tally", "dev-dependencies")
+        self.breaks()
+
+    def test_testkit_alone(self):
+        for target in ("core/wire", "sys/udp", "engine/lane", "proof/sim"):
+            with self.subTest(target=target):
+                self.setUp()
+                self.uses("proof/testkit", target)
+                self.breaks("testkit-alone")
+        self.setUp()
+        self.uses("proof/testkit", "rand")
+        self.breaks("testkit-alone")
+
+    def test_tests_of_every_layer_may_use_the_kits(self):
+        self.uses("core/wire", "proof/testkit", "dev-dependencies")
+        self.uses("sys/udp", "sys/namespace", "dev-dependencies")
         self.breaks()
 
     def test_load_alone(self):
@@ -226,6 +250,56 @@ class Rules(unittest.TestCase):
                 self.setUp()
                 self.append(path, "fn call() { unsafe { core::hint::unreachable_unchecked() } }")
                 self.breaks("unsafe")
+
+    def siblings(self, member="engine/lane", **modules):
+        """Writes modules of a crate: name to code."""
+        self.append(f"{member}/src/lib.rs", "".join(f"mod {name};\n" for name in modules))
+        for name, code in modules.items():
+            self.write(f"{member}/src/{name}.rs", code)
+
+    def test_circles(self):
+        for a, b, c in (
+            ("use crate::b::B;", "use super::a::A;", ""),
+            ("use crate::b;", "fn go() { crate::a::go() }", ""),
+            ("use super::{b::{B, Other}, c};", "use crate::c::C;", "pub(crate) use crate::{a as other};"),
+            ("mod inner;", "use crate::a::A;", ""),
+        ):
+            with self.subTest(a=a, b=b, c=c):
+                self.setUp()
+                self.siblings(a=a, b=b, c=c)
+                self.write("engine/lane/src/a/inner.rs", "use super::super::b::B;" if "inner" in a else "")
+                self.lane_has_circles()
+
+    def test_circles_through_a_name_that_the_parent_imports(self):
+        self.append("engine/lane/src/lib.rs", "pub use a::A;\n")
+        self.siblings(a="use crate::b::B;", b="use crate::A;")
+        self.lane_has_circles()
+
+    def test_circles_below_another_module(self):
+        self.siblings(a="mod b;\nmod c;\n")
+        self.write("engine/lane/src/a/b.rs", "use super::c::C;")
+        self.write("engine/lane/src/a/c/mod.rs", "use crate::a::b::B;")
+        self.lane_has_circles()
+
+    def lane_has_circles(self):
+        left, arrows.CIRCLES_LEFT = arrows.CIRCLES_LEFT, set()
+        try:
+            self.breaks("circles")
+        finally:
+            arrows.CIRCLES_LEFT = left
+
+    def test_imports_in_one_direction_and_of_tests_are_no_circles(self):
+        left, arrows.CIRCLES_LEFT = arrows.CIRCLES_LEFT, set()
+        self.addCleanup(lambda: setattr(arrows, "CIRCLES_LEFT", left))
+        self.siblings(
+            a="use crate::{b::B, c::C, Own};\n#[cfg(test)]\nmod tests {\n    use crate::d::D;\n}\n",
+            b="use super::c::C;\n#[cfg(test)]\nuse crate::a::A;\n",
+            c="use crate::Own;\n// use crate::a::A;\n",
+            d="use crate::a::A;\n",
+        )
+        self.append("engine/lane/src/lib.rs", "pub struct Own(a::A);\n#[cfg(test)]\nmod tests;\n")
+        self.write("engine/lane/src/tests.rs", "use crate::a::A;")
+        self.breaks()
 
     def test_member_comment(self):
         self.write("Cargo.toml", (self.root / "Cargo.toml").read_text().replace(' "sys/udp", # what it is', ' "sys/udp",'))

@@ -47,16 +47,16 @@ class Comparison:
         pace = Pace()
         for number, stage in enumerate(self.stages):
             visits = self.missing(stage)
-            if stage.optional and minutes is not None and pace.minutes() + pace.really(self._seconds(visits)) > minutes:
+            if stage.optional and minutes is not None and pace.minutes() + pace.expected_minutes(self._seconds(visits)) > minutes:
                 say(f"left out, because it would not fit into {minutes:g} minutes: {stage.what}, round {stage.round}")
                 continue
             ahead = self._seconds(visits) + sum(self._seconds(self.missing(later)) for later in self.stages[number + 1 :] if not later.optional)
             for visit in visits:
                 own = self._seconds([visit])
-                if minutes is not None and pace.minutes() + pace.really(own) > minutes:
+                if minutes is not None and pace.minutes() + pace.expected_minutes(own) > minutes:
                     return False
-                self._in_time = minutes is None or pace.minutes() + pace.really(ahead + own) <= minutes
-                say(f"{pace.really(ahead):.1f} min left: {details(visit)}")
+                self._in_time = minutes is None or pace.minutes() + pace.expected_minutes(ahead + own) <= minutes
+                say(f"{pace.expected_minutes(ahead):.1f} min left: {details(visit)}")
                 self.visit(visit, say, keep)
                 pace.passed(own)
                 ahead -= own

@@ -1,1 +1,1 @@
-"""What every measurement of the lab reads with: processor time, echo requests, facts of the machine, the time that is left, quantiles."""
+"""Basic measurements: CPU time, echo requests, facts of the machine, remaining time, quantiles, system calls."""

@@ -1,7 +1,7 @@
-"""Processor time: of the machine, of the tunnel's programs, of the programs that measure.
+"""CPU time of the machine, of the programs of a tunnel, and of the programs that measure.
 
-The kernel's work for a packet (soft interrupts) is in the machine's time always. A process is charged with what it set off by its own system
-calls, and with soft interrupts that came while it ran: kernels with IRQ_TIME_ACCOUNTING keep the latter apart, and `accounting` says so.
+The time of the machine always includes the work of the kernel for packets (soft interrupts). A process is charged for its own system calls, and for
+soft interrupts that arrive while it runs. Kernels with IRQ_TIME_ACCOUNTING count the latter separately; `accounting` says which.
 """
 
 import gzip
@@ -13,12 +13,12 @@ from pathlib import Path
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 # proc(5), /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal.
 _IDLE, _SOFT, _STEAL = (3, 4), (5, 6), (7,)
-# More than this share of what all cores could have done, by others than the tunnel and the measuring programs: the run was disturbed.
+# Share of the capacity of all cores, used by neither the tunnel nor the measuring programs, above which a run counts as disturbed.
 DISTURBED = 0.1
 
 
 class Reading:
-    """A look at all counters. Programs that measure are this process's children: their time is there once they have ended."""
+    """A reading of all counters. The measuring programs are children of this process: their time is included after they have ended."""
 
     def __init__(self, processes):
         self.when = time.monotonic()
@@ -28,12 +28,12 @@ class Reading:
         self.children = used.ru_utime + used.ru_stime
 
     def since(self, before):
-        """Seconds between two looks."""
+        """Returns the seconds between two readings."""
 
         def ticks(columns):
             return sum(self.machine[n] - before.machine[n] for n in columns) * _TICK_S
 
-        # What was not idle. Busy time itself is sampled by a timer, and programs that wake by one are seen too rarely; idle time is measured.
+        # Capacity minus idle time. The kernel samples busy time with a timer and misses programs that a timer wakes; it measures idle time.
         capacity = (self.when - before.when) * os.cpu_count()
         return {
             "capacity_s": round(capacity, 3),
@@ -46,12 +46,12 @@ class Reading:
 
 
 def foreign(cpu):
-    """Share of all cores' time that went to neither the tunnel nor the measuring programs."""
+    """Returns the share of the time of all cores that neither the tunnel nor the measuring programs used."""
     return max(0.0, cpu["machine_s"] - sum(cpu["tunnel_s"]) - cpu["applications_s"]) / cpu["capacity_s"]
 
 
 def calm(patience_s, look=lambda: Reading([]), share=foreign, pause_s=0.5):
-    """Waits until the machine has nothing else to do; whether it came to that. `share` of two looks says how much of it others use."""
+    """Waits until the machine is idle; returns True if it became idle. `share` of two readings returns the part that other programs use."""
     end = time.monotonic() + patience_s
     while time.monotonic() < end:
         start = look()
@@ -62,13 +62,13 @@ def calm(patience_s, look=lambda: Reading([]), share=foreign, pause_s=0.5):
 
 
 def process_s(pid):
-    """Seconds of user and system time of all threads of a process, the ended ones too."""
+    """Returns the user and system time of all threads of a process in seconds, including ended threads."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) * _TICK_S
 
 
 def accounting():
-    """Whether soft interrupts are counted apart from the process that they interrupt."""
+    """Says whether soft interrupts are counted separately from the process that they interrupt."""
     try:
         config = gzip.decompress(Path("/proc/config.gz").read_bytes()).decode()
     except OSError:

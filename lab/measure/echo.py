@@ -1,4 +1,4 @@
-"""ICMP echo with the kernel's own time of arrival, so that a late wake-up of this program is not measured (plain Python, no other file needed).
+"""ICMP echo with the arrival time of the kernel, so that a late wake-up of this program is not measured. Plain Python, needs no other file.
 
     echo.py ADDRESS COUNT INTERVAL      one JSON line: {"sent", "ms": [...]}
 """
@@ -11,10 +11,10 @@ import struct
 import sys
 import time
 
-# socket(7); Python has no name for it. The stamp is a struct timespec of CLOCK_REALTIME.
+# socket(7); Python has no name for it. The timestamp is a struct timespec of CLOCK_REALTIME.
 SO_TIMESTAMPNS = 35
 REQUEST, REPLY = 8, 0
-# How long the last answers are waited for: this many times the longest round trip so far, within these bounds (seconds).
+# Wait for the last answers: this multiple of the longest round trip so far, within these bounds in seconds.
 PATIENCE, PATIENCE_LEAST_S, PATIENCE_MOST_S = 10, 0.5, 2.0
 
 
@@ -25,13 +25,13 @@ def checksum(data):
 
 
 def request(identity, number):
-    """64 bytes."""
+    """Returns an echo request of 64 bytes."""
     body = struct.pack("!HH", identity, number) + bytes(56)
     return struct.pack("!BBH", REQUEST, 0, checksum(struct.pack("!BBH", REQUEST, 0, 0) + body)) + body
 
 
 def arrival(pinger, identity):
-    """(number, nanoseconds) of the packet that waits, None if it is not ours."""
+    """Returns (number, nanoseconds) of the next packet, or None if it is not an answer to this program."""
     data, extra, _, _ = pinger.recvmsg(2048, 128)
     data = data[(data[0] & 15) * 4 :]
     kind, _, _, owner, number = struct.unpack_from("!BBHHH", data)
@@ -45,7 +45,7 @@ def arrival(pinger, identity):
 
 
 def patience_s(longest_ms):
-    """How long to wait for what has not come; the longest where nothing has."""
+    """Returns how long to wait for missing answers; the maximum if no answer has arrived."""
     if longest_ms is None:
         return PATIENCE_MOST_S
     return min(PATIENCE_MOST_S, max(PATIENCE_LEAST_S, PATIENCE * longest_ms / 1e3))

@@ -1,4 +1,4 @@
-"""The machine that a table was made on."""
+"""Facts about the machine that a table was made on."""
 
 import ctypes
 import fcntl
@@ -13,19 +13,19 @@ from pathlib import Path
 
 from .cpu import accounting
 
-# linux/sockios.h, linux/ethtool.h: reads one switch of an interface.
+# linux/sockios.h, linux/ethtool.h: reads one feature flag of an interface.
 _SIOCETHTOOL = 0x8946
 _SWITCHES = {"rx-checksum": 0x14, "tx-checksum": 0x16, "scatter-gather": 0x18, "tso": 0x1E, "gso": 0x23, "gro": 0x2B}
 
 
 def facts():
-    """Processor, kernel, limits: whatever a figure could depend on."""
+    """Returns CPU, kernel and limits: everything that a figure may depend on."""
     info = Path("/proc/cpuinfo").read_text()
     return {
         "cpu": _first(r"model name\s*: (.*)", info),
         "cpu_flags": [flag for flag in ("aes", "vaes", "avx2", "avx512f", "vpclmulqdq") if re.search(rf"\b{flag}\b", info)],
         "cores": os.cpu_count(),
-        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or "none to be seen (virtual machine)",
+        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or "not visible (virtual machine)",
         "memory_mb": int(_first(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())) * 1024 // 1_000_000,
         "kernel": platform.release(),
         "kernel_wireguard": Path("/sys/module/wireguard").exists(),
@@ -37,13 +37,13 @@ def facts():
 
 
 def offloads(host, interface="eth0"):
-    """The switches of a host's interface, as `ethtool -k` would say."""
+    """Returns the feature flags of an interface of a host, as `ethtool -k` prints them."""
     code = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r}); from lab.measure.machine import read; print(read({interface!r}))"
     return host.run(sys.executable, "-c", code).stdout.strip()
 
 
 def read(interface):
-    """`name on|off` of each switch of an interface in this namespace."""
+    """Returns `name on|off` for each feature flag of an interface in this namespace."""
     words = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         for name, command in _SWITCHES.items():
@@ -57,7 +57,7 @@ def read(interface):
 
 
 def socket_buffers(host):
-    """(receive, send) bytes of each bound UDP socket of a host, as the kernel has them in force."""
+    """Returns (receive, send) buffer bytes of each bound UDP socket of a host, as the kernel applies them."""
     text = host.run("ss", "-H", "-u", "-n", "-a", "-m").stdout
     return [[int(a), int(b)] for a, b in re.findall(r"skmem:\(r\d+,rb(\d+),t\d+,tb(\d+)", text)]
 

@@ -1,4 +1,4 @@
-"""System calls of a running program, counted by the kernel: all of its reads and writes, and with `perf` each call by name."""
+"""System calls of a running program, counted by the kernel: all reads and writes, and with `perf` each call by name."""
 
 import functools
 import os
@@ -15,7 +15,7 @@ _EVENTS = ("raw_syscalls:sys_enter", *(f"syscalls:sys_enter_{name}" for name in 
 
 @functools.cache
 def lacking():
-    """Why calls cannot be counted by name here, or None."""
+    """Returns why calls cannot be counted by name on this machine, or None."""
     if not shutil.which("perf"):
         return "the program perf is missing (Debian package linux-perf)"
     tried = subprocess.run(["perf", "stat", "-e", ",".join(_EVENTS), "true"], capture_output=True, text=True, check=False)
@@ -23,24 +23,24 @@ def lacking():
 
 
 def reads_and_writes(process):
-    """Calls of read and write, with their vectored forms, since the start: what a TUN is spoken to by (proc(5), `syscr` and `syscw`)."""
+    """Returns the calls of read and write and their vectored forms since the start. A TUN device is used through them (proc(5), `syscr` and `syscw`)."""
     with open(f"/proc/{process.pid}/io", encoding="ascii") as file:
         fields = dict(line.split(": ") for line in file)
     return int(fields["syscr"]), int(fields["syscw"])
 
 
 class Count:
-    """Counts the calls of a lab's process and all its threads from now on, by name; "all" is their sum."""
+    """Counts the calls of a process and all its threads from now on, by name; "all" is their sum."""
 
     def __init__(self, process):
         command = ["perf", "stat", "-x", ",", "-p", str(process.pid), "-e", ",".join(_EVENTS)]
         self._perf = subprocess.Popen(command, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
 
     def finish(self):
-        """Ends counting and returns {name: calls}."""
+        """Stops counting and returns {name: calls}."""
         os.kill(self._perf.pid, signal.SIGINT)
         text = self._perf.communicate(timeout=20)[1]
         rows = [line.split(",") for line in text.splitlines() if "sys_enter" in line]
         if len(rows) != len(_EVENTS):
-            raise LabError(f"perf told no counts:\n{text}")
+            raise LabError(f"perf printed no counts:\n{text}")
         return {row[2].rpartition("sys_enter")[2].removeprefix("_") or "all": int(row[0]) for row in rows}

@@ -1,11 +1,11 @@
-"""A gateway that lies about port mappings: a small program that `gateway` starts (plain Python, no other file needed).
+"""A gateway that gives false answers about port mappings: a plain program that `gateway` starts. Needs no other file.
 
-    liar.py OUTSIDE HOW         HOW is JSON; writes `ready`, then a word for each thing that it was asked; ends with standard input
+    faulty_gateway.py OUTSIDE HOW     HOW is JSON; prints `ready`, then a word for each request; ends when standard input closes
 
-    {"pcp": {…}}    answers PCP: `outside`, `port`, `lease`, `result`, `epoch` in place of what is true
+    {"pcp": {…}}    answers PCP with `outside`, `port`, `lease`, `result`, `epoch` instead of the true values
     {"natpmp": {…}} the same for NAT-PMP
-    {"upnp": {…}}   answers searches: `location` (a host in place of its own), `page` ("whole", "giant", "drip", "redirect", "garbage", "hang"),
-                    `outside`, `error`, `replies` (how many to each search)
+    {"upnp": {…}}   answers searches: `location` (a host instead of its own), `page` ("whole", "giant", "drip", "redirect", "garbage", "hang"),
+                    `outside`, `error`, `replies` (number of replies to each search)
 """
 
 import json
@@ -27,7 +27,7 @@ def say(word):
 
 
 def pcp(request, how, outside):
-    """The response to a request of version 2."""
+    """Returns the response to a request of version 2."""
     nonce, port = request[24:36], struct.unpack("!H", request[40:42])[0]
     lease = how.get("lease", struct.unpack("!I", request[4:8])[0])
     head = struct.pack("!BBBBII12x", 2, 0x81, 0, how.get("result", 0), lease, how.get("epoch", 1000))
@@ -36,7 +36,7 @@ def pcp(request, how, outside):
 
 
 def natpmp(request, how, outside):
-    """The response to a request of version 0."""
+    """Returns the response to a request of version 0."""
     head = struct.pack("!BBHI", 0, 128 + request[1], how.get("result", 0), how.get("epoch", 1000))
     if request[1] == 0:
         return head + socket.inet_aton(how.get("outside", outside))
@@ -62,7 +62,7 @@ def serve_datagrams(how, outside):
 def serve_searches(how):
     gate = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     gate.bind(("", SSDP))
-    # The group is joined on the interface that the searches come in by.
+    # The group is joined on the interface where the searches arrive.
     group = socket.inet_aton("239.255.255.250")
     gate.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, group + struct.pack("@II", 0, socket.if_nametoindex("eth0")))
     while True:
@@ -111,14 +111,14 @@ def answer(stream, how, outside):
             status, body = whole(request, how, outside)
             stream.sendall(f"HTTP/1.1 {status} x\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
     except OSError:
-        # Whoever asked has hung up.
+        # The client has closed the connection.
         pass
     finally:
         stream.close()
 
 
 def whole(request, how, outside):
-    """(status, body) as an honest gateway would answer, but for what is not true."""
+    """Returns (status, body) of an honest gateway, except for the configured false values."""
     if request.startswith("GET"):
         control = how.get("control", "/ctl")
         return 200, f"<root><service><serviceType>{SERVICE}</serviceType><controlURL>{control}</controlURL></service></root>"
@@ -138,7 +138,7 @@ def main():
         parts += [(serve_searches, (how["upnp"],)), (serve_pages, (how["upnp"], outside))]
     for part, arguments in parts:
         threading.Thread(target=part, args=arguments, daemon=True).start()
-    # The sockets are bound within moments; whoever asks earlier asks again.
+    # The sockets are bound within moments; an earlier client retries.
     time.sleep(0.3)
     say("ready")
     select.select([sys.stdin], [], [])

@@ -1,12 +1,12 @@
-"""A home router that maps ports on request: the real miniupnpd, or one that lies.
+"""A home router that maps ports on request: the real miniupnpd, or a gateway that gives false answers.
 
-    home = Home(lab)                        an inside, a router that is somebody's gateway, an outside
+    home = HomeRouter(lab)                  a network inside, a router that is its gateway, a network outside
     host = lab.host("one", home.inside)
     upnpd = home.serve()                    miniupnpd: PCP, NAT-PMP, UPnP-IGD
-    liar = home.lie({"pcp": {"outside": "127.0.0.1"}})
+    faulty = home.serve_faulty({"pcp": {"outside": "127.0.0.1"}})
 
-The router translates addresses and lets in only what was asked for (port-restricted, RFC 4787's address and port dependent filtering).
-The outside has addresses of the Internet, because miniupnpd does not map ports where its outer address is a private one.
+The router translates addresses and admits only replies (port-restricted: address and port dependent filtering in RFC 4787). The outside has public
+addresses, because miniupnpd maps no ports if its outer address is private.
 """
 
 import ipaddress
@@ -17,12 +17,12 @@ from pathlib import Path
 from ..hosts.net import Switch
 from ..hosts.wait import wait_until
 
-# Of nobody who could be asked: no packet leaves the lab's namespaces.
+# A public network. No packet leaves the namespaces of the lab, so no real host is contacted.
 OUTSIDE = ipaddress.ip_network("5.5.5.0/24")
-# What miniupnpd writes its mappings into; its own names would do, but it is told them, so that both sides agree.
+# Chains in which miniupnpd puts its mappings: passed to it explicitly, so that both sides use the same names.
 _CHAINS = ("miniupnpd", "prerouting_miniupnpd", "postrouting_miniupnpd")
 _ECHO = (sys.executable, "-I", str(Path(__file__).parent.with_name("traffic") / "generator.py"), "echo")
-_LIAR = (sys.executable, "-I", str(Path(__file__).with_name("faulty_gateway.py")))
+_FAULTY_GATEWAY = (sys.executable, "-I", str(Path(__file__).with_name("faulty_gateway.py")))
 _CONFIGURATION = """\
 ext_ifname=eth1
 listening_ip=eth0
@@ -67,14 +67,14 @@ table inet filter {
 """
 
 
-class Home:
-    """A router between a network of its own (`inside`, eth0) and the Internet (`outside`, eth1)."""
+class HomeRouter:
+    """A router between its own network (`inside`, eth0) and the Internet (`outside`, eth1)."""
 
     def __init__(self, lab, name="gate", outside=None):
         self.inside = lab.switch(f"{name}-in", ipv6=False)
         self.outside = outside or Switch(lab, f"{name}-out", [OUTSIDE])
         self.router = lab.router(name, self.inside, self.outside)
-        # Nobody outside has a way to addresses inside: all of the Internet is this one network.
+        # No host outside has a route to addresses inside: the whole Internet is this one network.
         self.outside.gateway = []
         self.router.run("nft", "-f", "-", text=_RULES.replace("OWN", self.address))
 
@@ -89,7 +89,7 @@ class Home:
         return str(self.router.addresses[1])
 
     def serve(self, version1=False, without=()):
-        """Starts miniupnpd; with `version1` as an IGD of version 1. What stands in `without` ("pcp", "natpmp") is dropped at the door."""
+        """Starts miniupnpd; with `version1` as an IGD of version 1. Requests of the protocols in `without` ("pcp", "natpmp") are dropped."""
         drops = {"pcp": "udp dport 5351 @th,64,8 2 drop", "natpmp": "udp dport 5351 @th,64,8 0 drop"}
         for word in without:
             self.router.run("nft", "add", "rule", "inet", "filter", "input", *drops[word].split())
@@ -98,7 +98,7 @@ class Home:
         # `-d` keeps it in the foreground.
         pid = self.router.state / "miniupnpd.pid"
         process = self.router.start("miniupnpd", "-d", "-f", configuration, "-P", pid, name="miniupnpd")
-        # The two ports that it is asked on are open one after the other.
+        # It opens its two ports one after the other.
         for port in (5351, 1900):
             wait_until(lambda port=port: self._listens(port), f"miniupnpd to listen on {port}", details=process.tail)
         return process
@@ -107,24 +107,24 @@ class Home:
         return self.router.run("ss", "-Hlun", f"sport = :{port}").stdout
 
     def mappings(self):
-        """The rules by which the router lets strangers in."""
+        """Returns the rules that admit packets from outside."""
         text = self.router.run("nft", "list", "chain", "inet", "filter", _CHAINS[1]).stdout
         return [line.strip() for line in text.splitlines() if "dnat" in line]
 
     def asked(self):
-        """How many datagrams came to the ports where mappings are asked for, as the kernel counts them; not those of its own announcements."""
+        """Returns the number of mapping requests that the kernel counted; announcements of the router itself are not counted."""
         text = self.router.run("nft", "-j", "list", "chain", "inet", "filter", "input").stdout
         rules = [item["rule"]["expr"] for item in json.loads(text)["nftables"] if "rule" in item]
         return next(part["counter"]["packets"] for rule in rules for part in rule if "counter" in part)
 
-    def lie(self, how, host=None):
-        """Starts a gateway that lies as `how` says (see liar.py) in the router, or in another host."""
-        process = (host or self.router).start(*_LIAR, self.outer, json.dumps(how), name="liar")
+    def serve_faulty(self, how, host=None):
+        """Starts a gateway with the false answers in `how` (see faulty_gateway.py), in the router or in another host."""
+        process = (host or self.router).start(*_FAULTY_GATEWAY, self.outer, json.dumps(how), name="liar")
         process.wait_for_output("ready")
         return process
 
     def reached(self, host, port, outside, by):
-        """Whether a datagram that `by` sends to `outside` gets to `port` of `host` and back."""
+        """Returns true if a datagram from `by` to `outside` reaches `port` of `host` and is returned."""
         address, _, outer = outside.rpartition(":")
         echo = host.start(*_ECHO, host.ipv4, port, name=f"echo{port}")
         echo.wait_for_output("ready")

@@ -1,4 +1,4 @@
-"""What a node knows, asked over its local API without a program in between: quick enough to see a path change."""
+"""Requests to the local API of a node without starting a program: fast enough to see a change of path."""
 
 import json
 import socket
@@ -7,8 +7,8 @@ import time
 from ..hosts.wait import PATIENCE_S, LabError
 
 
-class Sight:
-    """One connection to a node's daemon, asked as often as one likes; a context manager."""
+class LocalApi:
+    """A connection to the daemon of a node, for any number of requests; a context manager."""
 
     def __init__(self, node):
         self.node = node
@@ -24,20 +24,20 @@ class Sight:
         self._stream.close()
 
     def ask(self, command, **words):
-        """The daemon's answer to one request."""
+        """Returns the answer of the daemon to one request."""
         self._stream.sendall(json.dumps({"command": command, **words}).encode() + b"\n")
         return json.loads(self._lines.readline())
 
     def peer(self, name):
-        """What is known of a peer now."""
+        """Returns the current state of a peer."""
         return next(peer for peer in self.ask("status")["peers"] if peer["name"] == name)
 
     def path(self, name):
-        """By which kind of path packets go to a peer now: direct, relayed or none."""
+        """Returns the kind of the current path to a peer: direct, relayed or none."""
         return self.peer(name)["path"]["kind"]
 
-    def when(self, name, kind, timeout=PATIENCE_S, pause=0.002):
-        """Waits until the path to a peer is of this kind; the moment, by time.monotonic()."""
+    def wait_for_path(self, name, kind, timeout=PATIENCE_S, pause=0.002):
+        """Waits until the path to a peer is of this kind; returns the time (time.monotonic())."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             if self.path(name) == kind:

@@ -1,4 +1,4 @@
-"""A whole network in one call: a coordinator and nodes that have joined."""
+"""A whole network in one call: a coordinator and joined nodes."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from .taut import Coordinator, Node
 
 @dataclass
 class Mesh:
-    """`nodes` are named node1, node2, … and stand in that order; `switches` is one, or one per host when routed."""
+    """`nodes` are named node1, node2, … and are in that order; `switches` is one switch, or one per host when routed."""
 
     lab: Lab
     switches: list[Switch]
@@ -16,28 +16,28 @@ class Mesh:
     nodes: list[Node]
 
     def join(self, *nodes):
-        """Starts these nodes' daemons and joins them."""
+        """Starts the daemons of these nodes and joins them."""
         for node in nodes:
             node.start()
             node.up(self.coordinator.join_token)
 
-    def meet(self):
-        """Waits until every node's map names all the others."""
+    def wait_for_maps(self):
+        """Waits until the map of every node names all others."""
         for node in self.nodes:
             node.wait_for_peers(*(other.name for other in self.nodes if other is not node))
 
     def connect(self):
-        """Waits until every two nodes talk directly."""
+        """Waits until every pair of nodes has a direct path."""
         for node in self.nodes:
             for other in self.nodes:
                 if other is not node:
-                    node.reach(other.name)
+                    node.ping_until_direct(other.name)
 
 
 def lay_out(lab, nodes=2, ipv4=True, ipv6=True, routed=False, env=None):
-    """Hosts and cables: all on one switch, or (`routed`) each on its own with a router between. Nothing started.
+    """Makes hosts and cables: all on one switch, or (`routed`) each on its own switch with a router between. Starts nothing.
 
-    `env` goes to the nodes' daemons.
+    `env` is the environment of the daemons.
     """
     count = 1 + (nodes if routed else 0)
     switches = [lab.switch(f"switch{number}", ipv4, ipv6) for number in range(1, count + 1)]
@@ -49,9 +49,9 @@ def lay_out(lab, nodes=2, ipv4=True, ipv6=True, routed=False, env=None):
 
 
 def build(lab, **layout):
-    """`lay_out`, then the coordinator is started, all nodes have joined and know each other."""
+    """Like `lay_out`, then starts the coordinator and joins all nodes; returns when they know each other."""
     mesh = lay_out(lab, **layout)
     mesh.coordinator.start()
     mesh.join(*mesh.nodes)
-    mesh.meet()
+    mesh.wait_for_maps()
     return mesh

@@ -1,4 +1,4 @@
-"""Real reverse proxies in front of a coordinator: nginx, HAProxy and Apache, as docs/reverse-proxy.md sets them up, but without TLS."""
+"""Real reverse proxies in front of a coordinator: nginx, HAProxy and Apache, configured as docs/reverse-proxy.md says, but without TLS."""
 
 from pathlib import Path
 
@@ -77,7 +77,7 @@ ProxyPass "/relay/v1" "http://{target}/relay/v1" upgrade=websocket
 ProxyPass "/" "http://{target}/"
 """
 
-# By name: the program, its configuration, its command line with the file's place.
+# Kind of proxy: its program, its configuration, its command line with the path of the file.
 KINDS = {
     "nginx": ("nginx", _NGINX, {"header": _USUAL}, ("nginx", "-c")),
     "nginx-forwarded": ("nginx", _NGINX, {"header": _STANDARD}, ("nginx", "-c")),

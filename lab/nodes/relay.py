@@ -1,4 +1,4 @@
-"""A relay of its own in a host: the program `taut-relay`, which the coordinator is told of."""
+"""A standalone relay in a host: the program `taut-relay`, registered with the coordinator."""
 
 from ..hosts.programs import binary
 
@@ -7,7 +7,7 @@ WEB_PORT = 443
 
 
 class Relay:
-    """A relay in `host` for the nodes of `coordinator`, under the name of the host; with `web` by WebSocket and TLS, too. `release` as of `Coordinator`."""
+    """A relay in `host` for the nodes of `coordinator`, named after the host; with `web` also over WebSocket and TLS. `release` as in `Coordinator`."""
 
     def __init__(self, host, coordinator, web=False, release=None):
         self.host = host
@@ -18,7 +18,7 @@ class Relay:
         self._trust = None
 
     def start(self, *options):
-        """Starts it; the first time the coordinator is told of it, and need not be there later."""
+        """Starts the relay. The first start registers it with the coordinator; later ones do not need the coordinator."""
         file = self.host.state / "relay.key"
         first = self._trust is None
         if first:
@@ -36,7 +36,7 @@ class Relay:
         return self
 
     def _certified(self):
-        """A certificate that it signed itself, and its key: files, made once."""
+        """Makes a self-signed certificate and its key once; returns the two files."""
         certificate, key = self.host.state / "relay-cert.pem", self.host.state / "relay-web.pem"
         if not certificate.exists():
             kind = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", 2)

@@ -1,4 +1,4 @@
-"""A hostile member at a relay of its own network, beside honest nodes that need that relay (faults F14 to F17; lab/tests/test_relay_attacks.py)."""
+"""A hostile member at the relay of its own network, beside honest nodes that need that relay (faults F14 to F17; lab/tests/test_relay_attacks.py)."""
 
 import base64
 import hashlib
@@ -15,8 +15,9 @@ METRICS = "127.0.0.1:9478"
 OPEN_FILES = 4_096
 
 
-class Field:
-    """Hosts on one switch: a coordinator, a relay, nodes of two networks. Pairs that are `apart` meet at the relay only. With `own` the relay is the coordinator's."""
+class RelayTestbed:
+    """Hosts on one switch: a coordinator, a relay, nodes of two networks. Pairs in `apart` reach each other only through the relay. With `own` the
+    relay is that of the coordinator."""
 
     def __init__(self, lab, names, others=(), apart=(), own=False):
         self.switch = lab.switch("sw", ipv6=False)
@@ -43,7 +44,7 @@ class Field:
         self.coordinator.cli("relays", "add", self.at.name, self.key(), f"{self.at.ipv4}:{PORT}", "--network", "second")
 
     def key(self):
-        """The relay's key, as maps name it."""
+        """Returns the key of the relay, as maps contain it."""
         relays = json.loads(self.coordinator.cli("relays", "list", "--network", "default", "--json").stdout)["relays"]
         return relays[0]["key"]
 
@@ -52,11 +53,12 @@ class Field:
         self.nodes[name].wait_for(lambda status: [one["state"] for one in status["relays"]] == ["bound"], "the relay to bind it")
 
     def stats(self):
-        """What the relay counted so far."""
+        """Returns the counters of the relay."""
         return json.loads(self.at.run(binary("taut-relay"), "status", "--metrics", METRICS, "--json").stdout)
 
     def credentials(self, name):
-        """What a joined node shows to relays, taken from its files: for the hostile program, which goes on in its name when its daemon has ended."""
+        """Returns what a joined node shows to relays, read from its files: for the hostile program, which continues in its name after its daemon
+        ended."""
         node = self.nodes[name]
         identity, ticket = (_body(node.state / file) for file in ("identity.json", "ticket.json"))
         # As `Membership::bind_key` derives it.
@@ -65,51 +67,51 @@ class Field:
         return {"bind": base64.b64encode(bind).decode(), "ticket": ticket["ticket"]}
 
     def program(self, host, attack, members, **more):
-        """The hostile program in this host, bound and waiting for its orders."""
+        """Starts the hostile program in this host; it is bound and waits for orders."""
         config = {"relay": f"{self.at.ipv4}:{PORT}", "key": self.key(), "members": members, "attack": attack, **more}
         path = host.state / f"{attack}.json"
         path.write_text(json.dumps(config), encoding="utf-8")
-        # More sockets than a program may open by default.
+        # It needs more sockets than a program may open by default.
         program = host.start("prlimit", f"--nofile={OPEN_FILES}", binary("examples/hostile"), path, name=f"hostile-{attack}")
         program.wait_for_output("ready")
         return program
 
 
 def attack(program, seconds):
-    """Has the program attack for so long, from now on."""
+    """Makes the program attack for `seconds` from now on."""
     program.write(f"{1000 * seconds}\n")
 
 
 def is_over(program):
-    """Whether the attack has ended."""
+    """Returns true if the attack has ended."""
     return len(program.output().splitlines()) > 1
 
 
 def told(program):
-    """What the program says of its attack, once that is over."""
+    """Waits for the end of the attack and returns the report of the program."""
     wait_until(lambda: is_over(program), "the attack to end", timeout=120, details=program.tail)
     return json.loads(program.output().splitlines()[-1])
 
 
 def lend(host, *addresses):
-    """Gives a host addresses that are not its own, to send from: it answers no question on the switch for them."""
+    """Gives a host foreign addresses to send from. It does not answer ARP requests for them."""
     host.ip(*(f"address add {address}/32 dev lo" for address in addresses))
     host.run("sysctl", "-qw", "net.ipv4.conf.all.arp_ignore=1", "net.ipv4.conf.all.arp_announce=1")
 
 
 def place(node):
-    """Where a node without a NAT sends from."""
+    """Returns the source address of a node without a NAT."""
     return f"{node.host.ipv4}:{NODE_PORT}"
 
 
 def count_from(host, source):
-    """Counts datagrams of the relay that come to a host from this address, with their bytes, IP header included."""
+    """Counts datagrams of the relay that arrive at a host from this address, and their bytes with IP header."""
     rule = f"add rule ip seen c ip saddr {source} udp sport {PORT} counter name in"
     _nft(host, "add table ip seen", "add counter ip seen in", _chain("seen", "prerouting"), rule)
 
 
 def counted(host):
-    """Datagrams and bytes that `count_from` has counted."""
+    """Returns the datagrams and bytes that `count_from` has counted."""
     listed = json.loads(host.run("nft", "-j", "list", "counter", "ip", "seen", "in").stdout)
     counter = next(one["counter"] for one in listed["nftables"] if "counter" in one)
     return counter["packets"], counter["bytes"]
@@ -129,5 +131,5 @@ def _nft(host, *commands):
 
 
 def _body(path):
-    """A state file's JSON: a line with its length and sum stands in front."""
+    """Returns the JSON of a state file, which follows a line with its length and checksum."""
     return json.loads(path.read_text(encoding="utf-8").partition("\n")[2])

@@ -1,4 +1,4 @@
-"""Earlier releases of Taut's own programs: which there are, and where they are built to (docs/releases.md, tools/releases).
+"""Earlier releases of Taut: their versions, and the paths of their built programs (docs/releases.md, tools/releases).
 
     python3 -m lab.nodes.releases           versions, oldest first
     python3 -m lab.nodes.releases VERSION   its commit
@@ -15,22 +15,22 @@ _ROW = re.compile(r"^\| (\d+\.\d+\.\d+) \| ([0-9a-f]{40}) \|", re.MULTILINE)
 
 
 def listed():
-    """Version -> commit, oldest first, as docs/releases.md names them."""
+    """Returns {version: commit}, oldest first, from docs/releases.md."""
     return dict(_ROW.findall((ROOT / "docs" / "releases.md").read_text(encoding="utf-8")))
 
 
 def previous():
-    """The version of the latest release."""
+    """Returns the version of the latest release."""
     return list(listed())[-1]
 
 
 def programs(version):
-    """The directory with the programs of a release."""
+    """Returns the directory with the programs of a release."""
     return PLACE / version
 
 
 def lacking(version):
-    """Why the programs of a release cannot be run here; empty when they can."""
+    """Returns why the programs of a release cannot run here, or an empty string."""
     if (programs(version) / "taut").is_file():
         return ""
     return f"the programs of release {version} are not built: run tools/releases {version}, which needs the commit in this clone's history"

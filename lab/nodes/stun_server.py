@@ -1,8 +1,8 @@
 """A STUN server in plain Python, for tests of `taut netcheck` without a relay: Binding on two ports of one address (RFC 8489, RFC 5780).
 
-    stun.py ADDR PORT OTHER_PORT    answers until standard input closes; prints `ready` first
+    stun_server.py ADDR PORT OTHER_PORT    answers until standard input closes; prints `ready` first
 
-It says where the request came from (XOR-MAPPED-ADDRESS) and its other port (OTHER-ADDRESS), and answers from that one when asked to (CHANGE-REQUEST).
+It reports the source of the request (XOR-MAPPED-ADDRESS) and its other port (OTHER-ADDRESS), and answers from the other port on CHANGE-REQUEST.
 """
 
 import ipaddress
@@ -22,7 +22,7 @@ def attribute(kind, value):
 
 
 def address(ip, port, key=b""):
-    """The value of an address attribute; with a key (cookie and transaction) it is XOR-ed."""
+    """Returns the value of an address attribute; with a key (cookie and transaction) it is XOR-ed."""
     packed = ipaddress.ip_address(ip).packed
     if key:
         packed = bytes(one ^ other for one, other in zip(packed, key, strict=False))
@@ -41,7 +41,7 @@ def wants_other_port(request):
 
 
 def answer(request, source, own, other_port):
-    """The answer to a Binding request, or None."""
+    """Returns the answer to a Binding request, or None."""
     if len(request) < 20 or struct.unpack_from("!H", request)[0] != 1 or struct.unpack_from("!I", request, 4)[0] != _COOKIE:
         return None
     body = attribute(_XOR_MAPPED, address(*source[:2], request[4:20])) + attribute(_OTHER, address(own, other_port))

@@ -1,4 +1,4 @@
-"""Taut's own programs in a host: a coordinator, and a node with its daemon and its command line."""
+"""Programs of Taut in a host: a coordinator, and a node with its daemon and its command line."""
 
 import json
 import re
@@ -12,13 +12,14 @@ _TOKEN = re.compile(r"taut1-\S+?(?=[\"'\s]|$)")
 
 
 def bare(address):
-    """An address without a prefix length."""
+    """Returns an address without its prefix length."""
     return address.partition("/")[0]
 
 
 class Coordinator:
-    """The coordinator in `host`. `address` is where nodes reach it, by default the host's first, `port` its TCP port; `release` the version of an
-    earlier release, None for today's programs. It may be set between two starts."""
+    """The coordinator in `host`. Nodes reach it at `address`, by default the first of the host; `port` is its TCP port. `release` is the version of an earlier
+    release, None for the current programs. It may be changed between two starts.
+    """
 
     def __init__(self, host, address=None, port=PORT, release=None):
         self.host = host
@@ -35,7 +36,7 @@ class Coordinator:
         return f"http://{literal}:{self.port}"
 
     def start(self, *options):
-        """Starts it and waits until it listens; the first start yields the tokens."""
+        """Starts it and waits until it listens; reads the tokens of the first start."""
         everywhere = f"[::]:{self.port}" if ":" in self.address else f"0.0.0.0:{self.port}"
         self.process = self.host.start(
             binary("taut-coordinator", self.release),
@@ -55,7 +56,7 @@ class Coordinator:
         return self
 
     def take_first_tokens(self):
-        """Reads the tokens that the first start has made."""
+        """Reads the tokens that the first start made."""
         self.operator_token = self._first_token("operator-token:")
         self.join_token = self._first_token("join-token:")
 
@@ -66,13 +67,13 @@ class Coordinator:
         return self.process.kill()
 
     def cli(self, *words, check=True):
-        """An operator's command, run beside the coordinator."""
+        """Runs a command of the operator on the host of the coordinator."""
         loopback = "[::1]" if ":" in self.address else "127.0.0.1"
         where = {"TAUT_API": f"http://{loopback}:{self.port}", "TAUT_OPERATOR_TOKEN": self.operator_token}
         return self.host.run(binary("taut-coordinator", self.release), *words, check=check, env=where)
 
     def create_key(self, *options):
-        """A fresh enrolment key: (its description as JSON, its join token)."""
+        """Makes an enrolment key; returns (its description as JSON, its join token)."""
         text = self.cli("keys", "create", *options, "--json").stdout
         token = _TOKEN.search(text)
         if not token:
@@ -85,7 +86,7 @@ class Coordinator:
         return self.host.state / "coordinator" / "first-tokens"
 
     def _first_token(self, label):
-        # Release 0.1.0 prints what newer ones write into a file.
+        # Release 0.1.0 prints the tokens; newer ones write them to a file.
         text = self.first_tokens.read_text() if self.first_tokens.exists() else self.process.output()
         for line in text.splitlines():
             if line.startswith(label):
@@ -94,7 +95,7 @@ class Coordinator:
 
 
 class Node:
-    """A node in `host`, with the name of the host. `env` reaches the daemon only. `release` as of `Coordinator`."""
+    """A node in `host`, named after the host. `env` is for the daemon only. `release` as in `Coordinator`."""
 
     def __init__(self, host, env=None, release=None):
         self.host = host
@@ -122,7 +123,7 @@ class Node:
         return self._address(6)
 
     def start(self, *options):
-        """Starts the daemon as our child and waits until its socket answers."""
+        """Starts the daemon as a child process and waits until its socket answers."""
         flags = ["--state", self.state, "--socket", self.socket, *options]
         self.process = self.host.start(binary("taut", self.release), "daemon", *flags, name="daemon", env=self.env)
 
@@ -135,7 +136,7 @@ class Node:
         return self
 
     def up(self, join=None, check=True):
-        """`taut up`, with a join token for the first time."""
+        """Runs `taut up`, the first time with a join token."""
         words = ["--join", join, "--hostname", self.name] if join else []
         return self.taut("up", *words, check=check, timeout=2 * PATIENCE_S)
 
@@ -146,32 +147,32 @@ class Node:
         return self.process.kill()
 
     def restart(self, kill=False):
-        """Ends the daemon, politely or not, starts it again and waits until it is up."""
+        """Ends the daemon with SIGTERM or SIGKILL, starts it again and waits until it is up."""
         self.kill() if kill else self.stop()
         self.start()
         self.up()
 
     def taut(self, verb, *words, check=True, timeout=PATIENCE_S):
-        """Runs a command of the CLI against this node's daemon."""
+        """Runs a command of the CLI with the daemon of this node."""
         command = (binary("taut", self.release), verb, *words, "--socket", self.socket)
         if verb == "up":
             command += ("--state", self.state)
         return self.host.run(*command, check=check, timeout=timeout, env=self.env if verb == "up" else None)
 
     def status(self):
-        """`taut status --json`, parsed. Its exit status is 1 unless the node is up; that no daemon answers is an error here."""
+        """Returns the parsed output of `taut status --json`. Its exit status is 1 unless the node is up; raises `LabError` if no daemon answers."""
         answer = self.taut("status", "--json", check=False)
         if not answer.stdout or "error" in (status := json.loads(answer.stdout)):
             raise LabError(f"{self.name} has no status: {answer.stderr or answer.stdout}")
         return status
 
     def peer(self, name, status=None):
-        """What this node knows of peer `name`, or None."""
+        """Returns what this node knows of peer `name`, or None."""
         peers = (status or self.status())["peers"]
         return next((peer for peer in peers if peer["name"] == name), None)
 
-    def made(self, name, status=None):
-        """How many sessions this node ever had with peer `name`; 0 while it has none, as between two that live for seconds."""
+    def sessions_made(self, name, status=None):
+        """Returns the number of sessions that this node has had with peer `name`; 0 without a current session."""
         session = self.peer(name, status)["session"]
         return session["established"] if session else 0
 
@@ -196,11 +197,11 @@ class Node:
         return self.wait_for(lambda s: sorted(p["name"] for p in s["peers"]) == wanted, f"peers to be {wanted}")
 
     def ping(self, peer, *options, check=True):
-        """`taut ping --json`, parsed; without `check` None when there was no reply."""
+        """Returns the parsed output of `taut ping --json`; without `check` None if there was no reply."""
         done = self.taut("ping", peer, "--json", *options, check=check, timeout=2 * PATIENCE_S)
         return json.loads(done.stdout) if done.returncode == 0 else None
 
-    def reach(self, peer):
+    def ping_until_direct(self, peer):
         """Pings `peer` until it replies over a direct path."""
         return self.ping(peer, "--until-direct", "--timeout", "60s", "-c", "120")
 
@@ -211,7 +212,7 @@ class Node:
 
 
 def answering(path):
-    """Whether something listens on unix socket `path`."""
+    """Returns true if a process listens on unix socket `path`."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         try:
             client.connect(str(path))

@@ -1,8 +1,8 @@
-"""What Taut is compared with, in which version, and where tools/peers puts it: the one place.
+"""Names, versions and paths of the systems that Taut is compared with; the only place for them. tools/peers installs them.
 
     python3 -m lab.nodes.versions NAME     prints the version
 
-What a distribution brings (tinc, OpenVPN) has the distribution's version; its program is asked for it.
+Packages of the distribution (tinc, OpenVPN) have the version of the distribution, which their program prints.
 """
 
 import os
@@ -19,17 +19,17 @@ VERSIONS = {
     "boringtun": "0.7.1",
     "gotatun": "0.10.2",
     "wireguard-go": "v0.0.0-20260522210424-ecfc5a8d5446",
-    # v1.11.2 needs a module that cannot be had, v1.12.0 a newer Go.
+    # v1.11.2 needs an unavailable module, v1.12.0 a newer Go.
     "nebula": "v1.11.1",
-    # The last one for this Go; lab/nodes/systems/tailscale_control/go.mod names the same.
+    # The last version for this Go; lab/nodes/systems/tailscale_control/go.mod names the same.
     "tailscale": "v1.102.5",
-    # The newest in the registry, of October 2024: its authors publish elsewhere since.
+    # The newest version in the registry, of October 2024; its authors publish elsewhere since.
     "easytier": "2.0.3",
 }
 
 
 def peer(name, program):
-    """The path of a program that tools/peers installed; raises when it is not there."""
+    """Returns the path of a program that tools/peers installed; raises `LabError` if it is missing."""
     path = PEERS / f"{name}-{VERSIONS[name]}" / program
     if not os.access(path, os.X_OK):
         raise LabError(f"{name} {VERSIONS[name]} is not installed: make peers")
@@ -37,7 +37,7 @@ def peer(name, program):
 
 
 def lacking(name, *programs):
-    """Why these programs of `name` cannot be had, or None."""
+    """Returns why these programs of `name` cannot be run, or None."""
     try:
         for program in programs:
             peer(name, program)
@@ -47,12 +47,12 @@ def lacking(name, *programs):
 
 
 def lacking_package(program, package):
-    """Why a program of a Debian package cannot be had, or None."""
+    """Returns why a program of a Debian package cannot be run, or None."""
     return None if shutil.which(program) else f"the program {program} is missing: make peers (Debian's package {package})"
 
 
 def said_version(*command):
-    """The version in what a program says of itself, such as 1.0.36."""
+    """Returns the version that a program prints, such as 1.0.36."""
     text = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     found = re.search(r"\d+(\.\d+)+", text)
     return found[0] if found else "unknown"

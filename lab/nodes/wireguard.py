@@ -1,4 +1,4 @@
-"""A WireGuard interface in a host, driven by the stock `wg`: ours, or another implementation's."""
+"""A WireGuard interface in a host, configured with the stock `wg`: taut-wg, or another implementation."""
 
 import contextlib
 import os
@@ -10,8 +10,8 @@ from ..hosts.wait import PATIENCE_S, LabError, wait_until
 from ..traffic.flow import ping
 from . import versions
 
-# Where `wg` and every implementation meet. Each host gets a directory of its own mounted there: `ip netns exec` gives every program a
-# mount namespace, so that hosts do not see each other's sockets, nor the machine's.
+# Directory in which `wg` and every implementation expect sockets. Each host mounts its own directory there: `ip netns exec` gives every program a
+# mount namespace, so hosts do not see the sockets of each other or of the machine.
 SOCKETS = Path("/var/run/wireguard")
 _PROGRAMS = {
     "boringtun": ("boringtun-cli-{}/bin/boringtun-cli", ("--foreground", "--disable-drop-privileges")),
@@ -23,7 +23,7 @@ INTERFACE = "wg0"
 
 
 def command(kind):
-    """The words that start this implementation in the foreground; raises when it is not there."""
+    """Returns the command line that starts this implementation in the foreground; raises `LabError` if it is missing."""
     if kind == "taut":
         return [binary("taut"), "wg", "-f", INTERFACE]
     if kind == "taut-wg":
@@ -36,7 +36,7 @@ def command(kind):
 
 
 def _named(name):
-    """Our program under another name: a link is all that takes."""
+    """Returns a link to the program `taut` under another name."""
     link = ROOT / "target" / "lab-bin" / name
     if not link.exists() or link.resolve() != binary("taut"):
         link.parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ def _named(name):
 
 
 def lacking(kind):
-    """Why this implementation cannot be had, or None."""
+    """Returns why this implementation cannot be run, or None."""
     try:
         command(kind)
     except LabError as error:
@@ -55,7 +55,7 @@ def lacking(kind):
 
 
 class WireGuard:
-    """The interface `wg0` of `host`. `inner` are its addresses inside, with prefix lengths, set at every start."""
+    """The interface `wg0` of `host`. `inner` are its addresses inside, with prefix lengths; every start sets them."""
 
     def __init__(self, host, kind="taut", inner=(), env=None):
         self.host = host
@@ -68,7 +68,7 @@ class WireGuard:
         self.public = self.wg("pubkey", text=self.private).strip()
 
     def start(self):
-        """Starts it, gives it its addresses and the last configuration."""
+        """Starts it with its addresses and its last configuration."""
         self.process = self.host.start(*self._mounted(*command(self.kind)), name=f"wg-{self.kind}", env=self.env)
         wait_until(self._answers, f"{self.kind} in {self.host.name} to answer wg", details=self.process.tail)
         self.host.ip(*(f"address add {address} dev {INTERFACE}" for address in self.inner), f"link set {INTERFACE} up")
@@ -80,20 +80,20 @@ class WireGuard:
         return self.process.stop()
 
     def restart(self, kill=False):
-        """Ends it, by request or by a crash, and starts it again with the same configuration."""
+        """Ends it, with SIGTERM or SIGKILL, and starts it again with the same configuration."""
         self.process.kill() if kill else self.process.stop()
         with contextlib.suppress(LabError):
-            # A crash leaves the socket; who starts next has to cope. The device goes with the process.
+            # A crash leaves the socket behind, and the next start has to handle that. The device goes with the process.
             self.host.ip(f"link delete {INTERFACE}")
         return self.start()
 
     def wg(self, *words, check=True, text=None):
-        """A `wg` command; returns its output (with `check` off, the finished process)."""
+        """Runs a `wg` command; returns its output (without `check` the finished process)."""
         done = self.host.run(*self._mounted("wg", *words), check=check, text=text)
         return done.stdout if check else done
 
     def ask(self, text):
-        """Says something over the socket itself, as a client that says nothing more; returns all that is answered."""
+        """Sends `text` over the socket and then half-closes it; returns the whole answer."""
         with socket.socket(socket.AF_UNIX) as asking:
             asking.settimeout(PATIENCE_S)
             asking.connect(str(self._socket()))
@@ -102,7 +102,7 @@ class WireGuard:
             return b"".join(iter(lambda: asking.recv(4096), b"")).decode()
 
     def set(self, *words):
-        """`wg set wg0 …`"""
+        """Runs `wg set wg0 …`."""
         return self.wg("set", INTERFACE, *words)
 
     def setconf(self, config, verb="setconf"):
@@ -117,7 +117,7 @@ class WireGuard:
         return dict(zip(("private", "public", "port", "fwmark"), self._dump()[0]))
 
     def peer(self, public):
-        """One peer as `wg show dump` prints it: psk, endpoint, allowed (a list), handshake, received, sent, keepalive."""
+        """Returns a peer as `wg show dump` prints it: psk, endpoint, allowed (a list), handshake, received, sent, keepalive."""
         for line in self._dump()[1:]:
             if line[0] == public:
                 names = ("psk", "endpoint", "allowed", "handshake", "received", "sent", "keepalive")
@@ -127,11 +127,11 @@ class WireGuard:
         raise LabError(f"{self.host.name} has no peer {public}")
 
     def peers(self):
-        """The keys of all peers."""
+        """Returns the keys of all peers."""
         return sorted(line[0] for line in self._dump()[1:])
 
     def reaches(self, address, timeout=PATIENCE_S):
-        """Waits until a ping to `address` inside is answered; returns whether the first one was."""
+        """Waits until a ping to `address` inside is answered; returns True if the first ping was."""
         tries = 0
 
         def answered():
@@ -151,7 +151,7 @@ class WireGuard:
     def _answers(self):
         if not self.process.alive:
             raise LabError(f"{self.kind} in {self.host.name} ended\n{self.process.tail()}")
-        # Not by `wg show`: that takes a socket which nobody listens on yet for a leftover, and removes it.
+        # Not with `wg show`, which mistakes a socket without a listener for a leftover and removes it.
         with socket.socket(socket.AF_UNIX) as tried:
             return tried.connect_ex(str(self._socket())) == 0
 
@@ -166,7 +166,7 @@ class WireGuard:
 
 
 def conf(device, *peers, port=51820):
-    """The text of a `wg` file: this device's key and port, and a section per peer, each a dict of its lines."""
+    """Returns the text of a `wg` file: key and port of this device, and a section per peer, each a dict of its lines."""
     lines = ["[Interface]", f"PrivateKey = {device.private}", f"ListenPort = {port}"]
     for peer in peers:
         lines += ["", "[Peer]", *(f"{key} = {value}" for key, value in peer.items() if value is not None)]
@@ -174,9 +174,9 @@ def conf(device, *peers, port=51820):
 
 
 def pair(lab, kinds=("taut", "taut"), family=4, psk=False, keepalive=None, env=None, names=("one", "two"), passive=False):
-    """Two hosts on a switch, each with an interface that knows the other's endpoint. Inside: 10.9.0.N and fd09::N.
+    """Makes two hosts on a switch, each with an interface that knows the endpoint of the other. Inside addresses are 10.9.0.N and fd09::N.
 
-    With `passive` the second one knows no endpoint and keeps nothing alive: it answers.
+    With `passive` the second one knows no endpoint and sends no keepalives: it only answers.
     """
     switch = lab.switch(f"sw-{names[0]}", ipv4=family == 4, ipv6=family == 6)
     hosts = [lab.host(name, switch) for name in names]

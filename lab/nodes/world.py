@@ -1,4 +1,4 @@
-"""Nodes behind NATs, with a coordinator and relays among the servers of a small internet: what paths are measured and tested in."""
+"""Nodes behind NATs, with a coordinator and relays among the servers of a small internet: the setting for tests and measurements of paths."""
 
 from ..hosts.nats import Internet
 from .relay import Relay
@@ -6,9 +6,10 @@ from .taut import Coordinator, Node
 
 
 class World:
-    """Nodes behind NATs of these kinds, joined, known to each other and served by all relays, of which a node uses two at most.
+    """Joined nodes behind NATs of these kinds. They know each other, and all relays serve them; a node uses two relays at most.
 
-    Two nodes may stand in a `place` to each other (kinds.PLACES). `link` is the link of everybody to the rest, see `Internet`; `env` goes to the daemons.
+    Two nodes may have a `place` relative to each other (kinds.PLACES). `link` is the link of every home to the rest, see `Internet`; `env` is the environment of
+    the daemons.
     """
 
     def __init__(self, lab, kinds, relays=1, link=None, place="apart", env=None):
@@ -31,7 +32,7 @@ class World:
         node.wait_for(lambda status: sum(one["state"] == "bound" for one in status["relays"]) == len(self.relays), "the relays to serve it")
 
     def using(self, node, peer):
-        """The relay by which `node` sends to `peer` now."""
+        """Returns the relay through which `node` sends to `peer` now."""
         name = node.peer(peer.name)["path"]["relay"]
         return next(relay for relay in self.relays if relay.host.name == name)
 

@@ -1,1 +1,1 @@
-"""Programs that make or a person starts: the demo, floods, soaks, tables of measurements."""
+"""Programs that `make` or a person starts: the demo, floods, soaks, measurements."""

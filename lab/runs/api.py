@@ -1,10 +1,10 @@
-"""Requests made from the description of the coordinator's API (docs/spec/openapi.json) against the real program (`make api-fuzz`).
+"""Requests generated from the description of the API of the coordinator (docs/spec/openapi.json), sent to the real program (`make api-fuzz`).
 
     python3 -m lab.runs.api [--examples N] [--rounds N] [--seed N]
 
-schemathesis (tools/schemathesis.txt) makes good and bad requests for every operation, and holds every answer against the description: no
-5xx, only statuses, types and fields that are described, bad requests refused, good ones taken. Once as the operator, and once for each
-way of being nobody. Ends with `N passed, N failed`; exit code 1 when one failed.
+schemathesis (tools/schemathesis.txt) makes valid and invalid requests for every operation and checks every answer against the description: no 5xx, only
+described statuses, types and fields; invalid requests are refused, valid ones accepted. It runs once as the operator, and once with each kind of invalid
+token. Ends with `N passed, N failed`; exit status 1 after a failure.
 """
 
 import argparse
@@ -24,8 +24,8 @@ SEED = 1
 DOCUMENT = ROOT / "docs" / "spec" / "openapi.json"
 PROGRAM = ROOT / "target" / "schemathesis" / "bin" / "st"
 LIMIT_S = 3600
-# Which prefixes make an overlay, and which keys and addresses a relay, is more than a schema can say: a text that is none is refused, and that is right.
-# Whatever is said of checks on the command line would hide this; all are on unless told otherwise.
+# A schema cannot say which prefixes make an overlay, or which keys and addresses a relay. The API is right to refuse such texts. Options for checks
+# on the command line would override this; all checks are on by default.
 OPERATOR = """
 [[operations]]
 include-operation-id = "createNetwork"
@@ -35,7 +35,7 @@ checks.positive_data_acceptance.enabled = false
 include-operation-id = "addRelay"
 checks.positive_data_acceptance.enabled = false
 """
-# Whoever is nobody is told so, whatever they ask.
+# A request without a valid token gets 401, whatever it asks.
 NOBODY = """
 [checks]
 positive_data_acceptance.expected-statuses = ["401"]
@@ -45,14 +45,14 @@ unsupported_method.enabled = false
 
 
 def lacking():
-    """Why this cannot be done here; empty when it can."""
+    """Returns why this cannot run here, or an empty string."""
     if not PROGRAM.is_file():
-        return "schemathesis is not installed: `tools/setup test` does it, from PyPI"
+        return "schemathesis is not installed: run `tools/setup test`, which installs it from PyPI"
     return ""
 
 
 def fuzz(lab, examples, seed=SEED, rounds=1):
-    """Runs it; returns [(who asked, whether all was well, what was seen)]."""
+    """Runs it; returns [(name of the caller, whether all checks passed, what was seen)]."""
     net = meshes.lay_out(lab, nodes=1)
     coordinator = net.coordinator.start()
     net.join(*net.nodes)
@@ -67,7 +67,7 @@ def fuzz(lab, examples, seed=SEED, rounds=1):
 
 
 def _tokens(coordinator):
-    """Each kind of token that there is, good or not."""
+    """Yields each kind of token, valid or not."""
     host = coordinator.host
     revoked = host.run(binary("taut-coordinator"), "operator-token", "create", "--state", host.state / "coordinator").stdout
     listed = json.loads(coordinator.cli("operator-token", "list", "--json").stdout)["operator_tokens"]

@@ -1,4 +1,4 @@
-"""What every command of the lab begins and ends with: lacks are told at once, and whatever ends it, the lab is taken down."""
+"""Common start and end of all commands of the lab: missing requirements are reported first, and the lab is removed at every end."""
 
 import signal
 import sys
@@ -8,16 +8,16 @@ from ..hosts.wait import LabError
 
 
 def run(name, programs, work, hint=""):
-    """The exit code of `work()`, which makes the lab and returns one; 1 with the reason when the machine lacks something or the lab fails, 130 on an interrupt.
+    """Runs `work()`, which makes the lab, and returns its exit status; 1 with a message if the machine lacks something or the lab fails, 130 after an interrupt.
 
-    `programs` as for `needs.missing`; `hint` follows the reason of a failure.
+    `programs` as in `needs.missing`; `hint` follows the message of a failure.
     """
     lacks = needs.missing(*programs)
     for lack in lacks:
         print(f"{name}: {lack}", file=sys.stderr)
     if lacks:
         return 1
-    # As an interrupt, SIGTERM lets the lab take everything down.
+    # As an interrupt, SIGTERM lets the lab remove everything.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return work()
@@ -25,5 +25,5 @@ def run(name, programs, work, hint=""):
         print(f"{name}: {error}{hint}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"{name}: interrupted; everything is taken down", file=sys.stderr)
+        print(f"{name}: interrupted; everything was removed", file=sys.stderr)
         return 130

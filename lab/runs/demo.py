@@ -1,7 +1,7 @@
-"""The demo: three hosts, two of them behind NATs of their own, join a network, find direct paths and exchange real traffic; the figures are printed.
+"""The demo: three hosts, two of them behind separate NATs, join a network, find direct paths and exchange traffic. Prints the figures.
 
     python3 -m lab.runs.demo         needs root, /dev/net/tun, iproute2, iperf3 and the release build
-    HOLD=1 python3 -m lab.runs.demo  leaves it running until Ctrl-C and says how to look around
+    HOLD=1 python3 -m lab.runs.demo  keeps it running until Ctrl-C and says how to explore it
 
 Writes target/demo/result.json.
 """
@@ -18,15 +18,15 @@ from ..hosts.nats import KINDS, Internet
 from ..hosts.net import Lab
 from ..hosts.programs import ROOT, binary
 from ..hosts.wait import PATIENCE_S, LabError
-from ..nodes.local_api import Sight
+from ..nodes.local_api import LocalApi
 from ..nodes.mesh import Mesh
 from ..nodes.taut import Coordinator, Node
 from ..traffic.flow import Ping, ping
 from . import command, demo_report
 
-# What each host is behind. The third one has a public address.
+# NAT of each host. The third host has a public address.
 PLACES = {"node1": "port-restricted", "node2": "address-restricted", "node3": "open"}
-# Milliseconds there and back to coordinator and relay, so that a relayed round trip can be told from a direct one at a glance; where the kernel has netem.
+# Round-trip time in milliseconds to coordinator and relay, if the kernel has netem: so that relayed and direct round trips clearly differ.
 FAR_MS = 20
 SECONDS = int(os.environ.get("SECONDS_PER_RUN", "10"))
 OUT = ROOT / "target" / "demo"
@@ -38,7 +38,7 @@ def main():
 
 
 def demonstrate():
-    """The demo, and with HOLD=1 the network stays up after it."""
+    """Runs the demo; with HOLD=1 the network stays up after it."""
     with congestion.allowed("cubic") as cubic, Lab(OUT / "logs") as lab:
         run(lab, cubic)
         print(f"written: {(OUT / 'result.json').relative_to(ROOT)}", flush=True)
@@ -48,17 +48,17 @@ def demonstrate():
 
 
 def run(lab, cubic):
-    """The whole demo: prints the figures and writes them."""
+    """Runs the whole demo: prints the figures and writes them."""
     net = lay_out(lab)
     net.coordinator.start()
-    say(f"the coordinator listens at {net.coordinator.url}, and is a relay on UDP 3478")
+    say(f"coordinator: listens at {net.coordinator.url}; is also a relay on UDP 3478")
     net.join(*net.nodes)
-    net.meet()
+    net.wait_for_maps()
     for node in net.nodes:
         say(f"{node.name} ({KINDS[PLACES[node.name]].words}) has joined as {node.ipv4} and {node.ipv6}")
     first, second = net.nodes[:2]
     for node in net.nodes:
-        node.wait_for(lambda status: any(one["state"] == "bound" for one in status["relays"]), "a relay to serve it")
+        node.wait_for(lambda status: any(one["state"] == "bound" for one in status["relays"]), "a relay to bind the node")
     found = find_direct(first, second)
     net.connect()
     paths = {first.peer(other.name)["path"]["kind"] for other in net.nodes[1:]}
@@ -88,7 +88,7 @@ def run(lab, cubic):
 
 
 def lay_out(lab):
-    """A small internet: servers in one network, two homes behind NATs, one public host."""
+    """Makes a small internet: servers in one network, two homes behind NATs, one public host."""
     say("an internet of routers; two of three hosts stand behind different NATs")
     internet = Internet(lab)
     server = internet.server("coord")
@@ -99,8 +99,8 @@ def lay_out(lab):
 
 
 def find_direct(source, target):
-    """The first packets to a peer that nothing was said to yet: by the relay at once, and straight soon after."""
-    with Sight(source) as sight:
+    """Sends the first packets to a peer: they go through the relay at once, and directly soon after."""
+    with LocalApi(source) as sight:
         start = time.monotonic()
         pings = Ping(source.host, target.ipv4, count=400, interval=0.01)
         relayed = None
@@ -115,7 +115,7 @@ def find_direct(source, target):
     if not result["received"]:
         raise LabError(f"{source.name} gets no reply from {target.name}\n{source.process.tail()}")
     times, took = result["ms"], max(0.0, direct - result["began"])
-    say(f"first packet {source.name} → {target.name}: reply after {result['first_ms']:.1f} ms" + (", by the relay" if relayed else ""))
+    say(f"first packet {source.name} → {target.name}: reply after {result['first_ms']:.1f} ms" + (", through the relay" if relayed else ""))
     by_relay = times[1 : max(2, int(took / 0.01) - 2)] if relayed else []
     if by_relay:
         say(f"then {statistics.median(by_relay):.1f} ms by the relay, until a direct path was found after {took * 1000:.0f} ms")
@@ -130,17 +130,17 @@ def find_direct(source, target):
 
 
 def show(node, *words):
-    """A command and what it says."""
+    """Prints a command and its output."""
     print(f"\n{node.name}# taut {' '.join(words)}\n{node.taut(*words).stdout}", flush=True)
 
 
 def memory(net, field):
-    """The largest of the daemons in KiB."""
+    """Returns the memory of the largest daemon in KiB."""
     return max(node.process.rss_kib(field) for node in net.nodes)
 
 
 def throughput(source, target, cubic):
-    """iperf3 over the overlay; progress from the interface's counters, figures from iperf3."""
+    """Runs iperf3 over the overlay; progress comes from the counters of the interface, figures from iperf3."""
     server = target.host.start("iperf3", "-s", "-1", "-p", IPERF_PORT, "--forceflush", name="iperf3-server")
     server.wait_for_output("Server listening")
     choice = ["-C", "cubic"] if cubic else []
@@ -164,7 +164,7 @@ def throughput(source, target, cubic):
 
 
 def figures(told):
-    """What is kept of iperf3's own report. The rate is what the receiver got."""
+    """Returns the kept part of the report of iperf3. The rate is that of the receiver."""
     whole, end = told["end"]["streams"][0]["sender"], told["end"]
     seconds = [interval["streams"][0] for interval in told["intervals"]]
     return {
@@ -184,7 +184,7 @@ def figures(told):
 
 
 def hold(lab):
-    """Keeps everything running, and says what can be done with it."""
+    """Keeps everything running and prints how to explore it."""
     node = lab.nodes["node1"]
     socket = node.state / "taut.sock"
     print(
@@ -200,7 +200,7 @@ Logs: {lab.logs}""",
     try:
         signal.pause()
     except KeyboardInterrupt:
-        say("taking everything down")
+        say("removing everything")
 
 
 def say(text):
@@ -208,7 +208,7 @@ def say(text):
 
 
 def progress(text):
-    """A line that the next one overwrites, on a terminal; a plain line elsewhere. None ends it."""
+    """Prints a line that the next one overwrites on a terminal; a plain line elsewhere. None ends it."""
     if not sys.stdout.isatty():
         if text:
             say(text)

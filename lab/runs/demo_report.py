@@ -1,11 +1,11 @@
-"""The demo's figures as text."""
+"""The figures of the demo as text."""
 
-# Of one run's three columns.
+# Width of the three columns of one run.
 WIDTH = 32
 
 
 def per_second(runs):
-    """One row per second, a column per run, and a last row with the totals."""
+    """Returns one row per second, with a column per run, and a last row with totals."""
     heads = [f"{run['from']} → {run['to']}" for run in runs]
     lines = ["        " + "".join(f"{head:>{WIDTH}}" for head in heads)]
     lines.append("second  " + "".join(_columns("Mbit/s", "retransmits", "rtt ms") for _ in runs))
@@ -18,10 +18,10 @@ def per_second(runs):
 
 
 def summary(result):
-    """What the figures above do not show."""
+    """Returns the figures that the table of rates does not show."""
     rows = [
         ("path", result["path"]),
-        ("time to first packet", f"{result['first_packet_ms']:.1f} ms (no session yet: handshake included{', by the relay' if result['relayed_first'] else ''})"),
+        ("time to first packet", f"{result['first_packet_ms']:.1f} ms (no session yet: handshake included{', through the relay' if result['relayed_first'] else ''})"),
         ("time to a direct path", f"{result['direct_after_ms']:.0f} ms from the first packet on, {result['lost']} packets lost meanwhile"),
         ("round trip, relayed", "not seen: direct at once" if result["relayed_rtt_ms"] is None else f"{result['relayed_rtt_ms']:.2f} ms"),
         ("round trip, direct", f"{result['rtt_ms']:.2f} ms"),

@@ -1,10 +1,10 @@
-"""Everything goes away and comes back, at random: cables, routes, NATs' tables and addresses, relays, the coordinator; long transfers go on.
+"""Random faults: cables, routes, tables and addresses of NATs, relays and the coordinator go away and come back during long transfers.
 
     python3 -m lab.runs.flap [--minutes N] [--seed N] [--json]
 
-Four nodes behind four kinds of NAT, two relays, a TCP transfer between every two nodes. The seed decides what breaks, when, and for how long:
-`plan` is all of it before anything runs. In the end all is mended: every pair that can be direct must be direct within a minute, every transfer must
-arrive with its SHA-256 equal. Writes target/lab/flap.json; exit code 1 when one of them did not.
+Four nodes behind four kinds of NAT, two relays, a TCP transfer between every two nodes. The seed determines all faults, their times and durations: `plan`
+returns them before anything runs. At the end all faults are reverted: every pair that can be direct must be direct within a minute, and every transfer
+must arrive with the right SHA-256. Writes target/lab/flap.json; exit status 1 after a failure.
 """
 
 import argparse
@@ -19,30 +19,30 @@ from ..hosts.nats.kinds import VERDICTS
 from ..hosts.net import Lab
 from ..hosts.programs import ROOT
 from ..hosts.wait import LabError, wait_until
-from ..nodes.local_api import Sight
+from ..nodes.local_api import LocalApi
 from ..nodes.world import World
 from ..traffic.flow import Transfer
 from . import command
 
 OUT = ROOT / "target" / "lab"
 MINUTES = 10.0
-# A pair of them guesses, the others can be direct.
+# One pair of these needs port prediction; the others can be direct.
 KINDS = ("port-restricted", "full-cone", "symmetric", "firewall")
 RELAYS = 2
-# Bytes per second of each transfer: slow enough that six of them leave two cores to the daemons.
+# Rate of each transfer in bytes per second: low enough that six transfers leave two cores to the daemons.
 RATE = 200_000
-# Seconds between two faults, and how long one lasts. TCP's retransmissions back off while nothing passes: the longest outage decides how late a
-# transfer goes on.
+# Bounds of the pause between two faults and of the duration of a fault, in seconds. TCP backs off while nothing passes, so the longest outage
+# determines when a transfer continues.
 PAUSE_S = (2.0, 8.0)
 LASTS_S = (1.0, 15.0)
-# Seconds that pairs have to settle in after the last fault.
+# Time for pairs to settle after the last fault, in seconds.
 CALM_S = 60.0
 HOLES = ("in", "out", "both")
 
 
 @dataclass
 class Fault:
-    """Something that breaks at `at`, in seconds from the start, and is mended at `until`; None for what mends itself."""
+    """A fault from `at` until `until`, in seconds from the start; `until` is None for a momentary fault."""
 
     at: float
     whose: str
@@ -51,7 +51,7 @@ class Fault:
 
 
 def plan(seed, seconds):
-    """Every fault, in order. Of one thing only one fault lasts at a time."""
+    """Returns all faults in order. The faults of one thing never overlap."""
     dice = random.Random(seed)
     things = [f"node{number}" for number in range(1, len(KINDS) + 1)] + [f"server{number}" for number in range(1, RELAYS + 2)]
     told, busy, now = [], {}, 0.0
@@ -67,7 +67,7 @@ def plan(seed, seconds):
 
 
 def possible(whose):
-    """What can happen to it."""
+    """Returns the possible faults of a thing."""
     if whose.startswith("server"):
         return ["gone"]
     kind = NATS[KINDS[int(whose.removeprefix("node")) - 1]]
@@ -75,16 +75,16 @@ def possible(whose):
     return ["cable", *(f"hole {direction}" for direction in HOLES), "forgets", *moves]
 
 
-class Weather:
-    """Makes what was planned come true in a world."""
+class FaultInjector:
+    """Applies planned faults to a world."""
 
     def __init__(self, world):
         self.world = world
         self.told = []
         self._start = time.monotonic()
 
-    def blow(self, faults):
-        """Breaks and mends, each in its time."""
+    def apply(self, faults):
+        """Starts and ends each fault at its time."""
         steps = [(fault.at, False, fault) for fault in faults] + [(fault.until, True, fault) for fault in faults if fault.until is not None]
         for at, over, fault in sorted(steps, key=lambda step: step[:2]):
             time.sleep(max(0.0, self._start + at - time.monotonic()))
@@ -127,7 +127,7 @@ class Weather:
 
 
 def pairs(nodes):
-    """Every two nodes, with what their kinds can reach."""
+    """Returns every two nodes with the path that their kinds of NAT allow."""
     told = {}
     for pair in json.loads(VERDICTS.read_text())["pairs"]:
         if pair["place"] == "apart":
@@ -138,25 +138,25 @@ def pairs(nodes):
 
 
 def run(minutes, seed):
-    """The whole of it; returns what target/lab/flap.json says."""
+    """Runs everything; returns the content of target/lab/flap.json."""
     with Lab(OUT / "flap-logs") as lab:
         world = World(lab, KINDS, relays=RELAYS)
         transfers = [(one, other, Transfer(one.host, other.host, other.ipv4, rate=RATE)) for one, other, _ in pairs(world.nodes)]
-        weather = Weather(world)
-        weather.blow(plan(seed, 60 * minutes))
+        injector = FaultInjector(world)
+        injector.apply(plan(seed, 60 * minutes))
         rows = [settled(one, other, reach) for one, other, reach in pairs(world.nodes)]
         for row, (_, _, transfer) in zip(rows, transfers, strict=True):
             row.update(finished(transfer))
         lab.failed = not all(good(row) for row in rows)
-        return {"schema": 1, "minutes": minutes, "seed": seed, "events": weather.told, "pairs": rows}
+        return {"schema": 1, "minutes": minutes, "seed": seed, "events": injector.told, "pairs": rows}
 
 
 def settled(one, other, reach):
-    """Waits until the pair is direct if it can be, else until it has any path."""
+    """Waits until the pair has a direct path if it can, otherwise any path."""
     row = {"a": one.host.nat.kind.name, "b": other.host.nat.kind.name, "reach": reach}
     wanted = ("direct",) if reach == "direct" else ("direct", "relayed")
     start = time.monotonic()
-    with Sight(one) as here, Sight(other) as there:
+    with LocalApi(one) as here, LocalApi(other) as there:
 
         def seen():
             return [here.path(other.name), there.path(one.name)]
@@ -185,15 +185,15 @@ def good(row):
 
 def main():
     parser = argparse.ArgumentParser(prog="python3 -m lab.runs.flap")
-    parser.add_argument("--minutes", type=float, default=MINUTES, help=f"of faults (default {MINUTES:.0f})")
-    parser.add_argument("--seed", type=int, default=1, help="decides what breaks and when (default 1)")
-    parser.add_argument("--json", action="store_true", help="the result to standard output")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help=f"duration of the faults (default {MINUTES:.0f})")
+    parser.add_argument("--seed", type=int, default=1, help="determines the faults and their times (default 1)")
+    parser.add_argument("--json", action="store_true", help="print the result to standard output")
     args = parser.parse_args()
     return command.run("flap", ["nft"], lambda: tell(run(args.minutes, args.seed), args.json))
 
 
 def tell(result, as_json):
-    """Writes and prints what came of it; the exit code."""
+    """Writes and prints the result; returns the exit status."""
     OUT.mkdir(parents=True, exist_ok=True)
     (OUT / "flap.json").write_text(json.dumps(result, indent=1) + "\n")
     if as_json:

@@ -1,13 +1,13 @@
-"""Floods a node with handshakes, and measures what honest peers notice (`make flood`; targets R2 to R4).
+"""Floods a node with handshakes and measures the effect on honest peers (`make flood`; targets R2 to R4).
 
     python3 -m lab.runs.flood [--quick] [--modes network,wg] [--kinds KIND,…] [--seconds S] [--rounds N] [--tries N]
                          [--json] [--output FILE] [--document FILE] [--add]
 
-A victim, a peer with a paced flow, peers that connect anew, and an attacker, in namespaces (lab/runs/flood_network.py): once as members of a network,
-once as nodes of `taut wg`. Each kind of flood runs interleaved with the same seconds without it. Prints what each kind did and the verdicts,
-writes the figures as JSON, and with --document as a page. --add keeps the former run's figures of what this one leaves out.
+A victim, a peer with a paced flow, new peers that connect, and an attacker, in namespaces (lab/runs/flood_network.py): once as members of a network, once as
+nodes of `taut wg`. Each kind of flood is interleaved with equal periods without it. Prints the effect of each kind and the verdicts, writes the figures
+as JSON, and with --document as a page. --add keeps the figures of the previous run for kinds that this run leaves out.
 
-Attacker, victim and peers share the machine's cores: the flood also costs what making it costs. `sent` is its real rate.
+Attacker, victim and peers share the cores of the machine, so the cost of making the flood also counts. `sent` is its real rate.
 """
 
 import argparse
@@ -26,19 +26,20 @@ from . import flood_report
 from .flood_network import Network, Plain, flowed
 
 SCHEMA = 2
-# Bytes of an initiation.
+# Size of a handshake initiation in bytes.
 INITIATION = 148
-# kind, fault, datagrams a second that are aimed at: R3 and R4 say how many.
+# Kind, fault, and target rate in datagrams per second, from R3 and R4.
 FLOODS = (("bad-mac1", "B1", 200_000), ("spoofed", "B2", 20_000), ("spoofed", "B2", 50_000), ("one-source", "B4", 20_000), ("replay", "B6", 20_000), ("ports", "B12", 20_000))
 MODES = {field.name: field for field in (Network, Plain)}
-# Stock WireGuard shows a cookie with its next try only, 5 s later: more of them would say the same for minutes.
+# Limit on connection attempts. Stock WireGuard sends a cookie only with its next attempt, 5 s later, so more attempts would take minutes and show
+# nothing new.
 MOST_TRIES = {"network": None, "wg": 12}
-# Connects without a flood.
+# Connection attempts without a flood.
 QUIET_TRIES = 10
 
 
-def strike(field, program, seconds):
-    """One stretch with the flood, or (program None) without: figures."""
+def measure_period(field, program, seconds):
+    """Returns the figures of one period, with the flood or (program None) without it."""
     client = field.flows(seconds)
     dropped, cpu, counted, start = field.kernel_dropped(), field.cpu(), field.handshakes(), time.monotonic()
     flood = field.flood(program, seconds) if program else None
@@ -50,13 +51,13 @@ def strike(field, program, seconds):
 
 
 def measure(field, kind, fault, rate, seconds, rounds, tries):
-    """One kind of flood; a row of the report."""
+    """Measures one kind of flood; returns a row of the report."""
     load, memory = os.getloadavg()[0], field.process.rss_kib()
     program = field.program(kind, rate)
     quiet, loud = [], []
     for _ in range(rounds):
-        quiet.append(strike(field, None, seconds))
-        loud.append(strike(field, program, seconds))
+        quiet.append(measure_period(field, None, seconds))
+        loud.append(measure_period(field, program, seconds))
     sent = sum(run["flood"]["sent"] for run in loud)
     row = {
         "mode": field.name,
@@ -91,7 +92,7 @@ def measure(field, kind, fault, rate, seconds, rounds, tries):
 
 
 def connects(field, program, tries):
-    """How long new peers take to get in, without the flood and while it runs."""
+    """Measures how long new peers take to connect, without the flood and during it."""
     quiet = sorted(took for took in field.connect(min(tries, QUIET_TRIES)) if took is not None)
     program.write("3600000\n")
     times = field.connect(tries)
@@ -109,12 +110,12 @@ def connects(field, program, tries):
 
 
 def exchanges(per_second):
-    """Diffie-Hellman computations a second: one to know a sender, three more (a fresh key, two with it) to answer."""
+    """Returns Diffie-Hellman computations per second: one to identify a sender, three more to answer (a fresh key, two with it)."""
     return per_second and round(per_second["computed"] + 3 * per_second["answered"])
 
 
 def share(values, part):
-    """The value below which this part of the sorted `values` lies; None of none."""
+    """Returns the value below which this share of the sorted `values` lies, or None without values."""
     return round(values[min(len(values) - 1, int(part * len(values)))], 1) if values else None
 
 
@@ -129,13 +130,13 @@ def median_by_name(rows):
 
 
 def machine():
-    """What was measured on."""
+    """Returns facts about the machine."""
     models = [line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     return {"cpu": models[0] if models else platform.machine(), "cores": os.cpu_count(), "kernel": platform.release()}
 
 
 def run(modes, kinds, seconds, rounds, tries):
-    """All rows."""
+    """Returns all rows."""
     rows = []
     for mode in modes:
         with Lab(ROOT / "target" / "lab" / "flood") as lab:
@@ -145,7 +146,7 @@ def run(modes, kinds, seconds, rounds, tries):
 
 
 def joined(rows, former):
-    """The rows, and what `former` has beyond them, in the order of the floods."""
+    """Returns the rows, and the rows of `former` that are not among them, in the order of the floods."""
     name = lambda row: (row["mode"], row["kind"], row["aimed_pps"])  # noqa: E731
     all_of_them = {**{name(row): row for row in former}, **{name(row): row for row in rows}}
     order = [(mode, kind, rate) for mode in MODES for kind, _, rate in FLOODS]
@@ -155,7 +156,7 @@ def joined(rows, former):
 def main():
     words = lambda text: text.split(",")  # noqa: E731
     parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true", help="one short round and few connects each")
+    parser.add_argument("--quick", action="store_true", help="one short round and few connections each")
     parser.add_argument("--modes", type=words, default=list(MODES))
     parser.add_argument("--kinds", type=words, default=[kind for kind, _, _ in FLOODS])
     parser.add_argument("--seconds", type=int)

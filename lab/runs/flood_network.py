@@ -1,6 +1,6 @@
-"""Where `lab.runs.flood` floods: a victim, a peer with a flow, peers that connect anew, and an attacker, in namespaces.
+"""Hosts for `lab.runs.flood`: a victim, a peer with a flow, new peers that connect, and an attacker, in namespaces.
 
-`Plain` are nodes of `taut wg`, `Network` are members of a network with a coordinator.
+`Plain` has nodes of `taut wg`, `Network` has members of a network with a coordinator.
 """
 
 import json
@@ -15,18 +15,18 @@ from ..nodes.wireguard import WireGuard, conf
 from ..traffic.flow import ping
 
 PORT = 51820
-# Whom the attacker speaks as, when it invents sources: it owns them, so that its kernel counts what comes back.
+# Source addresses that the attacker invents. It owns them, so that its kernel counts the answers.
 SPOOFED = {4: "172.16.0.0/12", 6: "fd66::/16"}
-# Bytes of the headers of IP and UDP.
+# Bytes of the IP and UDP headers.
 HEADERS = {4: 28, 6: 48}
 VICTIM, FLOW, CLIENT = "10.9.0.1", "10.9.0.2", "10.9.0.3"
 RATE_MBPS = 200
 
 
-class Field:
-    """What both have: the attacker, its floods, the flow, and the kernel's counters.
+class Testbed:
+    """The common part: the attacker, its floods, the flow, and the counters of the kernel.
 
-    A kind of field has `victim_host`, `flow_host`, `inner` (the victim inside), `where` (ADDRESS:PORT outside), `key`, and `process` (the victim's).
+    Subclasses set `victim_host`, `flow_host`, `inner` (the victim inside), `where` (ADDRESS:PORT outside), `key`, and `process` (of the victim).
     """
 
     def __init__(self, lab, family=4):
@@ -34,59 +34,59 @@ class Field:
         self.switch = lab.switch("sw", ipv4=family == 4, ipv6=family == 6)
 
     def arm(self, lab):
-        """The attacker, and the way back to whom it pretends to be."""
+        """Makes the attacker and the return routes for its invented addresses."""
         self.attacker = lab.host("attacker", self.switch)
         spoofed, gateway = SPOOFED[self.family], self.attacker.ipv4 or self.attacker.ipv6
-        # Without this a program may not speak as an address that is only routed to us.
+        # Without this a program may not send from an address that is only routed to its host.
         self.attacker.run("sysctl", "-qw", "net.ipv6.ip_nonlocal_bind=1")
         self.attacker.ip(f"route add local {spoofed} dev lo")
         self.victim_host.ip(f"route add {spoofed} via {gateway}")
 
     def at(self, port):
-        """Where the victim's socket is, as others see it."""
+        """Returns the outside address of the socket of the victim."""
         return f"{self.victim_host.ipv4}:{port}" if self.family == 4 else f"[{self.victim_host.ipv6}]:{port}"
 
     def program(self, kind, rate, *private):
-        """The attacker's program, waiting for its orders."""
+        """Starts the program of the attacker, which waits for orders."""
         return self.attacker.start(binary("examples/flood"), self.where, self.key, kind, rate, *private, name=f"flood-{kind}-{rate}")
 
     def flood(self, program, seconds):
-        """Floods for so long; what the generator says of it, and what came back to it: `answers`, and `back`, their bytes without IP and UDP."""
+        """Floods for `seconds`. Returns the report of the generator, and the answers: `answers`, and `back`, their bytes without IP and UDP."""
         lines, heard = len(program.output().splitlines()), self.heard()
         program.write(f"{int(seconds * 1000)}\n")
         return self.ends(program, lines, heard, 60 + seconds)
 
     def ends(self, program, lines, heard, timeout=60):
-        """Waits until a flood ends that was started after `lines` of output, when that was `heard`."""
+        """Waits for the end of a flood that was started after `lines` of output, when the counters were `heard`."""
         wait_until(lambda: len(program.output().splitlines()) > lines, "the flood to end", timeout, program.tail)
         answers, octets = (after - before for before, after in zip(heard, self.heard()))
         return {**json.loads(program.output().splitlines()[-1]), "answers": answers, "back": octets - HEADERS[self.family] * answers}
 
     def heard(self):
-        """Datagrams of IP that came to the attacker's host, whatever port they were for, and their bytes; nobody but the victim sends it any."""
+        """Returns IP datagrams that arrived at the host of the attacker on any port, and their bytes. Only the victim sends to it."""
         if self.family == 4:
             return snmp(self.attacker, "snmp", "Ip")["InReceives"], snmp(self.attacker, "netstat", "IpExt")["InOctets"]
         lines = dict(line.split() for line in self.attacker.run("cat", "/proc/net/snmp6").stdout.splitlines())
-        # Neighbours are discovered by ICMP.
+        # ICMP messages are neighbour discovery.
         return int(lines["Ip6InReceives"]) - int(lines["Icmp6InMsgs"]), int(lines["Ip6InOctets"])
 
     def kernel_dropped(self):
-        """UDP datagrams that the victim's kernel threw away because the lane's socket was full."""
+        """Returns UDP datagrams that the kernel of the victim dropped because the socket of the lane was full."""
         return snmp(self.victim_host, "snmp", "Udp")["RcvbufErrors"]
 
     def flows(self, seconds):
-        """A paced UDP flow from the peer to the victim, started; finish with `flowed`."""
+        """Starts a paced UDP flow from the peer to the victim; `flowed` ends it."""
         server = self.victim_host.start("iperf3", "-s", "-1", "-B", self.inner, name="iperf3-server")
         wait_until(lambda: "5201" in self.victim_host.run("ss", "-ltn").stdout, "iperf3 to listen", details=server.tail)
         words = ("-c", self.inner, "-u", "-b", f"{RATE_MBPS}M", "-l", 1300, "-t", seconds, "-J")
         return self.flow_host.start("iperf3", *words, name="iperf3-client")
 
     def stays(self):
-        """Whether the peer with the flow still talks with the victim."""
+        """Returns true if the peer with the flow still reaches the victim."""
         return ping(self.flow_host, self.inner, count=3)["received"] == 3
 
     def cpu(self):
-        """Seconds of processor that the victim's threads have used, by thread."""
+        """Returns CPU seconds of the victim by thread."""
         used = {}
         for task in Path(f"/proc/{self.process.pid}/task").iterdir():
             name, _, rest = (task / "stat").read_text().partition("(")[2].rpartition(")")
@@ -95,8 +95,8 @@ class Field:
         return used
 
 
-class Plain(Field):
-    """Three hosts with `taut wg`, all tunnels up."""
+class Plain(Testbed):
+    """Three hosts with `taut wg`; all tunnels are up."""
 
     name = "wg"
 
@@ -125,11 +125,12 @@ class Plain(Field):
         return self.victim.process
 
     def program(self, kind, rate, *private):
-        # A replay is of an initiation by the peer that connects anew.
+        # Replays an initiation of the peer that reconnects.
         return super().program(kind, rate, *([self.client.private] if kind == "replay" else private))
 
     def connect(self, tries):
-        """Connects the client anew, each time from a port that the victim does not know; milliseconds from the first packet to its answer, None where none came."""
+        """Reconnects the client `tries` times, each time from a new port. Yields milliseconds from the first packet to its answer, or None without an
+        answer."""
         times = []
         for _ in range(tries):
             self.port += 1
@@ -143,8 +144,8 @@ class Plain(Field):
         return None
 
 
-class Network(Field):
-    """A coordinator and two members that talk; whoever connects has joined a moment before, under keys that nobody saw."""
+class Network(Testbed):
+    """A coordinator and two connected members. Each connecting node has just joined, with new keys."""
 
     name = "network"
 
@@ -160,7 +161,7 @@ class Network(Field):
             node.up(self.coordinator.join_token)
         for node, other in ((self.victim, self.flow), (self.flow, self.victim)):
             node.wait_for_peers(other.name)
-        self.flow.reach("victim")
+        self.flow.ping_until_direct("victim")
         me = self.victim.status()["self"]
         self.inner, self.where, self.key = self.victim.ipv4, self.at(me["port"]), me["node_key"]
 
@@ -169,11 +170,12 @@ class Network(Field):
         return self.victim.process
 
     def connect(self, tries):
-        """So many nodes join and connect for the first time, each from a port that nobody saw; milliseconds from the first packet to its answer, None where none came."""
+        """Lets `tries` nodes join and connect for the first time, each from a new port. Returns milliseconds from the first packet to its answer, or
+        None without an answer."""
         return [self._newcomer() for _ in range(tries)]
 
     def handshakes(self):
-        """What became of the handshakes that others began so far."""
+        """Returns counters of the handshakes that peers began."""
         return self.victim.status()["handshakes"]
 
     def _newcomer(self):
@@ -191,12 +193,12 @@ class Network(Field):
 
 
 def first_answer(host, address):
-    """Milliseconds from the first of several packets to the first answer, within ten seconds."""
+    """Returns milliseconds from the first of several packets to the first answer, within ten seconds."""
     return ping(host, address, count=100, interval=0.1, first=True)["first_ms"]
 
 
 def flowed(client):
-    """What arrived of a flow, when it has ended: megabits a second, and the share of its packets that was lost."""
+    """Waits for the end of a flow; returns its throughput in Mbit/s and the share of lost packets."""
     client.wait(60)
     text = client.output()
     total = json.loads(text[text.index("{") :])["end"]["sum_received"]
@@ -204,6 +206,6 @@ def flowed(client):
 
 
 def snmp(host, file, group):
-    """One group of counters of a host's kernel, /proc/net/FILE."""
+    """Returns one group of counters of the kernel of a host, from /proc/net/FILE."""
     lines = [line.split() for line in host.run("cat", f"/proc/net/{file}").stdout.splitlines() if line.startswith(group + ":")]
     return dict(zip(lines[0][1:], map(int, lines[1][1:]), strict=True))

@@ -1,8 +1,8 @@
-"""What `lab.runs.flood` measured, as tables and verdicts; `lab.runs.flood` writes docs/flood.md with it."""
+"""Tables and verdicts of the measurements of `lab.runs.flood`, which writes docs/flood.md with them."""
 
-# A generator that made less than this share of what R3 and R4 aim at has not asked the question.
+# Share of the target rate of R3 and R4 that the generator must reach for a verdict.
 ENOUGH = 0.95
-THREADS = {"taut": "keeper", "taut-lane-0": "lane"}
+THREADS = {"taut": "agent", "taut-lane-0": "lane"}
 WORDS = {"network": "members of a network", "wg": "nodes of `taut wg`"}
 
 
@@ -20,7 +20,7 @@ def verdicts(rows):
 
 
 def _r2(rows):
-    """Bytes out per byte in: never above 1, and none at all for who does not know the node's key."""
+    """R2: bytes out per byte in are never above 1, and 0 for senders that do not know the key of the node."""
     most = max(row["bytes_back_per_byte"] for row in rows)
     strangers = [row["answers"] for row in rows if row["kind"] == "bad-mac1"]
     seen = f"{most:.2f} bytes back per byte at most; without a good mac1 {sum(strangers)} answers" if strangers else f"{most:.2f} bytes back per byte"
@@ -28,7 +28,7 @@ def _r2(rows):
 
 
 def _r3(row):
-    """200,000 datagrams a second without a good mac1."""
+    """R3: 200,000 datagrams per second without a valid mac1."""
     if row is None:
         return {"verdict": "not measured", "seen": ""}
     lost = row["throughput_lost"]
@@ -36,7 +36,7 @@ def _r3(row):
 
 
 def _r4(row, harder):
-    """20,000 good initiations a second from invented sources; for the stretch 50,000."""
+    """R4: 20,000 valid initiations per second from invented sources; 50,000 for the stretch goal."""
     if row is None:
         return {"verdict": "not measured", "seen": ""}
     gate, seen = _lets_in(row, 2_000)
@@ -48,7 +48,7 @@ def _r4(row, harder):
 
 
 def _lets_in(row, limit):
-    """Whether all got in, the slowest of a hundred within `limit` ms, with 2,000 Diffie-Hellman a second at most."""
+    """Returns whether all peers connected, the slowest of a hundred within `limit` ms, with at most 2,000 Diffie-Hellman computations per second."""
     slowest, exchanges = row["connect_p99_ms"], row["dh_per_s"]
     good = not row["connects_failed"] and slowest is not None and slowest <= limit and row["flow_stays"] and (exchanges or 0) <= 2_000
     less = "" if _full(row) else f" ({row['sent_pps']:,} were made)"
@@ -61,7 +61,7 @@ def _full(row):
 
 
 def _asked(row, judged):
-    """The verdict, if the generator was fast enough to ask the question."""
+    """Returns the verdict if the generator was fast enough."""
     less = {"verdict": "not measured", "seen": f"the generator made {row['sent_pps']:,} a second, not {row['aimed_pps']:,}: {judged['seen']}"}
     return judged if _full(row) else less
 
@@ -71,7 +71,7 @@ def _judged(gate, stretch, seen):
 
 
 def columns(row):
-    """A row of the table, by the names of its columns."""
+    """Returns a row of the table by column name."""
     cpu = ", ".join(f"{THREADS.get(name, name)} {100 * used:.0f} %" for name, used in sorted(row["cpu_flooded"].items()) if used >= 0.01)
     counted = row["per_second"]
     return {
@@ -94,7 +94,7 @@ def columns(row):
 
 
 def tables(rows):
-    """Two tables in Markdown: the flood and its price, and what honest peers notice."""
+    """Returns two tables in Markdown: the floods and their cost, and the effect on honest peers."""
     cells = [columns(row) for row in rows]
     names = list(cells[0])
     first = names[:3] + names[-4:] + ["datagrams lost by the kernel"]
@@ -103,7 +103,7 @@ def tables(rows):
 
 
 def text(result):
-    """For the terminal."""
+    """Returns the text for the terminal."""
     parts = []
     for mode, targets in result["verdicts"].items():
         rows = [row for row in result["floods"] if row["mode"] == mode]
@@ -112,7 +112,7 @@ def text(result):
 
 
 def page(result):
-    """docs/flood.md."""
+    """Returns docs/flood.md."""
     machine = result["machine"]
     rows = result["floods"]
     lengths = sorted({(row["rounds"], row["seconds"]) for row in rows})

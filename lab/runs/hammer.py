@@ -1,9 +1,9 @@
-"""Hammers a running node's socket with malformed datagrams from a stranger on the same wire (`make hammer`).
+"""Sends malformed datagrams to the socket of a running node from an unauthenticated host on the same wire (`make hammer`).
 
     python3 -m lab.runs.hammer [--count N] [--seconds S] [--seed N]
 
-A coordinator, two nodes that talk, and an attacker in namespaces. The attacker (proof/sim/examples/hammer) sends in rounds until the node
-itself has counted N datagrams. Prints a line for each check and ends with `N passed, N failed`; exit code 1 when one failed.
+A coordinator, two connected nodes and an attacker in namespaces. The attacker (proof/sim/examples/hammer) sends in rounds until the node has counted N
+datagrams. Prints a line for each check and ends with `N passed, N failed`; exit status 1 after a failure.
 """
 
 import argparse
@@ -20,22 +20,22 @@ from ..nodes import mesh as meshes
 from ..traffic.flow import ping
 
 COUNT = 10_000_000
-# Ten million take about three minutes on two cores; a machine that needs this long has another problem.
+# Time limit in seconds. Ten million datagrams take about three minutes on two cores.
 LIMIT_S = 1800
 ROUND = 100_000
-# Touches every buffer once, so that what memory grows by afterwards grows with the number of datagrams.
+# Datagrams that touch every buffer once, so that later growth of memory depends on the number of datagrams.
 WARM_UP = 100_000
 MAX_GROWTH_KIB = 1024
 SEED = 20
 
 
 def hammer(lab, count=COUNT, limit=LIMIT_S, seed=SEED, progress=lambda done: None):
-    """Runs it; returns [(what was checked, whether it held, what was seen)]."""
+    """Runs it; returns [(check, whether it held, what was seen)]."""
     net = meshes.lay_out(lab, nodes=2)
     attacker = lab.host("attacker", net.switches[0])
     net.coordinator.start()
     net.join(*net.nodes)
-    net.meet()
+    net.wait_for_maps()
     net.connect()
     node, peer = net.nodes
     strike = Strike(attacker, node, seed)
@@ -48,16 +48,16 @@ def hammer(lab, count=COUNT, limit=LIMIT_S, seed=SEED, progress=lambda done: Non
             raise LabError(f"only {strike.counted} of {count} datagrams were counted within {limit} s\n{node.process.tail()}")
         strike.round(min(ROUND, count))
         if not strike.counted:
-            raise LabError(f"the node counted none of {strike.sent} datagrams: what became of them?\n{node.process.tail()}")
+            raise LabError(f"the node counted none of {strike.sent} datagrams\n{node.process.tail()}")
         progress(strike.counted)
     grown = node.process.rss_kib() - memory
     echoes = ping(node.host, peer.ipv4, count=10)["received"], ping(peer.host, node.ipv6, count=10)["received"]
-    # A session that nobody used meanwhile has expired, and its path with it; the echoes made a new one.
+    # An unused session has expired with its path; the echo requests made a new one.
     after = node.peer(peer.name)
     return [
         ("the node lives", node.process.alive and node.status()["pid"] == pid, f"{strike.counted} datagrams counted"),
         ("not a byte came back", strike.answered == 0, f"{strike.answered} bytes"),
-        ("nothing came to the attacker's other ports", strike.heard() == heard, f"{strike.heard()} datagrams, {heard} before"),
+        ("nothing arrived at other ports of the attacker", strike.heard() == heard, f"{strike.heard()} datagrams, {heard} before"),
         (f"memory grew by less than {MAX_GROWTH_KIB} KiB", grown < MAX_GROWTH_KIB, f"{grown} KiB, from {memory}"),
         ("each datagram was counted once", not strike.odd and strike.exact > 0, strike.arithmetic()),
         ("the peer's endpoint did not move", after["path"]["endpoint"] == endpoint["endpoint"], f"{after['path']}"),
@@ -67,13 +67,13 @@ def hammer(lab, count=COUNT, limit=LIMIT_S, seed=SEED, progress=lambda done: Non
 
 
 class Strike:
-    """The attacker's program, and what the node counts meanwhile."""
+    """The program of the attacker, and the counters of the node."""
 
     def __init__(self, attacker, node, seed):
         self.attacker, self.node = attacker, node
         self.key = node.status()["self"]["node_key"]
         port = _listening_port(node)
-        # By IPv4 and by IPv6 in turn.
+        # Alternates between IPv4 and IPv6.
         self.programs = [
             attacker.start(binary("examples/hammer"), where, self.key, seed + number, name=f"hammer{number}")
             for number, where in enumerate((f"{node.host.ipv4}:{port}", f"[{node.host.ipv6}]:{port}"))
@@ -91,7 +91,7 @@ class Strike:
         return sum(self.answers)
 
     def round(self, count):
-        """Sends `count` datagrams and compares what the node counted."""
+        """Sends `count` datagrams and compares the counters of the node."""
         which = self.rounds % 2
         program, self.rounds = self.programs[which], self.rounds + 1
         drops, lost = self._drops(), self._lost()
@@ -110,18 +110,18 @@ class Strike:
             self.odd.append((report, counted))
 
     def heard(self):
-        """UDP datagrams that came to the attacker's host, whatever port they were for."""
+        """Returns UDP datagrams that arrived at the host of the attacker on any port."""
         counters = _snmp(self.attacker, "Udp")
         return counters["InDatagrams"] + counters["NoPorts"]
 
     def arithmetic(self):
         return (
-            f"{self.sent} sent, {self.welcome} for the keeper, {self.counted} counted; {self.exact} rounds exact, "
+            f"{self.sent} sent, {self.welcome} for the agent, {self.counted} counted; {self.exact} rounds exact, "
             f"{self.lost_rounds} with losses in the kernel, odd: {self.odd}"
         )
 
     def by_reason(self):
-        # A reason that never came is not listed.
+        # Lists only reasons that occurred.
         grown = {name: count - self.start.get(name, 0) for name, count in self._drops().items()}
         return {name: count for name, count in grown.items() if count > 0}
 
@@ -129,7 +129,7 @@ class Strike:
         return {name: count for name, count in self.node.status()["drops"].items() if name.startswith("in-")}
 
     def _lost(self):
-        """What the kernel of the node's host threw away before the node could count it."""
+        """Returns what the kernel of the host dropped before the node could count it."""
         udp, ip = _snmp(self.node.host, "Udp"), _snmp(self.node.host, "Ip")
         return udp["RcvbufErrors"], udp["InErrors"], ip["ReasmFails"], _snmp6(self.node.host)
 
@@ -145,7 +145,7 @@ def _snmp6(host):
 
 
 def _listening_port(node):
-    """The UDP port of the node's lane."""
+    """Returns the UDP port of the lane of the node."""
     return node.status()["self"]["port"]
 
 

@@ -1,10 +1,10 @@
-"""A hostile member beside a transfer: what it costs others that it says what it likes (fault B11; `make hostile`).
+"""The effect of a hostile member that sends invalid control messages on a transfer of its peer (fault B11; `make hostile`).
 
     python3 -m lab.runs.hostile [--rounds N] [--seconds S] [--rate PER_SECOND] [--json]
 
-A victim sends to a bystander as fast as it can, while a third member of the network attacks the victim (proof/sim/examples/member.rs). Each attack is
-interleaved with the control run, in which the same program sends the same bytes to a closed port of the victim. Prints medians and their ratio; exits with 1
-if a ratio is below 0.95. Attacker, victim and bystander share the machine's cores, so only ratios count.
+A victim sends to a bystander at full speed, while a third member of the network attacks the victim (proof/sim/examples/member.rs). Each attack is
+interleaved with a control run, in which the same program sends the same bytes to a closed port of the victim. Prints medians and their ratio; exits with 1
+if a ratio is below 0.95. Attacker, victim and bystander share the cores of the machine, so only ratios count.
 """
 
 import argparse
@@ -24,8 +24,8 @@ KINDS = ("control", "offers")
 IPERF_PORT = 5201
 
 
-class Field:
-    """Victim, bystander and attacker on one switch; the attacker has joined like the others, and its keys are the program's now."""
+class Testbed:
+    """Victim, bystander and attacker on one switch. The attacker has joined like the others, and the hostile program uses its keys."""
 
     def __init__(self, lab, options=()):
         switch = lab.switch("sw", ipv6=False)
@@ -39,18 +39,18 @@ class Field:
             node.wait_for_peers(*(name for name in names if name != node.name))
         self.inner = self.attacker.ipv4
         self.attacker.stop()
-        self.victim.reach("bystander")
+        self.victim.ping_until_direct("bystander")
 
     def program(self, kind, rate):
-        """The attacker's program with a session, waiting for its orders."""
-        # A header line, then JSON.
+        """Starts the program of the attacker with a session; it waits for orders."""
+        # A header line precedes the JSON.
         identity = json.loads((self.attacker.state / "identity.json").read_text(encoding="utf-8").partition("\n")[2])
         status = self.victim.status()["self"]
         words = (f"{self.victim.host.ipv4}:{PORT}", status["node_key"], self.victim.ipv4, identity["node_key"], self.inner, PORT, kind, rate)
         return self.attacker.host.start(binary("examples/member"), *words, name=f"member-{kind}")
 
     def transfer(self, seconds, program=None):
-        """Mbit/s from the victim to the bystander while the program attacks; what the program says of it."""
+        """Returns Mbit/s from the victim to the bystander during the attack, and the report of the program."""
         target = self.bystander.ipv4
         server = self.bystander.host.start("iperf3", "-s", "-1", "-p", IPERF_PORT, "--forceflush", name="iperf3-server")
         wait_until(lambda: "listening" in server.output(), "iperf3 to listen", details=server.tail)
@@ -67,7 +67,7 @@ class Field:
 
 
 def measure(field, kind, rate, seconds, rounds):
-    """Medians with the attack and without it, and their ratio."""
+    """Returns the medians with and without the attack, and their ratio."""
     ways = {"closed": [], kind: []}
     said = []
     for number in range(rounds):
@@ -96,10 +96,10 @@ def measure(field, kind, rate, seconds, rounds):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="python3 -m lab.runs.hostile", description="What a hostile member costs others.")
+    parser = argparse.ArgumentParser(prog="python3 -m lab.runs.hostile", description="Measures the effect of a hostile member on other members.")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=5)
-    parser.add_argument("--rate", type=int, default=20_000, help="messages a second of the attack `control` (default 20000)")
+    parser.add_argument("--rate", type=int, default=20_000, help="messages per second of the attack `control` (default 20000)")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     if lacks := needs.missing("iperf3"):
@@ -107,7 +107,7 @@ def main():
     rows = []
     try:
         with Lab(ROOT / "target" / "lab" / "hostile") as lab:
-            field = Field(lab)
+            field = Testbed(lab)
             for kind in KINDS:
                 print(f"attack: {kind}", file=sys.stderr)
                 rows.append(measure(field, kind, args.rate, args.seconds, args.rounds))

@@ -1,10 +1,9 @@
-"""Our WireGuard beside others': every pair side by side, through a real rekey, as a table.
+"""Interoperation of `taut wg` with other WireGuards: every pair, through a real rekey, as a table.
 
     python3 -m lab.runs.interop [--seconds N] [--output FILE]
 
-Each case is a pair of hosts of its own; all run at once, because most of the time is waiting for WireGuard's 120 seconds. A cell of the
-table is a number that was seen, or what went wrong. Exit code 1 when a case failed; an implementation that is not installed is named and
-left out.
+Each case is a separate pair of hosts. All cases run at once, because most of the time is the wait for WireGuard's 120 seconds. A cell of the table is a
+measured number or an error. Exit status 1 if a case failed; an implementation that is not installed is named and left out.
 """
 
 import argparse
@@ -21,17 +20,17 @@ from ..hosts.wait import LabError
 from ..nodes.wireguard import VERSIONS, lacking, pair
 from ..traffic.flow import Probe, Transfer
 
-# The first rekey is due after 120 s (WireGuard's paper, section 6.1), plus what a retry may take.
+# Duration in seconds: the first rekey is due after 120 s (WireGuard's paper, section 6.1), plus the time of a retry.
 SECONDS = 140
 INTERVAL_S = 0.05
-# Longest silence: a lost handshake message costs one, a deaf side many times as much.
+# Longest allowed silence in seconds: longer than a lost handshake message causes, much shorter than a deaf side.
 GAP_S = 0.5
 SIZE = 20_000_000
 COLUMNS = ("initiator", "responder", "outer", "psk", "keepalive", "first ping", "transfer", "rekeys", "datagrams", "lost", "restarts", "verdict")
 
 
 class Case:
-    """One pair: who starts handshakes (the other knows no endpoint), over which family, with a preshared key and keepalives or without."""
+    """A pair: the initiator (the other side knows no endpoint), the IP version, and with or without a preshared key and keepalives."""
 
     def __init__(self, initiator, responder, family, psk, keepalive):
         self.initiator, self.responder = initiator, responder
@@ -48,7 +47,7 @@ class Case:
         )
 
     def run(self, lab, number, seconds):
-        """Fills the row; never raises for what the peers did."""
+        """Fills the row; errors of the peers are recorded, not raised."""
         try:
             self._run(lab, number, seconds)
             self.row["verdict"] = "ok"
@@ -57,7 +56,7 @@ class Case:
             self.row["verdict"] = str(error).splitlines()[0]
 
     def build(self, lab, number):
-        """The two interfaces, configured, with nothing sent yet."""
+        """Makes the two configured interfaces; sends nothing."""
         kinds, names = (self.initiator, self.responder), (f"i{number}", f"r{number}")
         self.one, self.two = pair(lab, kinds, self.family, self.psk, self.keepalive, names=names, passive=True)
 
@@ -74,8 +73,8 @@ class Case:
         self._restart(one, two)
 
     def _rekey(self, one, two, seconds):
-        """Traffic both ways across at least one rekey, each datagram counted."""
-        # Asked of ours: boringtun says how long ago, and that by the wall clock differs from look to look.
+        """Sends traffic both ways across at least one rekey; counts each datagram."""
+        # Asks `taut wg`: boringtun reports an age by the wall clock, which differs from query to query.
         here, there = (one, two) if self.initiator == "taut" else (two, one)
         seen = {here.peer(there.public)["handshake"]}
         probe = Probe(one.host, two.host, "10.9.0.2", interval=INTERVAL_S)
@@ -88,12 +87,12 @@ class Case:
         self.row.update({"rekeys": len(seen) - 1, "datagrams": result["sent"], "lost": result["sent"] - result["received"]})
         if seconds >= SECONDS and len(seen) < 2:
             raise LabError("no rekey was seen")
-        # A tunnel that is deaf in one direction for some seconds loses many in a row (fault L7).
+        # A tunnel that is deaf in one direction for some seconds loses many datagrams in a row (fault L7).
         if gap * INTERVAL_S > GAP_S:
             raise LabError(f"silence for {gap * INTERVAL_S:.1f} s")
 
     def _restart(self, one, two):
-        """Either side goes and comes back. That the responder has gone, the initiator notices by itself (paper, section 6.5)."""
+        """Restarts either side. The initiator notices on its own that the responder restarted (paper, section 6.5)."""
         for side in (two, one):
             side.restart()
             one.reaches("10.9.0.2")
@@ -102,7 +101,7 @@ class Case:
 
 
 def longest(numbers):
-    """The most numbers in a row."""
+    """Returns the length of the longest sequence of consecutive numbers."""
     best = run = 0
     previous = None
     for number in sorted(numbers):
@@ -112,7 +111,7 @@ def longest(numbers):
 
 
 def cases(kinds):
-    """Both roles over both families, a preshared key and keepalives in turn."""
+    """Yields both roles over both IP versions, alternating with a preshared key and with keepalives."""
     for kind in kinds:
         for (family, psk), roles in itertools.product(((4, True), (6, False)), dict.fromkeys((("taut", kind), (kind, "taut")))):
             yield Case(*roles, family, psk, 25 if psk else None)
@@ -120,7 +119,7 @@ def cases(kinds):
 
 def run(lab, chosen, seconds):
     """Runs all cases at once; they fill their rows."""
-    # Namespaces are made one after the other: a lab is not made for several hands.
+    # Namespaces are made one after the other: `Lab` is not thread-safe.
     for number, case in enumerate(chosen):
         case.build(lab, number)
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, len(chosen))) as pool:
@@ -129,14 +128,14 @@ def run(lab, chosen, seconds):
 
 
 def table(rows):
-    """The rows in Markdown."""
+    """Returns the rows in Markdown."""
     lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
     lines += ["| " + " | ".join(str(row[name]) for name in COLUMNS) + " |" for row in rows]
     return "\n".join(lines)
 
 
 def document(rows, lacks, seconds):
-    """docs/interop.md."""
+    """Returns docs/interop.md."""
     kernel = subprocess.run(["uname", "-r"], capture_output=True, text=True, check=True).stdout.strip()
     versions = ", ".join(f"{kind} {version}" for kind, version in VERSIONS.items())
     left_out = "".join(f"\nLeft out: {lack}.\n" for lack in lacks)
@@ -154,8 +153,8 @@ The responder knows no endpoint: it answers, and follows.
 
 def main():
     parser = argparse.ArgumentParser(prog="python3 -m lab.runs.interop", description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=SECONDS, help=f"length of the rekey part (default {SECONDS})")
-    parser.add_argument("--output", type=Path, help="write the document there")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help=f"duration of the rekey part in seconds (default {SECONDS})")
+    parser.add_argument("--output", type=Path, help="write the document to this file")
     args = parser.parse_args()
     lacks = [lack for lack in map(lacking, VERSIONS) if lack]
     for lack in lacks:

@@ -1,10 +1,10 @@
-"""How many packets linkbox takes, both ways at once and on one core (`make bench-link`).
+"""The packet rate that linkbox carries, in both directions at once on one core (`make bench-link`).
 
     python3 -m lab.runs.linkspeed [--profile NAME | --link WORDS] [--bytes N] [--rates PER_SECOND,…] [--seconds S] [--json] [--output FILE] [--document FILE]
 
-Two ends of a link in a namespace, linkbox between them in another; `pour` (proof/linkbox/examples) sends raw frames into both ends, evenly and more
-of them each time, until linkbox misses some. linkbox has the first core to itself, its kernel work for what it
-sends included; the sender has the second one, with the kernel's work for what linkbox receives. Prints a table; --document puts it into a page.
+Two ends of a link in one namespace, linkbox between them in another. `pour` (proof/linkbox/examples) sends raw frames into both ends at an even rate, and
+more each time, until linkbox misses some. linkbox has the first core, including the kernel work for what it sends; the sender has the second core, with
+the kernel work for what linkbox receives. Prints a table; --document puts it into a page.
 """
 
 import argparse
@@ -25,60 +25,60 @@ from ..measure import machine
 SCHEMA = 1
 OUT = ROOT / "target" / "bench"
 BEGIN, END = "<!-- made by make bench-link: begin -->", "<!-- made by make bench-link: end -->"
-# Packets per second and direction. linkbox is to carry 150,000 of them.
+# Packets per second and direction. The target of linkbox is 150,000.
 RATES = (10_000, 25_000, 50_000, 75_000, 100_000, 125_000, 150_000, 175_000, 200_000, 250_000, 300_000)
-# Of the longest Ethernet frame: bytes have to be copied, too.
+# Size of the longest Ethernet frame in bytes, so that copying counts too.
 BYTES = 1514
 ETHERNET = 14
 EMULATOR_CORE, SENDER_CORE = 0, 1
 ENDS = ("left", "right")
-# Nobody answers by itself.
+# Without IPv6 the kernel sends no packets of its own.
 _SETTINGS = ("net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1")
-# The sender kept up, and what should have come out did: both to a hundredth.
+# Share of the requested rate that the sender must send, and of the expected packets that must come out.
 _WHOLE = 0.99
 _SPARE_S = 30
 
 
 @dataclass
 class Row:
-    """One rate; counts of both directions together, rates of one of them on average."""
+    """One rate. Counts are sums of both directions, rates are means of the two."""
 
     asked_pps: int
-    # By the sender, and out of linkbox.
+    # Sent by the sender, and sent by linkbox.
     offered_pps: float
     passed_pps: float
-    # As share of what it received, and as asked for.
+    # Share lost of the received packets, and the configured share.
     lost: float
-    # Not seen by linkbox, as it says itself; not taken by the other end; neither counted nor seen by anybody.
+    # Missed by linkbox according to its own report; refused by the other end; and neither counted nor seen.
     missed: int
     refused: int
     vanished: int
     lateness_p50_us: float
     lateness_p99_us: float
     lateness_max_us: float
-    # Share of its core, and frames that it took and sent each time it woke.
+    # Share of its core, and frames per wake-up.
     load: float
     frames_per_turn: float
     doubts: list
 
     @property
     def offered(self):
-        """Whether the sender managed."""
+        """Returns true if the sender reached the rate."""
         return self.offered_pps >= _WHOLE * self.asked_pps
 
     @property
     def carried(self):
-        """Whether linkbox did: all that it was sent, sooner or later."""
+        """Returns true if linkbox carried everything, on time or late."""
         return self.offered and not (self.missed or self.refused or self.vanished)
 
     @property
     def late(self):
-        """Whether more of it left late than linkbox itself lets pass."""
+        """Returns true if more packets left late than linkbox itself tolerates."""
         return any("late" in doubt for doubt in self.doubts)
 
 
 def lay_out(lab, mtu):
-    """(ends, wire): namespaces of the two ends, and of what lies between them."""
+    """Makes (ends, wire): the namespace of the two ends, and the namespace between them."""
     ends, wire = Namespace(lab, "ends", _SETTINGS), Namespace(lab, "wire", _SETTINGS)
     for end in ENDS:
         wire.ip(f"link add {end}.w mtu {mtu} type veth peer name {end} mtu {mtu} netns {ends.namespace}", f"link set {end}.w up")
@@ -87,8 +87,8 @@ def lay_out(lab, mtu):
     return ends, wire
 
 
-def strike(ends, wire, words, rate, length, seconds):
-    """So many frames of so many bytes a second into each end; a row."""
+def pour_frames(ends, wire, words, rate, length, seconds):
+    """Sends `rate` frames of `length` bytes per second into each end; returns a row."""
     emulator = Emulator(wire, *(f"{end}.w" for end in ENDS), "--first", "--both", words, "--seed", 1, name=f"linkbox-{rate}")
     try:
         emulator.report()
@@ -99,7 +99,7 @@ def strike(ends, wire, words, rate, length, seconds):
 
 
 def row(rate, poured, report):
-    """What sender and emulator say, as a row."""
+    """Makes a row from the reports of sender and emulator."""
     ways = [report["to_right"], report["to_left"]]
     sent = [poured["interfaces"][end]["sent"] for end in ENDS]
 
@@ -128,11 +128,11 @@ def row(rate, poured, report):
 
 
 def climb(lab, words, rates, length, seconds, say=lambda row: None):
-    """Rows, with more and more frames up to the first that was too much for linkbox or for the sender."""
+    """Returns rows of rising rates, up to the first one that was too much for linkbox or the sender."""
     ends, wire = lay_out(lab, length - ETHERNET)
     rows = []
     for rate in rates:
-        rows.append(strike(ends, wire, words, rate, length, seconds))
+        rows.append(pour_frames(ends, wire, words, rate, length, seconds))
         say(rows[-1])
         if not rows[-1].carried:
             break
@@ -140,7 +140,7 @@ def climb(lab, words, rates, length, seconds, say=lambda row: None):
 
 
 def ceiling(rows):
-    """The most that was carried, per second and direction."""
+    """Returns the highest carried rate, per second and direction."""
     return max((round(row.offered_pps) for row in rows if row.carried), default=0)
 
 
@@ -165,7 +165,7 @@ def table(rows):
 
 
 def verdict(row):
-    """In a word or two."""
+    """Returns the verdict in a few words."""
     if not row.offered:
         return "the sender was too slow"
     if not row.carried:
@@ -174,7 +174,7 @@ def verdict(row):
 
 
 def text(told):
-    """The part of the page."""
+    """Returns the part of the page."""
     facts, rows = told["machine"], [Row(**one) for one in told["rows"]]
     return (
         f"**{told['ceiling_pps']:,} packets a second each way, both ways at once**, of {told['bytes']} bytes with their Ethernet headers, over `{told['link']}`; "
@@ -184,14 +184,14 @@ def text(told):
 
 def arguments():
     parser = argparse.ArgumentParser(prog="python3 -m lab.runs.linkspeed", description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--profile", default="low", help="the link of this name (low)")
-    parser.add_argument("--link", help="another one, in linkbox's words")
-    parser.add_argument("--bytes", type=int, default=BYTES, help=f"of a frame with its Ethernet header ({BYTES})")
-    parser.add_argument("--rates", help="packets a second and direction, rising, with commas between them")
-    parser.add_argument("--seconds", type=float, default=5.0, help="for each rate (5)")
-    parser.add_argument("--json", action="store_true", help="the figures on standard output, all else on standard error")
-    parser.add_argument("--output", type=Path, default=OUT / "linkspeed.json", help="where the figures go")
-    parser.add_argument("--document", type=Path, help="a page with a place for the table")
+    parser.add_argument("--profile", default="low", help="profile of the link (default low)")
+    parser.add_argument("--link", help="another link, as arguments of linkbox")
+    parser.add_argument("--bytes", type=int, default=BYTES, help=f"size of a frame with its Ethernet header ({BYTES})")
+    parser.add_argument("--rates", help="packets per second and direction, rising, separated by commas")
+    parser.add_argument("--seconds", type=float, default=5.0, help="duration of each rate (5)")
+    parser.add_argument("--json", action="store_true", help="print JSON to standard output, everything else to standard error")
+    parser.add_argument("--output", type=Path, default=OUT / "linkspeed.json", help="write JSON to this file")
+    parser.add_argument("--document", type=Path, help="put the table into this page")
     return parser.parse_args()
 
 

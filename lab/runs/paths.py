@@ -1,9 +1,9 @@
-"""`make paths`: how soon a path is there, and what happens when it goes, measured with real daemons behind the lab's NATs.
+"""`make paths`: how soon a path is available, and what happens when it fails, measured with real daemons behind the NATs of the lab.
 
     python3 -m lab.runs.paths [--runs N] [--only NAME,…] [--document docs/paths.md]
 
-Each measurement lays out its own small internet (lab/hosts/nats), makes at least 20 runs, and gives their median and maximum. Writes target/lab/paths.json, and
-with --document its half of the table of that page (lab/runs/paths_table.py). What fails is told in the table; nothing is left out.
+Each measurement lays out its own small internet (lab/hosts/nats), makes at least 20 runs, and reports their median and maximum. Writes
+target/lab/paths.json, and with --document its half of the table of that page (lab/runs/paths_table.py). Failures are reported in the table.
 """
 
 import argparse
@@ -19,27 +19,27 @@ from ..hosts.profiles import Profile
 from ..hosts.programs import ROOT
 from ..hosts.wait import LabError, wait_until
 from ..measure import machine
-from ..nodes.local_api import Sight
+from ..nodes.local_api import LocalApi
 from ..nodes.world import World
-from ..traffic.flow import Beat, Ping, ping
+from ..traffic.flow import PingStream, Ping, ping
 from . import command, paths_table
 
 OUT = ROOT / "target" / "lab" / "paths.json"
 RUNS = 20
-# Seconds that everything stays as it is between two changes.
+# Pause between two changes, in seconds.
 CALM_S = 1.0
-# What a command changes is felt after so long at most.
+# Longest delay until a change by a command has effect, in seconds.
 TAKES_EFFECT_S = 0.5
-# There and back to the servers and to everybody else, where a round trip counts.
+# Link to the servers and to all other homes for measurements of round trips.
 TEN_MS = Profile("ten", "10 ms there and back", "", {"right": "delay 5ms", "left": "delay 5ms"})
 IPERF_S = 2
-# Two runs of the same by which a third between them is judged may differ by so much of the faster one; more, and the machine did not stay the same.
+# Largest difference of two equal runs around a third one, as a share of the faster one. A larger difference means that the machine was disturbed.
 UNEVEN = 0.25
 
 
 @dataclass
 class Row:
-    """One line of the table: what was measured, in which unit, and how much or little of it is to be reached, if that is judged."""
+    """A line of the table: name, unit and target of a measurement; without a target there is no verdict."""
 
     name: str
     limit: float
@@ -47,11 +47,11 @@ class Row:
     unit: str = "ms"
     note: str = ""
     problem: str = ""
-    # Nothing was lost or reordered that must not be.
+    # False after a loss or reordering that is not allowed.
     whole: bool = True
 
     def cells(self):
-        """Median, worst, whether it was reached."""
+        """Returns median, maximum, and whether the target was reached."""
         if not self.values:
             return [f"not measured: {self.problem or 'nothing was seen'}", "–", "no"]
         worst = min(self.values) if self.unit == "%" else max(self.values)
@@ -62,14 +62,15 @@ class Row:
 
 
 def cold(lab, runs):
-    """Every two of several nodes that never spoke: the first answer, and when the path is direct. Both sides behind port-restricted NATs."""
+    """Every pair of several nodes without a session: the first answer, and the time until the path is direct. Both sides are behind port-restricted
+    NATs."""
     count = next(count for count in itertools.count(2) if count * (count - 1) // 2 >= runs)
     world = World(lab, ["port-restricted"] * count)
     first, direct = [], []
     for one, two in itertools.combinations(world.nodes, 2):
-        with Sight(one) as sight:
+        with LocalApi(one) as sight:
             pings = Ping(one.host, two.ipv4, count=100, interval=0.01)
-            moment = sight.when(two.name, "direct", pause=0.001)
+            moment = sight.wait_for_path(two.name, "direct", pause=0.001)
             told = pings.finish()
         first.append(told["first_ms"])
         direct.append(1000 * max(0.0, moment - told["began"]))
@@ -80,23 +81,24 @@ def cold(lab, runs):
 
 
 def dies(lab, runs):
-    """A direct path is swallowed while packets go by it, and comes back. The daemons are new each time: what dies again within two minutes is taken
-    back ever later, on purpose."""
+    """A direct path that carries packets becomes a black hole, and recovers. Each run starts new daemons: a path that fails again within two minutes is taken back with growing delays, on
+    purpose.
+    """
     world = World(lab, ["port-restricted", "port-restricted"])
     one, two = world.nodes
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     broken, mended = [], []
-    with Beat(one.host, two.ipv4) as beat:
+    with PingStream(one.host, two.ipv4) as beat:
         for _ in range(runs):
             for node in world.nodes:
                 node.restart()
-            with Sight(one) as here, Sight(two) as there:
+            with LocalApi(one) as here, LocalApi(two) as there:
                 both_direct(here, there, two, one)
                 time.sleep(CALM_S)
                 broken.append(time.monotonic())
                 two.host.nat.black_hole()
-                here.when(two.name, "relayed")
-                there.when(one.name, "relayed")
+                here.wait_for_path(two.name, "relayed")
+                there.wait_for_path(one.name, "relayed")
                 time.sleep(CALM_S)
                 start = time.monotonic()
                 two.host.nat.restore()
@@ -113,14 +115,14 @@ def dies(lab, runs):
 
 
 def moves(lab, runs):
-    """A host's own address changes under traffic."""
+    """The address of a host changes under traffic."""
     world = World(lab, ["port-restricted", "port-restricted"])
     one, two = world.nodes
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     here, there = "192.168.1.101", "192.168.1.102"
     gateway, moments = one.host.home.gateway[0], []
     own = one.host.ipv4
-    with Beat(one.host, two.ipv4) as beat:
+    with PingStream(one.host, two.ipv4) as beat:
         for _ in range(runs):
             time.sleep(2 * CALM_S)
             moments.append(time.monotonic())
@@ -133,20 +135,20 @@ def moves(lab, runs):
 
 
 def relay_dies(lab, runs):
-    """The relay that carries is killed; another one is there."""
+    """The relay that carries is killed; another one is available."""
     world = World(lab, ["symmetric", "symmetric"], relays=2)
     one, two = world.nodes
     moments = []
-    with Beat(one.host, two.ipv4) as beat:
+    with PingStream(one.host, two.ipv4) as beat:
         for _ in range(runs):
-            # New daemons, so that both know both relays: one that came back unnoticed does not know them.
+            # New daemons, so that both know both relays: a daemon does not know a relay that returned unnoticed.
             for node in world.nodes:
                 node.restart()
             for node in world.nodes:
                 world.serve(node)
-            with Sight(one) as sight:
-                sight.when(two.name, "relayed")
-                # By a session that both have: who was restarted last does not know the one that the other made meanwhile.
+            with LocalApi(one) as sight:
+                sight.wait_for_path(two.name, "relayed")
+                # Through a session that both have: a restarted node does not know the session that the other made meanwhile.
                 wait_until(lambda: one.ping(two.name, "-c", "1", "--timeout", "1s", check=False), "an answer by the relay")
                 time.sleep(2 * CALM_S)
                 used = world.using(one, two)
@@ -163,21 +165,21 @@ def relay_dies(lab, runs):
 
 
 def reboots(lab, runs):
-    """Both daemons are killed and started, and the coordinator is away."""
+    """Both daemons are killed and started while the coordinator is away."""
     world = World(lab, ["port-restricted", "port-restricted"])
     one, two = world.nodes
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     world.coordinator.kill()
     moments = []
-    with Beat(one.host, two.ipv4, interval=0.02) as beat:
+    with PingStream(one.host, two.ipv4, interval=0.02) as beat:
         for _ in range(runs):
             for node in world.nodes:
                 node.kill()
             moments.append(time.monotonic())
             for node in world.nodes:
                 node.start()
-            with Sight(one) as sight:
-                sight.when(two.name, "direct")
+            with LocalApi(one) as sight:
+                sight.wait_for_path(two.name, "direct")
             time.sleep(CALM_S)
         told = beat.finish()
     gaps = [recovery(told, moment) for moment in moments]
@@ -185,10 +187,10 @@ def reboots(lab, runs):
 
 
 def throughput(lab, runs):
-    """TCP by the relay and straight, in turns, on this machine. By itself a relay carries 1 Gbit/s for each node; here as much as it can.
+    """TCP through the relay and directly, in turns, on this machine. The default limit of a relay is 1 Gbit/s per node; here it has none.
 
-    What goes by the relay is compared with what went straight before and after it. Where those two differ much, others had the machine: that counts not,
-    is told, and is done again, but not for ever.
+    A relayed run is compared with the direct runs before and after it. If these two differ much, other programs used the machine: the run does not count, is
+    reported, and is repeated, a limited number of times.
     """
     world = World(lab, ["symmetric", "symmetric", "port-restricted", "port-restricted"])
     for relay in world.relays:
@@ -198,7 +200,7 @@ def throughput(lab, runs):
         node.restart()
         world.serve(node)
     far, near = world.nodes[:2], world.nodes[2:]
-    near[0].reach(near[1].name)
+    near[0].ping_until_direct(near[1].name)
     far[0].ping(far[1].name, "-c", "2")
     shares, by_relay, straight, uneven = [], [], [], 0
     after = iperf(*near)
@@ -224,10 +226,10 @@ def control(lab, runs):
     rates, seconds = [], 60
     nodes = world.nodes
     pairs = list(itertools.combinations(nodes, 2))
-    beats = [Beat(one.host, two.ipv4, interval=0.1) for one, two in pairs]
-    sights = [Sight(one) for one, _ in pairs]
+    beats = [PingStream(one.host, two.ipv4, interval=0.1) for one, two in pairs]
+    sights = [LocalApi(one) for one, _ in pairs]
     for sight, (_, two) in zip(sights, pairs, strict=True):
-        sight.when(two.name, "direct")
+        sight.wait_for_path(two.name, "direct")
     time.sleep(75)
     before = [probes(sight, two) for sight, (_, two) in zip(sights, pairs, strict=True)]
     time.sleep(seconds)
@@ -241,16 +243,16 @@ def control(lab, runs):
 
 
 def latency(lab, runs):
-    """What direct and relayed add to a link of 10 ms."""
+    """Latency that direct and relayed paths add to a link of 10 ms."""
     world = World(lab, ["open", "open"], link=TEN_MS)
     one, two = world.nodes
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     raw, direct, relayed = [], [], []
     for _ in range(runs):
         raw.append(statistics.median(ping(one.host, two.host.ipv4, count=10, interval=0.02)["ms"]))
         direct.append(statistics.median(ping(one.host, two.ipv4, count=10, interval=0.02)["ms"]))
     two.host.nat.black_hole()
-    with Sight(one) as here, Sight(two) as there:
+    with LocalApi(one) as here, LocalApi(two) as there:
         for _ in range(50):
             ping(one.host, two.ipv4, count=5, interval=0.02)
             if here.path(two.name) == there.path(one.name) == "relayed":
@@ -274,18 +276,19 @@ MEASURED = {
     "latency": latency,
 }
 
-# Measurements that make more than one line of the table.
+# Measurements with more than one line of the table.
 SEVERAL = {"cold": ["cold", "direct"], "dies": ["dies", "back"], "latency": ["latency-direct", "latency-relayed"]}
 
 
 def both_direct(here, there, two, one):
-    """When both sides have a direct path."""
-    return max(here.when(two.name, "direct"), there.when(one.name, "direct"))
+    """Returns the time when both sides have a direct path."""
+    return max(here.wait_for_path(two.name, "direct"), there.wait_for_path(one.name, "direct"))
 
 
 def recovery(told, moment):
-    """Milliseconds from a moment to the first answer to something that was asked after it: after the first loss, if there is one soon. What was asked
-    while the command that breaks something was still at work may be answered, and says nothing."""
+    """Returns milliseconds from a moment to the first answer to a later request: after the first loss, if there is one soon. Requests sent while the command that
+    breaks something still runs may be answered and do not count.
+    """
     lost = [asked for asked in told["unanswered"] if moment <= asked < moment + TAKES_EFFECT_S]
     since = min(lost, default=moment)
     arrived = [answer for answer, asked in zip(told["answered"], told["asked"], strict=True) if asked >= since]
@@ -295,23 +298,23 @@ def recovery(told, moment):
 
 
 def missing(told, start, end):
-    """Requests between two moments that were never answered."""
+    """Counts requests between two moments that were never answered."""
     return sum(start <= moment <= end for moment in told["unanswered"])
 
 
 def reordered(told, start, end):
-    """Answers between two moments that came after one to a later request."""
+    """Counts answers between two moments that came after the answer to a later request."""
     asked = [sent for arrived, sent in zip(told["answered"], told["asked"], strict=True) if start <= arrived <= end]
     return sum(later < earlier for earlier, later in itertools.pairwise(asked))
 
 
 def probes(sight, peer):
-    """Probes sent to a peer so far, by way."""
+    """Returns the probes sent to a peer so far, by path."""
     return {way["endpoint"]: way["sent"] for way in sight.ask("why", peer=peer.name)["ways"]}
 
 
 def iperf(one, two):
-    """Mbit/s of one TCP stream over the overlay."""
+    """Returns Mbit/s of one TCP stream over the overlay."""
     server = two.host.start("iperf3", "-s", "-1", "--forceflush", name="iperf3-server")
     server.wait_for_output("Server listening")
     done = one.host.run("iperf3", "-c", two.ipv4, "-t", IPERF_S, "-O", 1, "-J")
@@ -320,12 +323,12 @@ def iperf(one, two):
 
 
 def is_uneven(before, after):
-    """Whether the machine was another one before than after, by how fast the same was done."""
+    """Returns true if the machine was much faster or slower before than after."""
     return abs(before - after) > UNEVEN * max(before, after)
 
 
 def measure(names, runs):
-    """All rows; a measurement that fails is a row that says so."""
+    """Yields all rows; a failed measurement is a row that says so."""
     for name in names:
         print(f"paths: {name}", flush=True)
         try:
@@ -339,7 +342,7 @@ def measure(names, runs):
 
 
 def made(runs):
-    """How this half of the table was made."""
+    """Describes how this half of the table was made."""
     facts = machine.facts()
     where = f"{facts['cpu']}, {facts['cores']} cores, Linux {facts['kernel']}"
     return f"made {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())} on {where}; {runs} runs or more each."
@@ -348,8 +351,8 @@ def made(runs):
 def main():
     parser = argparse.ArgumentParser(prog="python3 -m lab.runs.paths", description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=RUNS)
-    parser.add_argument("--only", default=",".join(MEASURED), help=f"of {', '.join(MEASURED)}")
-    parser.add_argument("--document", help="a page whose table is to be filled")
+    parser.add_argument("--only", default=",".join(MEASURED), help=f"measurements: {', '.join(MEASURED)}")
+    parser.add_argument("--document", help="fill the table of this page")
     args = parser.parse_args()
     names = args.only.split(",")
     if unknown := [name for name in names if name not in MEASURED]:
@@ -358,7 +361,7 @@ def main():
 
 
 def tell(names, args):
-    """Measures, writes what came of it, and fills the page."""
+    """Measures, writes the results, and fills the page."""
     rows = list(measure(names, args.runs))
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text(json.dumps({"schema": 1, "runs": args.runs, "rows": [vars(row) for row in rows]}, indent=1) + "\n")

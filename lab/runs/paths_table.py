@@ -1,9 +1,9 @@
-"""The table of docs/paths.md, which commands fill: `make paths` and `make nat-matrix` in the lab, `make paths-sim` in the simulator.
+"""The table of docs/paths.md, which several commands fill: `make paths` and `make nat-matrix` in the lab, `make paths-sim` in the simulator.
 
     python3 -m lab.runs.paths_table FILE --document docs/paths.md
 
-puts the simulator's figures, as the example `paths` of proof/sim writes them, into the table; lab/runs/paths.py calls `fill` for its own. Each half has columns of its
-own and a line that says how it was made; what the other half wrote stays as it is, read back from the page.
+puts the figures of the simulator, as the example `paths` of proof/sim writes them, into the table; lab/runs/paths.py calls `fill` for its own. Each half has its
+own columns and a line that says how it was made; the other half is read from the page and stays as it is.
 """
 
 import argparse
@@ -16,10 +16,10 @@ BEGIN, END = "<!-- made by make paths: begin -->", "<!-- made by make paths: end
 
 HEAD = ["what", "reach", "go for", "lab: median", "lab: worst", "reached", "simulator: p99", "reached"]
 LAB, SIM = slice(3, 6), slice(6, 8)
-# How the line begins that says how a half was made.
+# Beginning of the line that says how a half was made.
 MADE = {LAB.start: "In the lab:", SIM.start: "In the simulator:"}
 
-# Every line of the table by the name that both halves give it: what, reach, go for.
+# Every line of the table by its name in both halves: measurement, limit, goal.
 LINES = {
     "cold": ("cold peer, first inner packet answered", "≤ 2 relay round trips + 50 ms", "+ 10 ms"),
     "direct": ("direct path where possible (cone NATs both sides), from the first packet on", "≤ 1 s", "≤ 300 ms"),
@@ -35,12 +35,12 @@ LINES = {
     "latency-relayed": ("relayed latency added over the raw ways to the relay, on links of 10 ms", "shown", "–"),
 }
 
-# What the simulator's figure leaves out, so that runs over different distances can be compared.
+# Parts that the figure of the simulator leaves out, so that runs over different distances are comparable.
 SIM_NOTES = {"cold": "beyond 2 relay round trips", "moves": "beyond 1 round trip"}
 
 
 def fill(page, half, made, cells):
-    """Puts cells (by the name of their line) and how they were made, unless that is None, into one half of the table on this page."""
+    """Puts cells (by the name of their line) into one half of the table of a page, and how they were made unless that is None."""
     whole = page.read_text()
     before, rest = whole.split(BEGIN)
     old, after = rest.split(END)
@@ -53,7 +53,7 @@ def fill(page, half, made, cells):
 
 
 def parse(text):
-    """The lines that say how the halves were made, and the cells of the table by name. Lines that no command fills any more are left out."""
+    """Returns the lines that say how the halves were made, and the cells of the table by name. Leaves out lines that no command fills any more."""
     names = {what: name for name, (what, _, _) in LINES.items()}
     made, rows = {}, {}
     for line in text.splitlines():
@@ -65,14 +65,14 @@ def parse(text):
 
 
 def render(made, rows):
-    """The text between the markers."""
+    """Returns the text between the markers."""
     lines = [f"| {' | '.join(HEAD)} |", "|" + "---|" * len(HEAD)]
     lines += [f"| {' | '.join([*LINES[name], *rows[name][LAB.start :]])} |" for name in LINES if name in rows]
     return "\n\n".join([*(made[half] for half in MADE if half in made), "\n".join(lines)])
 
 
 def simulated(figures, runs):
-    """The simulator's cells. Each run of `direct` draws two kinds of NAT between which a direct path must be possible."""
+    """Returns the cells of the simulator. Each run of `direct` draws two kinds of NAT that must allow a direct path."""
     cells = {figure["name"]: [told(figure), "yes" if figure["reached"] else "no"] for figure in figures}
     late = [len(figure["never"]) for figure in figures if figure["name"] == "direct"]
     return cells | {"pairs": [f"{runs - never} of {runs} runs", "no" if never else "yes"] for never in late}
@@ -90,7 +90,7 @@ def told(figure):
 
 def main():
     parser = argparse.ArgumentParser(prog="python3 -m lab.runs.paths_table", description=__doc__.splitlines()[0])
-    parser.add_argument("file", type=Path, help="what the simulator wrote")
+    parser.add_argument("file", type=Path, help="output of the simulator")
     parser.add_argument("--document", type=Path, required=True, help="the page")
     args = parser.parse_args()
     measured = json.loads(args.file.read_text())

@@ -1,11 +1,11 @@
-"""A network in long use: flows that come and go, rekeys, restarts, and ten pings a second all the while. Does anything leak, or fall silent?
+"""A network in long use: flows that come and go, rekeys, restarts, and ten pings per second. Detects leaks and silence.
 
     python3 -m lab.runs.soak [--minutes N] [--seed N]
 
-Three nodes. Each is restarted once, politely or by a kill. Held must be, else exit code 1: memory grows by no more than 64 KiB in ten minutes
-(from a daemon's fifth minute on; where it is looked at for less than five minutes, by no more than 128 KiB in all: buffers that are touched for
-the first time), it ends with no more open files than it began with, and outside of the restarts no two nodes are silent to each other for more
-than three seconds. A machine that stands still asks nothing meanwhile, so that time is no silence.
+Three nodes. Each is restarted once, with SIGTERM or SIGKILL. Checks, else exit status 1: memory grows by at most 64 KiB in ten minutes (from the fifth
+minute of a daemon on; if it is observed for less than five minutes, by at most 128 KiB in all, for buffers touched for the first time); it ends with no
+more open files than it began with; and outside of the restarts no pair of nodes is silent for more than three seconds. Time in which the whole
+machine stands still does not count as silence.
 """
 
 import argparse
@@ -26,26 +26,27 @@ MINUTES = 60.0
 SEED = 4
 GROWTH_KIB = 64
 GROWTH_SPAN_S = 600.0
-# Memory is touched lazily: a queue that is deeper than ever before costs pages once. A leak of one byte per packet would cost megabytes.
+# Observation time in seconds below which the lower limit applies. Memory is touched lazily: a queue that is deeper than before costs pages once. A
+# leak of one byte per packet would cost megabytes.
 SHORT_SPAN_S = 300.0
 SHORT_GROWTH_KIB = 128
 SETTLED_S = 300.0
 GAP_S = 3.0
 PINGS_PER_S = 10
-# Who asks later than this after the last time was kept from running.
+# Delay of a request in seconds that shows that the machine did not run.
 _LATE_S = 2 / PINGS_PER_S
-# A command that has ended is a connection to the daemon for a moment longer: the fewest open files of so many looks count.
+# Looks at the open files; the fewest count, because a command that has ended keeps its connection to the daemon for a moment.
 _LOOKS = 5
 _LOOK_PAUSE_S = 0.05
 WARM_UP_BYTES = 100_000_000
-# A soak of a few minutes sees rekeys only when they come sooner than WireGuard's two minutes.
+# Duration in minutes below which rekeys come sooner than the two minutes of WireGuard, so that the soak sees some.
 SHORT_MINUTES = 10
 SHORT_REKEY_S = 15
 _BEAT = (sys.executable, "-I", str(ROOT / "lab" / "traffic" / "generator.py"), "beat")
 
 
 class Life:
-    """One daemon from its start to its end: memory over time, open files at both ends."""
+    """A daemon from its start to its end: memory over time, open files at both ends."""
 
     def __init__(self, node, seconds):
         self.node, self.process = node, node.process
@@ -55,13 +56,13 @@ class Life:
         self.first_files = self.last_files = None
 
     def look(self):
-        """Notes memory and files, once it has settled, so that what is opened at the start counts."""
+        """Records memory and files after the daemon has settled, so that what it opens at the start counts."""
         age = time.monotonic() - self.born
         if age >= self.settled:
             self._note(age)
 
     def end(self):
-        """The last look; of a life that ends before it has settled, the only one."""
+        """Records the last values; the only ones if the daemon ends before it has settled."""
         self._note(time.monotonic() - self.born)
         self.last_files = files(self.process)
 
@@ -71,7 +72,7 @@ class Life:
             self.first_files = files(self.process)
 
     def growth(self):
-        """KiB by which the line through the samples rises, and how many are allowed."""
+        """Returns the rise of the regression line of the samples in KiB, and the allowed rise."""
         ages = [age for age, _ in self.samples]
         span = ages[-1] - ages[0]
         allowed = SHORT_GROWTH_KIB if span < SHORT_SPAN_S else GROWTH_KIB * max(1.0, span / GROWTH_SPAN_S)
@@ -86,15 +87,15 @@ class Life:
         yield f"open files of {self.node.name} stay", kept, f"{self.first_files} then {self.last_files}"
 
 
-class Beat:
-    """Ten pings a second from one node to another, from the first to the last moment."""
+class PingStream:
+    """Ten pings per second from one node to another during the whole soak."""
 
     def __init__(self, source, target):
         self.name = f"{source.name} to {target.name}"
         self._process = source.host.start(*_BEAT, target.ipv4, "--interval", 1 / PINGS_PER_S, name=f"beat-{target.name}")
 
     def finish(self, pauses):
-        """(what, held, seen): how long no answer came, apart from the pauses."""
+        """Returns (check, held, seen): the longest time without an answer, outside of the pauses."""
         self._process.close_input()
         self._process.wait()
         result = json.loads(self._process.output().splitlines()[-1])
@@ -105,7 +106,7 @@ class Beat:
 
 
 def files(process):
-    """How many files a process has open, without those that it is about to close."""
+    """Returns the number of open files of a process, without those that it is about to close."""
     fewest = len(os.listdir(f"/proc/{process.pid}/fd"))
     for _ in range(_LOOKS - 1):
         time.sleep(_LOOK_PAUSE_S)
@@ -114,7 +115,7 @@ def files(process):
 
 
 def slope(points):
-    """Of the straight line nearest to these points, by least squares."""
+    """Returns the slope of the least-squares line."""
     count = len(points)
     x_mean, y_mean = (sum(values) / count for values in zip(*points, strict=True))
     spread = sum((x - x_mean) ** 2 for x, _ in points)
@@ -122,12 +123,12 @@ def slope(points):
 
 
 def standstills(asked):
-    """The times, as (since, until), in which nobody asked although it was time to: who asks every tenth of a second did not run."""
+    """Returns the periods (since, until) without a due request: a program that asks every tenth of a second did not run then."""
     return [(before, after) for before, after in itertools.pairwise(asked) if after - before > _LATE_S]
 
 
 def longest_gap(answered, began, ended, pauses):
-    """The longest time between two neighbours of `answered`, and from `began` and to `ended`, without what lies inside the pauses."""
+    """Returns the longest gap in `answered`, including the gaps from `began` and to `ended`, without the pauses."""
     longest = 0.0
     for start, end in itertools.pairwise([began, *answered, ended]):
         for since, until in sorted(pauses):
@@ -138,7 +139,7 @@ def longest_gap(answered, began, ended, pauses):
 
 
 class Soak:
-    """The network while it is in use."""
+    """The network during its use."""
 
     def __init__(self, lab, minutes, seed):
         self.seconds, self.random = 60 * minutes, random.Random(seed)
@@ -153,11 +154,11 @@ class Soak:
         self.ended, self.pauses = [], {node: [] for node in self.net.nodes}
 
     def run(self, say):
-        """Uses the network until the time is over; returns [(what, held, seen)]."""
+        """Uses the network until the time is over; returns [(check, held, seen)]."""
         pairs = list(itertools.permutations(self.net.nodes, 2))
-        beats = {pair: Beat(*pair) for pair in pairs}
+        beats = {pair: PingStream(*pair) for pair in pairs}
         start, said = time.monotonic(), 0.0
-        # Spread over the middle, so that a life is long before and after its restart.
+        # Spread over the middle, so that each daemon lives long before and after its restart.
         due = [(start + self.seconds * (number + 2) / 6, node) for number, node in enumerate(self.net.nodes)]
         while (now := time.monotonic()) < start + self.seconds or due:
             if due and now >= due[0][0]:
@@ -179,14 +180,14 @@ class Soak:
         return checks
 
     def warm(self, node):
-        """Fills a node's buffers once, in both directions and at once, so that what is touched later counts as growth."""
+        """Fills the buffers of a node once, in both directions at the same time, so that later growth counts."""
         others = [other for other in self.net.nodes if other is not node]
         pairs = [pair for other in others for pair in ((node, other), (other, node))]
         flows = [Transfer(source.host, target.host, target.ipv4, size=WARM_UP_BYTES) for source, target in pairs]
         self.broken += [result for result in (flow.finish() for flow in flows) if not result["equal"]]
 
     def flow(self):
-        """One or two transfers at once between whomever, slow or as fast as they go."""
+        """Makes one or two simultaneous transfers between random nodes, slow or at full speed."""
         flows = []
         for _ in range(self.random.choice((1, 1, 2))):
             source, target = self.random.sample(self.net.nodes, 2)
@@ -211,7 +212,7 @@ class Soak:
                 self._ages[key] = age
 
     def restart(self, node):
-        """Ends a daemon, politely or by a kill, and waits until all hear it again: that pause is nobody's fault."""
+        """Restarts a daemon with SIGTERM or SIGKILL and waits until all others hear it again; this pause does not count as silence."""
         others = [other for other in self.net.nodes if other is not node]
         self.lives[node].end()
         self.ended.append(self.lives[node])
@@ -219,8 +220,8 @@ class Soak:
         node.restart(kill=self.random.random() < 0.5)
         node.wait_for_peers(*(other.name for other in others))
         for other in others:
-            node.reach(other.name)
-            other.reach(node.name)
+            node.ping_until_direct(other.name)
+            other.ping_until_direct(node.name)
         self.pauses[node].append((since, time.monotonic()))
         self.warm(node)
         self.lives[node] = Life(node, self.seconds / 3)
@@ -233,14 +234,14 @@ class Soak:
 
 
 def soak(lab, minutes=MINUTES, seed=SEED, say=print):
-    """Uses a network for that long; returns [(what, held, seen)]."""
+    """Uses a network for `minutes`; returns [(check, held, seen)]."""
     return Soak(lab, minutes, seed).run(say)
 
 
 def main():
     parser = argparse.ArgumentParser(prog="python3 -m lab.runs.soak", description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=MINUTES, help=f"how long (default {MINUTES:g})")
-    parser.add_argument("--seed", type=int, default=SEED, help="chooses the flows")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help=f"duration (default {MINUTES:g})")
+    parser.add_argument("--seed", type=int, default=SEED, help="determines the flows")
     args = parser.parse_args()
     if lacks := needs.missing():
         print(f"soak: {lacks[0]}", file=sys.stderr)

@@ -1,9 +1,9 @@
-"""A long talk with pauses, beside other implementations: is a tunnel ever deaf in one direction (fault L7)?
+"""A long exchange with pauses with other implementations: detects a tunnel that is deaf in one direction (fault L7).
 
     python3 -m lab.runs.soak_interop [--minutes N] [--gap SECONDS] [--output FILE]
 
-Per implementation four pairs, all at once: either side starts the handshakes, either side fetches. Between two fetches is silence, so that
-keepalives, renewals by age and retired sessions fall into it. Exit code 1 when anything was lost.
+Four pairs per implementation, all at once: either side initiates, either side fetches. Silence between two fetches covers keepalives, rekeys by age and
+retired sessions. Exit status 1 after a loss.
 """
 
 import argparse
@@ -30,18 +30,18 @@ _PROGRAM = (sys.executable, "-I", str(ROOT / "lab" / "traffic" / "fetches.py"))
 
 
 class Case:
-    """One pair: who starts the first handshake (the other knows no endpoint), and who fetches."""
+    """A pair: the initiator of the first handshake (the other side knows no endpoint), and the side that fetches."""
 
     def __init__(self, initiator, responder, asks, rekey_after=None):
         self.kinds = (initiator, responder)
         self.asks = asks
-        # Ours alone has this knob. As responder it would give up sessions that the other side goes on with.
+        # Only `taut wg` has this setting. As responder it would give up sessions that the other side still uses.
         self.env = {"TAUT_TEST_REKEY_AFTER_S": rekey_after} if rekey_after and initiator == "taut" else None
         self.row = dict.fromkeys(COLUMNS, "")
         self.row.update({"initiator": initiator, "responder": responder, "fetches from": self.kinds[asks]})
 
     def start(self, lab, number, gap):
-        """Builds the pair, sees that it talks, and starts the fetches."""
+        """Builds the pair, checks that it is connected, and starts the fetches."""
         family, names = (4, 6)[number % 2], (f"a{number}", f"b{number}")
         self.row["outer"] = f"IPv{family}"
         self.pair = pair(lab, self.kinds, family, psk=family == 4, env=self.env, names=names, passive=True)
@@ -54,7 +54,7 @@ class Case:
         self.seen = set()
 
     def look(self):
-        """Notes the moment of the last handshake. Asked of ours: boringtun says how long ago, and that differs from look to look."""
+        """Records the time of the last handshake. Asks `taut wg`: boringtun reports an age that differs from query to query."""
         here, there = self.pair if self.kinds[0] == "taut" else self.pair[::-1]
         self.seen.add(here.peer(there.public)["handshake"])
 
@@ -91,12 +91,12 @@ class Case:
 
 
 def runs(numbers):
-    """How many runs of consecutive numbers these are."""
+    """Returns the number of runs of consecutive numbers."""
     return sum(number - 1 not in set(numbers) for number in numbers)
 
 
 def cases(kinds, rekey_after=None):
-    """Every implementation in both roles, with fetches from either side."""
+    """Yields every implementation in both roles, with fetches from either side."""
     for kind, roles, asks in itertools.product(kinds, (0, 1), (0, 1)):
         yield Case(*(("taut", kind), (kind, "taut"))[roles], asks, rekey_after)
 
@@ -116,14 +116,14 @@ def run(lab, chosen, seconds, gap=GAP_S):
 
 
 def table(rows):
-    """The rows in Markdown."""
+    """Returns the rows in Markdown."""
     lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
     lines += ["| " + " | ".join(str(row[name]) for name in COLUMNS) + " |" for row in rows]
     return "\n".join(lines)
 
 
 def document(rows, minutes, gap):
-    """The document, as `--output` writes it."""
+    """Returns the document for `--output`."""
     kernel = subprocess.run(["uname", "-r"], capture_output=True, text=True, check=True).stdout.strip()
     versions = ", ".join(f"{kind} {version}" for kind, version in VERSIONS.items())
     return f"""# Soak beside other implementations
@@ -139,9 +139,9 @@ window in which the tunnel was deaf in that direction.
 
 def main():
     parser = argparse.ArgumentParser(prog="python3 -m lab.runs.soak_interop", description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=MINUTES, help=f"how long (default {MINUTES:g})")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help=f"duration (default {MINUTES:g})")
     parser.add_argument("--gap", type=float, default=GAP_S, help=f"seconds of silence between two fetches (default {GAP_S:g})")
-    parser.add_argument("--output", type=Path, help="write the document there")
+    parser.add_argument("--output", type=Path, help="write the document to this file")
     args = parser.parse_args()
     for lack in filter(None, map(lacking, VERSIONS)):
         print(f"soak: skipped: {lack}", file=sys.stderr)

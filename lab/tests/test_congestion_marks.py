@@ -72,7 +72,7 @@ def test_fault_i6_marks_go_through_and_show_outside_while_priorities_stay_inside
         found = json.loads(receiver.output().splitlines()[-1])
         assert found == [[ecn, 46 << 2 | ecn] for ecn in range(4) for _ in range(_COUNT)]
         # The first run may go by the relay from end to end; the second one goes straight.
-        one.reach(two.name)
+        one.ping_until_direct(two.name)
 
     def outside():
         lines = [line.split() for line in watch.output().splitlines() if line.startswith("data")]

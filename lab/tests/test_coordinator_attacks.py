@@ -11,7 +11,7 @@ from lab.hosts.wait import wait_until
 from lab.nodes.relay import WEB_PORT, Relay
 from lab.nodes.taut import Coordinator, Node
 from lab.tests.test_websocket import reaches
-from lab.traffic.connection_flood import Crowd, status
+from lab.traffic.connection_flood import ConnectionFlood, status
 
 pytestmark = pytest.mark.skipif(bool(needs.missing_reason("nft", "openssl", "prlimit")), reason=needs.missing_reason("nft", "openssl", "prlimit"))
 
@@ -56,13 +56,13 @@ class Attacked:
 def test_fault_f13_strangers_at_the_coordinators_port_keep_nobody_out(lab, kind):
     world = Attacked(lab)
     first = world.serves("node1")
-    crowd = Crowd(world.attacker, kind, world.coordinator.address, WEB_PORT, CROWD)
+    crowd = ConnectionFlood(world.attacker, kind, world.coordinator.address, WEB_PORT, CROWD)
     second = world.serves("node2")
     assert crowd.open() <= OF_ONE_ADDRESS
     # Nothing that was there before the attack was closed for it.
     assert first.status()["coordinator"]["connected"]
     reaches(first, "websocket")
-    crowd.is_gone()
+    crowd.wait_until_closed()
     world.serves("node3")
     first.wait_for_peers("node2", "node3")
     second.wait_for_peers("node1", "node3")
@@ -74,11 +74,11 @@ def test_fault_f13_strangers_at_a_relays_port_keep_nobody_out(lab, kind):
     world = Attacked(lab, own_relay=False)
     relay = Relay(limited(world.internet.server("far")), world.coordinator, web=True).start()
     first = world.serves("node1", "far")
-    crowd = Crowd(world.attacker, kind, relay.host.ipv4, WEB_PORT, CROWD, "/relay")
+    crowd = ConnectionFlood(world.attacker, kind, relay.host.ipv4, WEB_PORT, CROWD, "/relay")
     second = world.serves("node2", "far")
     assert crowd.open() <= OF_ONE_ADDRESS
     reaches(first, "websocket", "far")
-    crowd.is_gone()
+    crowd.wait_until_closed()
     world.serves("node3", "far")
     second.wait_for_peers("node1", "node3")
     assert first.ping("node2", "-c", "1")
@@ -107,7 +107,7 @@ def test_fault_p6_a_relay_without_descriptors_pauses_and_goes_on(lab):
     relay = Relay(far, world.coordinator, web=True).start("--metrics", f"{far.ipv4}:9478")
     assert status(world.watch, far.ipv4, 9478, "/metrics") == 200
     without_descriptors(far, relay.process)
-    crowds = [Crowd(world.attacker, "tcp", far.ipv4, port, 10) for port in (WEB_PORT, 9478)]
+    crowds = [ConnectionFlood(world.attacker, "tcp", far.ipv4, port, 10) for port in (WEB_PORT, 9478)]
     before = ticks(relay.process)
     time.sleep(WATCHED_S)
     assert ticks(relay.process) - before < SHARE * WATCHED_S
@@ -122,7 +122,7 @@ def test_fault_p6_a_coordinator_without_descriptors_pauses_and_goes_on(lab):
     world = Attacked(lab)
     process = world.coordinator.process
     without_descriptors(world.coordinator.host, process)
-    crowd = Crowd(world.attacker, "tcp", world.coordinator.address, WEB_PORT, 10)
+    crowd = ConnectionFlood(world.attacker, "tcp", world.coordinator.address, WEB_PORT, 10)
     before = ticks(process)
     time.sleep(WATCHED_S)
     assert ticks(process) - before < SHARE * WATCHED_S

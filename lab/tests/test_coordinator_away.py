@@ -27,7 +27,7 @@ def test_a_restart_does_not_touch_traffic_and_the_map_stays_right(mesh):
     net.coordinator.start()
     for node in net.nodes:
         node.wait_for(connected(True), "the coordinator to be back", timeout=180)
-    net.meet()
+    net.wait_for_maps()
     transfer.flows_on(CALM)
 
     assert transfer.finish()["equal"]
@@ -44,7 +44,7 @@ def test_a_restarted_coordinator_takes_new_members(layout):
     net.coordinator.stop()
     net.coordinator.start()
     net.join(two)
-    net.meet()
+    net.wait_for_maps()
     net.connect()
 
 
@@ -57,8 +57,8 @@ def test_fault_n1_sessions_renew_without_the_coordinator_and_nothing_is_lost(mes
     transfer.flows_on(CALM)
     net.coordinator.kill()
 
-    before = one.made(two.name, one.wait_for(lambda s: one.made(two.name, s), "a session"))
-    one.wait_for(lambda s: one.made(two.name, s) >= before + 2, "two new sessions")
+    before = one.sessions_made(two.name, one.wait_for(lambda s: one.sessions_made(two.name, s), "a session"))
+    one.wait_for(lambda s: one.sessions_made(two.name, s) >= before + 2, "two new sessions")
     transfer.flows_on(CALM)
     assert transfer.finish()["equal"]
     result = probe.finish()
@@ -77,7 +77,7 @@ def test_fault_n2_two_nodes_that_both_restart_find_each_other_from_the_saved_map
     for node in net.nodes:
         node.start()
         node.up()
-    net.meet()
+    net.wait_for_maps()
     net.connect()
     for address in addresses:
         assert ping(one.host, address, count=3)["received"] == 3

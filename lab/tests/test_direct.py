@@ -6,7 +6,7 @@ from lab.traffic.flow import Listener, Transfer, ping
 def test_nodes_talk_directly_without_configured_endpoints(mesh):
     one, two = mesh(nodes=2).nodes
     for here, there in ((one, two), (two, one)):
-        reply = here.reach(there.name)["replies"][-1]
+        reply = here.ping_until_direct(there.name)["replies"][-1]
         assert reply["path"] == "direct"
         path = here.peer(there.name)["path"]
         assert path["kind"] == "direct"

@@ -6,7 +6,7 @@ import time
 
 from lab.hosts.wait import PATIENCE_S
 from lab.nodes.taut import Node
-from lab.traffic.flow import Beat, answers
+from lab.traffic.flow import PingStream, answers
 
 
 def test_fault_d14_two_hosts_with_one_state_are_told_so_and_make_no_storm(mesh):
@@ -21,12 +21,12 @@ def test_fault_d14_two_hosts_with_one_state_are_told_so_and_make_no_storm(mesh):
     (listed,) = [node for node in json.loads(net.coordinator.cli("nodes", "list", "--json").stdout)["nodes"] if node["name"] == two.name]
     assert listed["twin"] and "two hosts" in net.coordinator.cli("nodes", "list").stdout
     # Both want to talk to the same peer, all the time.
-    before, joined = one.made(two.name), told(net.coordinator, "connected")
-    with Beat(two.host, one.ipv4, interval=0.05), Beat(clone.host, one.ipv4, interval=0.05):
+    before, joined = one.sessions_made(two.name), told(net.coordinator, "connected")
+    with PingStream(two.host, one.ipv4, interval=0.05), PingStream(clone.host, one.ipv4, interval=0.05):
         time.sleep(20)
     assert told(net.coordinator, "connected") == joined
     # At most what a peer may begin, five in five seconds each.
-    assert one.made(two.name) - before <= 20
+    assert one.sessions_made(two.name) - before <= 20
     # The one that was started last is served; when it ends, the other one is, soon.
     assert clone.status()["coordinator"]["connected"] and not two.status()["coordinator"]["connected"]
     clone.stop()

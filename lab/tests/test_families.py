@@ -34,7 +34,7 @@ def test_a_path_of_a_family_that_the_host_lost_is_not_called_direct(lab):
         node.start()
         node.up(coordinator.join_token)
     one.wait_for_peers(two.name)
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     one.host.ip(f"address delete {one.host.ipv4}/24 dev eth0")
     one.wait_for(lambda status: one.peer(two.name, status)["path"]["kind"] == "relayed", "to say that the relay carries everything")
     # What was sent before the relay was bound to by the other family is lost.

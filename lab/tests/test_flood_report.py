@@ -63,7 +63,7 @@ def test_the_slowest_of_fifty_is_their_p99():
 
 
 def test_one_short_flood_is_measured_and_told(lab):
-    # The other limits are for a quiet machine; that the keeper's work has a bound, and that all get in, holds on any.
+    # The other limits are for a quiet machine; that the agent's work has a bound, and that all get in, holds on any.
     field = Network(lab)
     seen = measure(field, "spoofed", "B2", 20_000, seconds=1, rounds=1, tries=2)
     assert seen["sent"] > 0 and 0 < seen["bytes_back_per_byte"] <= 0.5 and seen["connects_failed"] == 0, seen

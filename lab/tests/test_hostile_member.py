@@ -1,6 +1,6 @@
 """A member that says in its session what it likes, as often as it can (fault B11). What it costs in throughput, `make hostile` measures."""
 
-from lab.runs.hostile import Field
+from lab.runs.hostile import Testbed
 from lab.traffic.flow import Probe, ping
 
 # Longer than a peer's lanes rest between two changes.
@@ -9,7 +9,7 @@ ATTACK_S = 12
 
 def _attacked(lab, kind, rate):
     """Datagrams from the victim to the bystander while the member attacks; what the victim says of the member then."""
-    field = Field(lab)
+    field = Testbed(lab)
     probe = Probe(field.victim.host, field.bystander.host, field.bystander.ipv4, interval=0.01, burst=4)
     program = field.program(kind, rate)
     program.write(f"{1000 * ATTACK_S}\n")

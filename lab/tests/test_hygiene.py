@@ -22,7 +22,7 @@ def test_links_addresses_routes_rules_filters_and_settings_are_as_before(layout,
 
     before = state()
     net.join(one, two)
-    net.meet()
+    net.wait_for_maps()
     net.connect()
     assert state() != before
     ENDS[how](one)

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from lab.hosts import needs
-from lab.nodes.local_api import Sight
+from lab.nodes.local_api import LocalApi
 
 pytestmark = pytest.mark.skipif(bool(needs.missing_reason("nft")), reason=needs.missing_reason("nft"))
 # Sends to a port where nobody listens, until the kernel hands the error to the one who sent; prints how that went.
@@ -36,12 +36,12 @@ def test_fault_i9_an_icmp_error_by_way_of_a_nat_reaches_its_sender(behind):
     one, two = world.nodes
     # Outside the overlay: what a router translated on its way out is translated back within the error.
     assert asked(one.host, world.servers[0].ipv4) == "refused"
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     for address in (two.ipv4, two.ipv6):
         assert asked(one.host, address) == "refused"
     two.host.nat.black_hole()
-    with Sight(one) as sight:
+    with LocalApi(one) as sight:
         assert asked(one.host, two.ipv4) == "refused"
-        sight.when(two.name, "relayed")
+        sight.wait_for_path(two.name, "relayed")
     for address in (two.ipv4, two.ipv6):
         assert asked(one.host, address) == "refused"

@@ -59,7 +59,7 @@ def test_a_one_off_key_lets_one_node_in(layout):
     assert "used" in answer.stderr
     # The refusal leaves the node free to join with another key.
     second.up(net.coordinator.join_token)
-    net.meet()
+    net.wait_for_maps()
 
 
 def test_a_revoked_key_lets_nobody_in(layout):

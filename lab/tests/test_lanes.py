@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lab.hosts.wait import wait_until
-from lab.traffic.flow import Listener, Middle, Probe, Transfer
+from lab.traffic.flow import Listener, Interceptor, Probe, Transfer
 
 # Flows enough that each of four lanes has some: which lane a flow is on follows from its ports.
 _FLOWS = 12
@@ -21,7 +21,7 @@ def _start(net, *lanes, options=(), coordinator=()):
     for node, count in zip(net.nodes, lanes, strict=True):
         node.start("--lanes", count, *options)
         node.up(net.coordinator.join_token)
-    net.meet()
+    net.wait_for_maps()
     return net.nodes
 
 
@@ -140,7 +140,7 @@ def test_flows_keep_their_order_and_lose_nothing_over_renewals_of_the_keys(layou
     one, two = _start(layout(nodes=2, env={"TAUT_TEST_REKEY_AFTER_S": "2"}), 2, 2)
     flows = Flows(one, two)
     _open(one, two, 2)
-    one.wait_for(lambda status: one.made(two.name, status) >= 6, "five renewals")
+    one.wait_for(lambda status: one.sessions_made(two.name, status) >= 6, "five renewals")
     assert _in_use(one, two) == 2, "open lanes stay open"
     flows.whole()
 
@@ -205,7 +205,7 @@ def test_a_lane_whose_port_is_cut_off_costs_a_moment_and_opens_again(layout):
 @pytest.mark.parametrize("how", ["drop", "alter"])
 def test_whoever_holds_offers_back_delays_lanes_and_aes_and_nothing_else(layout, how):
     net = layout(nodes=2)
-    middle = Middle(net.switches[0], net.nodes[1].host, how)
+    middle = Interceptor(net.switches[0], net.nodes[1].host, how)
     # What is sealed in one piece is seen in one piece. Without a relay the handshake shows the way: probes are held back like offers.
     one, two = _start(net, 2, 2, options=("--no-udp-gso",), coordinator=("--no-relay",))
     probes = [Probe(one.host, two.host, two.ipv4, interval=0.02) for _ in range(4)]
@@ -252,7 +252,7 @@ def test_nothing_is_left_of_lanes(layout, how):
     for node in net.nodes:
         node.start("--lanes", 3)
         node.up(net.coordinator.join_token)
-    net.meet()
+    net.wait_for_maps()
     net.connect()
     _open(one, two, 3)
     pid = one.process.pid

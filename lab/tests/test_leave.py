@@ -55,7 +55,7 @@ def test_a_node_leaves_and_nobody_knows_it_any_more(mesh):
     again = two.status()
     assert again["self"]["node_key"] != key and again["leave"] is None
     two._addresses = []
-    net.meet()
+    net.wait_for_maps()
     net.connect()
 
 

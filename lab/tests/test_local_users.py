@@ -294,4 +294,4 @@ def test_fault_k6_a_lost_identity_is_told_and_the_node_joins_anew(mesh):
     assert not former[0]["online"], former
     net.coordinator.cli("nodes", "remove", "node1")
     two.wait_for_peers(again["name"])
-    two.reach(again["name"])
+    two.ping_until_direct(again["name"])

@@ -27,7 +27,7 @@ def test_packets_go_and_lanes_sleep_when_there_are_none(layout, lanes):
     for node in net.nodes:
         node.start("--low-latency", "--lanes", lanes)
         node.up(net.coordinator.join_token)
-    net.meet()
+    net.wait_for_maps()
     net.connect()
     one, two = net.nodes
     assert ping(one.host, two.ipv4, count=20, interval=0.01)["received"] == 20

@@ -39,7 +39,7 @@ def test_fault_e20_a_host_called_localhost_gets_another_name_and_its_peers_print
     for node in net.nodes:
         names = {line.split()[1] for line in node.taut("hosts", "--short").stdout.splitlines()}
         assert names == {one.name, "node", renamed}
-    assert one.reach(renamed)
+    assert one.ping_until_direct(renamed)
 
 
 def test_status_leads_from_a_name_to_addresses(mesh):
@@ -51,7 +51,7 @@ def test_status_leads_from_a_name_to_addresses(mesh):
 
 def test_ping_takes_a_name_and_both_addresses(mesh):
     one, two = mesh(nodes=2).nodes
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     for peer in (two.name, two.ipv4, two.ipv6):
         assert one.ping(peer, "-c", "1")["peer"] == two.name
 
@@ -63,7 +63,7 @@ def test_rename_reaches_the_peers(mesh):
     net.coordinator.cli("nodes", "rename", two.name, "attic")
     one.wait_for_peers("attic")
     two.wait_for(lambda s: s["self"]["name"] == "attic", "its own name to be attic")
-    assert one.reach("attic")["address"] in (address, two.ipv6)
+    assert one.ping_until_direct("attic")["address"] in (address, two.ipv6)
 
 
 def ask(node, request):

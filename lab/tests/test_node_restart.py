@@ -15,7 +15,7 @@ def test_a_restarted_node_keeps_address_and_identity(mesh, kill):
     after = two.status()["self"]
     for field in ("id", "name", "addresses", "node_key"):
         assert after[field] == before[field]
-    net.meet()
+    net.wait_for_maps()
     net.connect()
     assert ping(one.host, two.ipv4, count=3)["received"] == 3
     assert ping(two.host, one.ipv6, count=3)["received"] == 3

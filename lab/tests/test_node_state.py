@@ -80,7 +80,7 @@ def test_fault_k2_k7_a_damaged_map_is_fetched_anew(mesh):
     for name in ("map.json", "map.json.prev"):
         (one.state / name).write_bytes(b"taut-state 1 damaged\n{}")
     one.start().up()
-    net.meet()
+    net.wait_for_maps()
     net.connect()
     wait_until(lambda: b"node2" in (one.state / "map.json").read_bytes(), "the map to be on the disk again")
 
@@ -147,7 +147,7 @@ def test_fault_k3_a_node_outlives_its_disk_says_so_and_saves_again(layout):
         start_with(node, f"mount -t tmpfs -o size=64k,mode=700 none {node.state}")
         node.up(net.coordinator.join_token)
     for node, other in (troubled, reversed(troubled)):
-        node.reach(other.name)
+        node.ping_until_direct(other.name)
         wait_until(lambda: other.name.encode() in whole_body(inside(node) / "map.json"), "its map to be saved")
     for node, (harm, _, _) in troubles.items():
         harm(node)
@@ -158,7 +158,7 @@ def test_fault_k3_a_node_outlives_its_disk_says_so_and_saves_again(layout):
         assert str(node.state) in told["message"] and "the node runs on" in told["hint"], told
         assert words in node.taut("status").stdout
         # It goes on, with the new map in memory only: what is on the disk stays as it was, whole.
-        late.reach(node.name)
+        late.ping_until_direct(node.name)
         assert ping(node.host, late.ipv4, count=3)["received"] == 3
         assert late.name.encode() not in whole_body(inside(node) / "map.json")
         whole_body(inside(node) / "identity.json")
@@ -210,7 +210,7 @@ def test_fault_j9_p2_a_hundred_crashes_leave_the_host_as_it_was(layout):
     chance = random.Random(9)
     before, traces = one.host.network_state(), one.host.hidden_state(sockets=True)
     net.join(one, two)
-    net.meet()
+    net.wait_for_maps()
     net.connect()
     address, key = one.ipv4, one.status()["self"]["node_key"]
     wait_until(lambda: not any(link.endswith(".new") for link in open_files(one)), "what is being saved to be saved")
@@ -244,7 +244,7 @@ def test_fault_k5_no_key_in_output_arguments_environment_or_answers(layout):
     net = layout(nodes=2, env={"RUST_LOG": "trace"})
     net.coordinator.start()
     net.join(*net.nodes)
-    net.meet()
+    net.wait_for_maps()
     net.connect()
     one = net.nodes[0]
     identity = json.loads((one.state / "identity.json").read_bytes().partition(b"\n")[2])

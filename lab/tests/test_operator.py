@@ -133,4 +133,4 @@ def test_a_network_ends_and_its_members_are_told_while_another_one_goes_on(layou
         told = node.wait_for(lambda status: status["problem"], "word that it is no member")
         assert "not a member" in told["problem"]["message"]
     assert "lab" not in coordinator.cli("networks", "list").stdout
-    assert one.reach(two.name)
+    assert one.ping_until_direct(two.name)

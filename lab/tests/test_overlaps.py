@@ -48,7 +48,7 @@ def test_fault_d17_addresses_of_other_tunnels_are_neither_offered_nor_probed(lay
     # The peer offers an address inside that tunnel: to itself it is one of a network.
     two.host.ip("link add lan0 type bridge", "address add 10.9.0.2/24 dev lan0", "link set lan0 up")
     net.join(one, two)
-    net.meet()
+    net.wait_for_maps()
     net.connect()
     assert not [endpoint for endpoint in endpoints(one) if endpoint.startswith("10.9.0.")]
     two.wait_for(lambda status: any(one.startswith("10.9.0.2:") for one in status["self"]["endpoints"]), "the peer to offer it")
@@ -68,14 +68,14 @@ def test_two_networks_with_different_prefixes_share_a_host(layout, lab):
     net.coordinator.start()
     other = second_network(lab, net, "--ipv4-prefix", "10.80.0.0/16")
     net.join(*net.nodes)
-    net.meet()
+    net.wait_for_maps()
     second = [Second(node.host) for node in net.nodes]
     for node in second:
         node.start()
         node.up(other.join_token)
     one, two = second
     one.wait_for_peers(two.name)
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     net.connect()
     for node, peer in (net.nodes, second):
         assert ping(node.host, peer.ipv4, count=3)["received"] == 3
@@ -90,7 +90,7 @@ def test_fault_j13_a_second_network_with_the_same_addresses_is_refused(layout, l
     net.coordinator.start()
     other = second_network(lab, net)
     net.join(*net.nodes)
-    net.meet()
+    net.wait_for_maps()
     net.connect()
     one, two = net.nodes
     second = Second(one.host).start()
@@ -121,7 +121,7 @@ def test_fault_j13_an_address_of_the_host_is_refused_at_the_first_join_only(layo
     assert done.returncode == 1 and REFUSED in done.stderr and f"{taken} is this node's" in done.stderr and "lan0" in done.stderr, done
     one.host.ip(f"address delete {taken}/24 dev lan0")
     one.wait_for(lambda status: status["state"] == "running", "the network to come up")
-    net.meet()
+    net.wait_for_maps()
     net.connect()
     # Later it is warned of, and everything else goes on, over a restart too.
     one.host.ip(f"address add {two.ipv4}/24 dev lan0")
@@ -152,7 +152,7 @@ def test_fault_j13_an_overlap_without_a_conflict_is_warned_of(lab, place):
     else:
         one.host.ip("link add lan0 type bridge", "address add 10.80.7.7/24 dev lan0", "link set lan0 up")
     net.join(one, two)
-    net.meet()
+    net.wait_for_maps()
     net.connect()
     status = one.wait_for(lambda status: status["warnings"], "the overlap to be told")
     assert "10.80.7.0/24" in status["warnings"][0]["message"] and "10.80.0.0/16" in status["warnings"][0]["message"]
@@ -177,8 +177,8 @@ def test_fault_j13_networks_that_come_to_share_addresses_leave_each_other_alone(
         node.start()
         node.up(other.join_token)
     here.wait_for_peers(there.name)
-    here.reach(there.name)
-    one.reach(two.name)
+    here.ping_until_direct(there.name)
+    one.ping_until_direct(two.name)
     numbers = [int(node.ipv4.rpartition(".")[2]) for node in (one, two, here, there)]
     assert numbers == [1, 2, 3, 4]
     status = here.wait_for(lambda status: status["warnings"], "the overlap to be told")
@@ -186,7 +186,7 @@ def test_fault_j13_networks_that_come_to_share_addresses_leave_each_other_alone(
 
     # Now the first network gives away the addresses that the other one has on this host.
     net.join(three, four)
-    net.meet()
+    net.wait_for_maps()
     assert [three.ipv4, four.ipv4] == [here.ipv4, there.ipv4]
 
     def warned(status):
@@ -212,7 +212,7 @@ def test_fault_d12_hosts_with_carrier_addresses_in_the_overlays_prefix_join_and_
         )
     coordinator.start()
     net.join(*nodes)
-    net.meet()
+    net.wait_for_maps()
     one, two = nodes
     wait_until(lambda: ping(one.host, two.ipv4, count=1)["received"], "the peer to answer", details=one.process.tail)
     status = one.status()

@@ -34,7 +34,7 @@ def _start(net, *options):
     for node, words in zip(net.nodes, options, strict=True):
         node.start(*words)
         node.up(net.coordinator.join_token)
-    net.meet()
+    net.wait_for_maps()
     net.connect()
     if not all(_uses_aes(node, net) for node in net.nodes):
         pytest.skip("this machine has no AES in hardware")

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from lab.hosts import needs
-from lab.nodes.local_api import Sight
+from lab.nodes.local_api import LocalApi
 from lab.nodes.taut import Node
 
 from .steady_transfer import SOME, flows
@@ -34,8 +34,8 @@ def outside(node):
 
 def renew(one, two):
     """Waits until two more sessions were made."""
-    before = one.made(two.name, one.wait_for(lambda status: one.made(two.name, status), "a session"))
-    one.wait_for(lambda status: one.made(two.name, status) >= before + 2, "two new sessions")
+    before = one.sessions_made(two.name, one.wait_for(lambda status: one.sessions_made(two.name, status), "a session"))
+    one.wait_for(lambda status: one.sessions_made(two.name, status) >= before + 2, "two new sessions")
 
 
 def test_fault_n1_without_the_coordinator_sessions_renew_hosts_move_and_relays_change(behind):
@@ -61,7 +61,7 @@ def test_fault_n11_node_and_coordinator_apart(behind, ways):
     """Sessions renew; who joins meanwhile is known to the others, and to this node as soon as it hears again."""
     world = behind(CONES, env=OFTEN)
     one, two = world.nodes
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     transfer = flows(one, two)
     third = Node(world.internet.behind("open", "node3"))
     # One way: what the coordinator says is lost.
@@ -81,14 +81,14 @@ def test_fault_n11_node_and_coordinator_apart(behind, ways):
 def test_fault_n11_node_and_node_apart(behind):
     """The relay carries until the direct path is back."""
     one, two = behind(CONES).nodes
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     transfer = flows(one, two)
-    with Sight(one) as sight:
+    with LocalApi(one) as sight:
         two.host.nat.black_hole()
-        sight.when(two.name, "relayed")
+        sight.wait_for_path(two.name, "relayed")
         transfer.flows_on(SOME)
         two.host.nat.restore()
-        sight.when(two.name, "direct")
+        sight.wait_for_path(two.name, "direct")
     assert transfer.finish()["equal"]
 
 
@@ -109,7 +109,7 @@ def test_fault_n11_node_and_relay_apart(behind, ways):
 def test_fault_n11_a_direct_path_needs_no_relay(behind):
     world = behind(CONES)
     one, two = world.nodes
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     transfer = flows(one, two)
     world.relays[0].kill()
     one.wait_for(lambda status: status["relays"][0]["state"] != "bound", "the relay to be missed")

@@ -54,7 +54,7 @@ def test_fault_e24_a_map_with_other_prefixes_waits_for_roots_consent(attacked):
     two.kill()
     two.start()
     two.up()
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     assert_old_prefix(one, two, address)
 
     for wrong in (["10.0.0.0/8"], [LAN, "10.0.0.0/8"]):
@@ -73,12 +73,12 @@ def test_fault_e24_a_map_with_other_prefixes_waits_for_roots_consent(attacked):
         status = node.wait_for(lambda status: status["problem"] is None and status["self"]["addresses"][0].startswith("192.168."), "the new address")
         assert status["state"] == "running"
     fresh = two.status()["self"]["addresses"][0]
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     assert ping(one.host, fresh, count=3)["received"] == 3
     assert address not in one.host.run("ip", "route").stdout
     # Now these are pinned.
     one.restart()
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     assert one.status()["problem"] is None
     done = one.taut("accept", LAN, check=False)
     assert done.returncode == 1 and "does not ask" in done.stderr

@@ -56,14 +56,14 @@ def settled(node):
 @pytest.mark.parametrize("known", ["port-restricted", "firewall"])
 def test_counted_ports_are_foretold(pair, known):
     hard, other = pair("predictable", known, options=("--search-sockets", "0"))
-    assert hard.reach(other.name)["replies"][-1]["path"] == "direct"
+    assert hard.ping_until_direct(other.name)["replies"][-1]["path"] == "direct"
     assert other.ping(hard.name, "--until-direct", "-c", "60")["replies"][-1]["path"] == "direct"
 
 
 def test_a_drawn_port_is_met_and_its_socket_carries_everything(pair):
     hard, other = pair("symmetric", "port-restricted")
     before = settled(hard)
-    assert hard.reach(other.name)["replies"][-1]["path"] == "direct"
+    assert hard.ping_until_direct(other.name)["replies"][-1]["path"] == "direct"
     wait_until(lambda: sockets(hard) == before + 1, "all sockets but one to be closed")
     assert other.ping(hard.name, "--until-direct", "-c", "60")["replies"][-1]["path"] == "direct"
     for one, two in ((hard, other), (other, hard)):

@@ -5,7 +5,7 @@ import pytest
 from lab.hosts import needs
 from lab.hosts.programs import binary
 from lab.hosts.wait import wait_until
-from lab.nodes.gateway import Home
+from lab.nodes.gateway import HomeRouter
 
 PORT = 8288
 needs_miniupnpd = pytest.mark.skipif(bool(needs.missing_reason("miniupnpd", "nft")), reason=needs.missing_reason("miniupnpd", "nft"))
@@ -53,7 +53,7 @@ def end(process):
     ids=["pcp", "nat-pmp", "upnp-2", "upnp-1"],
 )
 def test_a_port_is_mapped_reached_from_outside_and_given_back(lab, protocol, options):
-    home = Home(lab)
+    home = HomeRouter(lab)
     host, stranger = lab.host("one", home.inside), lab.host("far", home.outside)
     home.serve(**options)
     process = ask(host)
@@ -70,7 +70,7 @@ def test_a_port_is_mapped_reached_from_outside_and_given_back(lab, protocol, opt
 @needs_miniupnpd
 @pytest.mark.parametrize("without", [[], ["pcp", "natpmp"]], ids=["pcp", "upnp"])
 def test_two_hosts_behind_one_router_get_a_port_each(lab, without):
-    home = Home(lab)
+    home = HomeRouter(lab)
     hosts = [lab.host(name, home.inside) for name in ("one", "two")]
     home.serve(without=without)
     first = ask(hosts[0])
@@ -86,7 +86,7 @@ def test_two_hosts_behind_one_router_get_a_port_each(lab, without):
 @needs_miniupnpd
 @pytest.mark.parametrize("without", [[], ["pcp", "natpmp"]], ids=["pcp", "upnp"])
 def test_a_host_that_crashed_gets_its_port_again(lab, without):
-    home = Home(lab)
+    home = HomeRouter(lab)
     host = lab.host("one", home.inside)
     home.serve(without=without)
     first = ask(host)
@@ -99,7 +99,7 @@ def test_a_host_that_crashed_gets_its_port_again(lab, without):
 
 @needs_miniupnpd
 def test_ports_come_and_go_with_the_lanes(lab):
-    home = Home(lab)
+    home = HomeRouter(lab)
     host = lab.host("one", home.inside)
     home.serve()
     process = ask(host, PORT, PORT + 1)
@@ -114,7 +114,7 @@ def test_ports_come_and_go_with_the_lanes(lab):
 
 @needs_nft
 def test_without_a_gateway_that_maps_nothing_comes_and_it_says_so(lab):
-    home = Home(lab)
+    home = HomeRouter(lab)
     process = ask(lab.host("one", home.inside))
     wait_until(lambda: report(process)["upnp"] == "silent", "UPnP to be given up", details=process.tail, pause=1)
     # The router's kernel says that nobody listens.
@@ -127,17 +127,17 @@ def test_without_a_gateway_that_maps_nothing_comes_and_it_says_so(lab):
 
 def lies(lab, how, verdict, hears=None):
     """A host before a gateway that lies so: nothing is mapped, the protocol's word is `verdict`, little memory is used, and the end comes."""
-    home = Home(lab)
+    home = HomeRouter(lab)
     host = lab.host("one", home.inside)
     elsewhere = lab.host("other", home.inside)
-    trap = home.lie({"pcp": {}, "natpmp": {}, "upnp": {}}, elsewhere)
+    trap = home.serve_faulty({"pcp": {}, "natpmp": {}, "upnp": {}}, elsewhere)
     for protocol in how.values():
         for key in ("location", "elsewhere"):
             if key in protocol:
                 protocol[key] = elsewhere.ipv4
         if "control" in protocol:
             protocol["control"] = f"http://{elsewhere.ipv4}:5000/ctl"
-    liar = home.lie(how)
+    liar = home.serve_faulty(how)
     process = ask(host)
     name, word = verdict
     wait_until(lambda: report(process)[name] == word, f"{name} to be {word}", details=process.tail, pause=1)
@@ -194,9 +194,9 @@ def test_fault_d15_pages_that_lead_astray_never_end_or_never_come_are_given_up(l
 
 @needs_nft
 def test_fault_d15_an_endless_lease_at_another_port_is_a_candidate_and_no_more(lab):
-    home = Home(lab)
+    home = HomeRouter(lab)
     host = lab.host("one", home.inside)
-    home.lie({"pcp": {"lease": 0xFFFFFFFF, "port": 4711, "outside": "5.5.5.200"}})
+    home.serve_faulty({"pcp": {"lease": 0xFFFFFFFF, "port": 4711, "outside": "5.5.5.200"}})
     process = ask(host)
     # It is told as one; that no probe through it is answered is for others to find out.
     assert mapped(process) == ("5.5.5.200:4711", "pcp")

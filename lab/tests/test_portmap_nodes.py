@@ -10,7 +10,7 @@ from lab.hosts.nats.router import NatRouter
 from lab.hosts.net import Switch
 from lab.hosts.programs import binary
 from lab.hosts.wait import wait_until
-from lab.nodes.gateway import OUTSIDE, Home
+from lab.nodes.gateway import OUTSIDE, HomeRouter
 from lab.nodes.mesh import Mesh
 from lab.nodes.taut import Coordinator, Node
 
@@ -27,7 +27,7 @@ def a_program_that_asks():
 
 def two_homes(lab):
     """A node behind a port-restricted router with miniupnpd, and one behind a symmetric NAT: hole punching cannot work between them."""
-    home = Home(lab)
+    home = HomeRouter(lab)
     coordinator = Coordinator(lab.host("coord", home.outside))
     office = Switch(lab, "office", [next(OUTSIDE.supernet(new_prefix=8).subnets(new_prefix=24))])
     NatRouter(lab, "strict", KINDS["symmetric"], office, home.outside, OUTSIDE)
@@ -45,10 +45,10 @@ def test_a_mapped_port_brings_a_direct_path_through_a_symmetric_nat(lab):
     assert status["port_mapping"] | {"mapped": [f"{home.outer}:8288"], "protocol": "PCP"} == status["port_mapping"]
     # The office's router does not listen; two says so.
     two.wait_for(lambda status: (status["port_mapping"] or {}).get("problem"), "no port to be mapped")
-    mesh.meet()
+    mesh.wait_for_maps()
     # Two can begin; the other way needs a relay, or this session.
-    two.reach("one")
-    one.reach("two")
+    two.ping_until_direct("one")
+    one.ping_until_direct("two")
     assert two.peer("one")["path"]["endpoint"] == f"{home.outer}:8288"
     assert home.outer in one.taut("status").stdout
     # The end gives the port back.
@@ -63,7 +63,7 @@ def test_without_port_mapping_the_gateway_hears_nothing(lab):
     for node in mesh.nodes:
         node.start("--no-portmap")
         node.up(mesh.coordinator.join_token)
-    mesh.meet()
+    mesh.wait_for_maps()
     one.wait_for(lambda status: status["state"] == "running", "the node to be up")
     assert one.status()["port_mapping"] is None
     # Long after a node that asks would have asked: see the test above, on the same links.

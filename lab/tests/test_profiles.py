@@ -43,7 +43,7 @@ def test_loss_is_told_only_where_nothing_else_limits_tcp():
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("[one]\ntitle='a'\nabout='b'\nplain=true", "the way itself is missing"),
+        ("[one]\ntitle='a'\nabout='b'\nplain=true", "the base of all links is missing"),
         ("base='1ms'\n[one]\ntitle='a'", r"\[one\]: about is missing"),
         ("base='1ms'\n[one]\ntitle='a'\nabout='b'", r"\[one\]: tell `both`"),
         ("base='1ms'\n[one]\ntitle='a'\nabout='b'\nright='loss 1%'", r"\[one\]: tell `both`"),
@@ -68,7 +68,7 @@ def test_the_kernel_s_own_emulator_is_told_the_same():
     known = profiles.load()
     assert " ".join(netem.words(known["medium"].words("right"))) == "delay 4300us 7ms loss 1% reorder 2.5% 50%"
     assert " ".join(netem.words("base 0.3ms rate 10mbit loss 1% 25% duplicate 2%")) == "delay 300us loss 1% 25% duplicate 2% rate 10mbit"
-    with pytest.raises(LabError, match="netem has no word for queue, keep-order"):
+    with pytest.raises(LabError, match="netem has no equivalent for queue, keep-order"):
         netem.words(known["wifi"].words("right"))
 
 

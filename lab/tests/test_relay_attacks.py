@@ -7,7 +7,7 @@ import pytest
 from lab.hosts import needs
 from lab.hosts.wait import wait_until
 from lab.nodes import relay_attacks as attacks
-from lab.nodes.relay_attacks import Field
+from lab.nodes.relay_attacks import RelayTestbed
 from lab.traffic.flow import Probe
 
 pytestmark = pytest.mark.skipif(bool(needs.missing_reason("nft")), reason=needs.missing_reason("nft"))
@@ -20,7 +20,7 @@ FORGE_S = 8
 
 
 def test_fault_f14_a_forged_frame_cuts_nobody_off_and_sends_nobody_traffic(lab):
-    field = Field(lab, ("victim", "friend", "forger", "sender"), apart=(("victim", "friend"),))
+    field = RelayTestbed(lab, ("victim", "friend", "forger", "sender"), apart=(("victim", "friend"),))
     victim, friend, forger = (field.nodes[name] for name in ("victim", "friend", "forger"))
     friend.ping("victim", "-c", "3")
     assert friend.peer("victim")["path"]["relay"] == "relay"
@@ -81,21 +81,21 @@ def _invented(field, ports=1):
 
 def test_fault_f15_one_member_that_begins_binds_without_end_keeps_nobody_out(lab):
     """From its own address, and from invented ones: fewer than bring any limit of rates about."""
-    field = Field(lab, ("one", "two", "greedy"), others=("third", "fourth"))
+    field = RelayTestbed(lab, ("one", "two", "greedy"), others=("third", "fourth"))
     said, dropped = _honest_nodes_bind_beside(field, {"sockets": 26, "rate": 450, "places": _invented(field)})
     assert said["binds"] > 200 * FILL_S and dropped["full"] == 0, (said, dropped)
 
 
 def test_fault_f16_many_ports_of_one_address_keep_nobody_out(lab):
     """While invented sources have every bind asked for a cookie, one address shows thousands of them."""
-    field = Field(lab, ("one", "two", "greedy"), others=("third", "fourth"))
+    field = RelayTestbed(lab, ("one", "two", "greedy"), others=("third", "fourth"))
     said, dropped = _honest_nodes_bind_beside(field, {"sockets": 2_000, "rate": 12_000, "places": _invented(field, 3), "repeats": True})
     assert said["binds"] > 5_000 * FILL_S, said
     assert dropped["cookie-asked"] > 1_000 and dropped["bind-rate"] > 10_000, dropped
 
 
 def test_fault_f17_a_removed_node_is_cut_off_at_the_coordinators_relay(lab):
-    field = Field(lab, ("one", "removed"), own=True)
+    field = RelayTestbed(lab, ("one", "removed"), own=True)
     assert field.stats()["clients"] == 2
     members = [field.credentials("removed")]
     field.coordinator.cli("nodes", "remove", "removed")

@@ -67,7 +67,7 @@ def test_fault_n2_relays_and_tickets_outlive_two_reboots_without_the_coordinator
     net.coordinator.kill()
     for node in net.nodes:
         node.restart(kill=True)
-    net.meet()
+    net.wait_for_maps()
     net.connect()
     for node in net.nodes:
         assert relays(node) == before[node.name]

@@ -68,8 +68,8 @@ def test_nodes_of_both_versions_meet_directly(lab, coordinator, relay):
     nodes = four(internet, "port-restricted")
     join(controlling, *nodes)
     for one, two in itertools.combinations(nodes, 2):
-        one.reach(two.name)
-        two.reach(one.name)
+        one.ping_until_direct(two.name)
+        two.ping_until_direct(one.name)
         assert Transfer(one.host, two.host, two.ipv4, size=SOME).finish()["equal"], f"{one.name} to {two.name}"
         assert one.peer(two.name)["path"]["kind"] == "direct"
 

@@ -56,4 +56,4 @@ def test_a_node_removed_while_it_was_away_learns_it(mesh):
     # A new key makes it a member again.
     two.up(net.coordinator.join_token)
     wait_until(lambda: two.status()["state"] == "running", "node2 to be a member again")
-    net.meet()
+    net.wait_for_maps()

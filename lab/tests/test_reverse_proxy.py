@@ -10,7 +10,7 @@ from lab.nodes.proxies import KINDS, PORT, Proxy
 from lab.nodes.taut import Coordinator, Node
 from lab.tests.test_coordinator_attacks import OF_ONE_ADDRESS, limited
 from lab.tests.test_websocket import reaches
-from lab.traffic.connection_flood import Crowd, status
+from lab.traffic.connection_flood import ConnectionFlood, status
 
 pytestmark = pytest.mark.skipif(bool(needs.missing_reason("nft", "prlimit", "ss")), reason=needs.missing_reason("nft", "prlimit", "ss"))
 
@@ -57,13 +57,13 @@ def test_fault_e19_f13_a_flood_through_a_proxy_leaves_other_clients_alone(lab, k
     world = behind(lab, kind)
     first = world.node("node1")
     outside = first.host.nat.external
-    crowd = Crowd(world.attacker, "websocket", world.address, PORT, CROWD)
+    crowd = ConnectionFlood(world.attacker, "websocket", world.address, PORT, CROWD)
     assert crowd.open() <= OF_ONE_ADDRESS
     assert status(world.watch, world.address, PORT) == 200
     second = world.node("node2")
     first.wait_for_peers("node2")
     assert first.ping("node2", "-c", "1") and second.status()["coordinator"]["connected"]
-    crowd.is_gone()
+    crowd.wait_until_closed()
     # The log and the map name the client, not the proxy.
     assert f'name=node1 from="{outside} via {world.address}"' in world.log()
     listed = json.loads(world.coordinator.cli("nodes", "list", "--json").stdout)["nodes"]
@@ -77,7 +77,7 @@ def test_fault_e19_a_client_that_claims_to_be_others_is_one_client(lab, kind):
     """Through the proxy, and past it."""
     world = behind(lab, kind)
     for address in (world.address, world.direct):
-        crowd = Crowd(world.attacker, "websocket", address, PORT, CROWD, claim=True)
+        crowd = ConnectionFlood(world.attacker, "websocket", address, PORT, CROWD, claim=True)
         assert crowd.open() <= OF_ONE_ADDRESS, address
         crowd.end()
     assert "198.18." not in world.log()
@@ -86,9 +86,9 @@ def test_fault_e19_a_client_that_claims_to_be_others_is_one_client(lab, kind):
 
 def test_fault_e19_a_proxy_that_nobody_named_is_one_client(lab):
     world = behind(lab, "nginx", trusted=False)
-    crowd = Crowd(world.attacker, "websocket", world.address, PORT, CROWD, claim=True)
+    crowd = ConnectionFlood(world.attacker, "websocket", world.address, PORT, CROWD, claim=True)
     assert crowd.open() <= OF_ONE_ADDRESS
-    crowd.is_gone()
+    crowd.wait_until_closed()
     node = world.node("node1")
     assert f"name=node1 from={world.address}" in world.log()
     node.stop()

@@ -9,10 +9,10 @@ import pytest
 
 from lab.hosts import needs
 from lab.hosts.wait import PATIENCE_S, wait_until
-from lab.nodes.local_api import Sight
+from lab.nodes.local_api import LocalApi
 from lab.nodes.mesh import Mesh
 from lab.nodes.taut import Coordinator, Node
-from lab.traffic.flow import Beat, Transfer, answers
+from lab.traffic.flow import PingStream, Transfer, answers
 
 from .steady_transfer import SOME, flows
 
@@ -26,14 +26,14 @@ def path(node, peer):
 
 def ways(node, peer):
     """What `node` knows of the ways to `peer`, relays left out."""
-    with Sight(node) as sight:
+    with LocalApi(node) as sight:
         return [way for way in sight.ask("why", peer=peer.name)["ways"] if not way["relay"]]
 
 
 @BEHIND
 def test_fault_d1_an_address_that_changes_within_a_transfer_harms_nothing(behind):
     one, two = behind(CONES).nodes
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     transfer = flows(one, two)
     own, gateway = one.host.ipv4, one.host.home.gateway[0]
     for address in ("192.168.1.101", "192.168.1.102", "192.168.1.103"):
@@ -42,14 +42,14 @@ def test_fault_d1_an_address_that_changes_within_a_transfer_harms_nothing(behind
         own = address
         transfer.flows_on(SOME)
     assert transfer.finish()["equal"]
-    one.reach(two.name)
-    two.reach(one.name)
+    one.ping_until_direct(two.name)
+    two.ping_until_direct(one.name)
 
 
 @BEHIND
 def test_fault_d4_a_nat_that_changes_its_port_again_and_again_is_followed(behind):
     one, two = behind(["full-cone", "port-restricted"]).nodes
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     transfer = flows(one, two)
     endpoints = set()
     for _ in range(5):
@@ -68,7 +68,7 @@ def test_fault_d6_a_family_that_swallows_everything_leaves_the_other_one(mesh):
     net.connect()
     transfer = flows(one, two)
     router = net.lab.nodes["router"]
-    with Sight(one) as sight:
+    with LocalApi(one) as sight:
         for family, forwards in (("4", "ipv6.conf.all.forwarding"), ("6", "ipv4.ip_forward"), ("4", "ipv6.conf.all.forwarding")):
             # The router drops one family without a word. IPv4 is the only one by which nodes reach the coordinator and its relay.
             setting = Path("/proc/sys/net") / forwards.replace(".", "/")
@@ -105,7 +105,7 @@ def test_fault_d7_a_better_interface_is_taken_with_its_address(lab):
     laptop.host.ip(f"route del default via {slow}", f"route add default via {slow} metric 600")
     Mesh(lab, [air, wire, far], coordinator, [laptop, server]).join(laptop, server)
     laptop.wait_for_peers("server")
-    server.reach("laptop")
+    server.ping_until_direct("laptop")
     transfer = flows(laptop, server)
     assert path(server, laptop)["endpoint"] == f"{laptop.host.ipv4}:8288"
     laptop.host.connect(wire)
@@ -126,17 +126,17 @@ def test_fault_d7_a_better_interface_is_taken_with_its_address(lab):
 @pytest.mark.parametrize("direction", ["in", "out"])
 def test_fault_d9_a_path_that_dies_in_one_direction_is_left(behind, direction):
     one, two = behind(CONES).nodes
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     transfer = flows(one, two)
-    with Sight(one) as here, Sight(two) as there:
-        there.when(one.name, "direct")
+    with LocalApi(one) as here, LocalApi(two) as there:
+        there.wait_for_path(one.name, "direct")
         two.host.nat.black_hole(direction)
         # Whoever is not heard any more takes the relay; the other direction is free to stay.
-        (here if direction == "in" else there).when((two if direction == "in" else one).name, "relayed")
+        (here if direction == "in" else there).wait_for_path((two if direction == "in" else one).name, "relayed")
         transfer.flows_on(SOME)
         two.host.nat.restore()
-        here.when(two.name, "direct")
-        there.when(one.name, "direct")
+        here.wait_for_path(two.name, "direct")
+        there.wait_for_path(one.name, "direct")
     transfer.flows_on(SOME)
     assert transfer.finish()["equal"]
 
@@ -153,7 +153,7 @@ def test_fault_d12_equal_private_ranges_carriers_and_hairpins_connect(behind, ki
         assert one.host.ipv4 == two.host.ipv4, "the same address at both homes"
     outside = str((two.host.carrier or two.host.nat).external)
     for here, there in ((one, two), (two, one)):
-        here.reach(there.name)
+        here.ping_until_direct(there.name)
     within = {"same-lan": two.host.ipv4, "same-carrier": None}.get(place, outside)
     assert within is None or path(one, two)["endpoint"].startswith(f"{within}:")
     assert Transfer(one.host, two.host, two.ipv4, size=SOME).finish()["equal"]
@@ -163,18 +163,18 @@ def test_fault_d12_equal_private_ranges_carriers_and_hairpins_connect(behind, ki
 def test_fault_d13_who_slept_is_back_soon_and_idle_afterwards(behind):
     """Stopped for longer than its sessions live and its NAT remembers; minutes asleep are for the unit test of the daemon's clocks."""
     one, two = behind(CONES, env={"TAUT_TEST_REKEY_AFTER_S": "1"}).nodes
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     asleep = one.process.pid
-    with Beat(two.host, one.ipv4, interval=0.05) as beat:
+    with PingStream(two.host, one.ipv4, interval=0.05) as beat:
         os.kill(asleep, signal.SIGSTOP)
         try:
             one.host.nat.rebind()
             time.sleep(6)
         finally:
             os.kill(asleep, signal.SIGCONT)
-        with Sight(one) as here, Sight(two) as there:
-            here.when(two.name, "direct")
-            there.when(one.name, "direct")
+        with LocalApi(one) as here, LocalApi(two) as there:
+            here.wait_for_path(two.name, "direct")
+            there.wait_for_path(one.name, "direct")
         assert answers(two.host, one.ipv4, PATIENCE_S)
         told = beat.finish()
     assert told["sent"] > len(told["answered"]) > 0

@@ -43,7 +43,7 @@ def test_fault_i4_traffic_outlives_a_change_of_the_tun(loaded, change):
     one.host.run("ip", "link", "set", DEVICE, *change.split())
     transfer.flows_on(20_000_000)
     assert transfer.finish()["equal"]
-    assert one.process.alive and one.reach(two.name)
+    assert one.process.alive and one.ping_until_direct(two.name)
     assert_rests(one)
 
 
@@ -57,7 +57,7 @@ def test_fault_i4_a_tun_that_was_taken_away_is_made_anew(loaded):
         return shown and shown.partition(":")[0] != before
 
     wait_until(anew, "another device to be made", details=one.process.tail)
-    assert one.reach(two.name) and two.reach(one.name)
+    assert one.ping_until_direct(two.name) and two.ping_until_direct(one.name)
 
 
 def test_fault_i4_traffic_outlives_a_tun_that_was_set_down(loaded):
@@ -65,7 +65,7 @@ def test_fault_i4_traffic_outlives_a_tun_that_was_set_down(loaded):
     one.host.run("ip", "link", "set", DEVICE, "down")
     transfer.flows_on(20_000_000)
     assert transfer.finish()["equal"]
-    assert one.process.alive and one.reach(two.name)
+    assert one.process.alive and one.ping_until_direct(two.name)
     assert_rests(one)
 
 

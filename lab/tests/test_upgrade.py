@@ -3,12 +3,12 @@
 import time
 
 from lab.nodes.world import World
-from lab.traffic.flow import Beat
+from lab.traffic.flow import PingStream
 
 
 def test_packets_and_their_answers_go_on_while_both_paths_change(lab):
     one, two = World(lab, ["port-restricted", "address-restricted"]).nodes
-    with Beat(one.host, two.ipv4) as beat:
+    with PingStream(one.host, two.ipv4) as beat:
         time.sleep(3)
         told = beat.finish()
     # The first ones wait for the handshake, the last ones may be under way.

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lab.hosts import needs
-from lab.nodes.local_api import Sight
+from lab.nodes.local_api import LocalApi
 from lab.nodes.mesh import lay_out
 from lab.nodes.taut import Coordinator, Node
 
@@ -18,7 +18,7 @@ def why(node, peer):
 
 def test_a_direct_path_has_no_cause(mesh):
     one, two = mesh(nodes=2).nodes
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     told = why(one, two.name)
     assert (told["schema"], told["peer"], told["cause"], told["mend"]) == (1, two.name, None, [])
     assert told["path"]["kind"] == "direct" and told["path"]["since_s"] >= 0
@@ -63,7 +63,7 @@ def test_fault_d5_two_symmetric_nats_stay_on_the_relay_and_say_why(behind):
 @BEHIND
 def test_two_cones_are_relayed_first_and_direct_soon(behind):
     one, two = behind(["port-restricted", "address-restricted"]).nodes
-    with Sight(one) as sight:
+    with LocalApi(one) as sight:
         said = one.ping(two.name, "--until-direct", "-c", "60")
         assert said["replies"][-1]["path"] == "direct"
         told = sight.ask("why", peer=two.name)
@@ -76,11 +76,11 @@ def test_two_cones_are_relayed_first_and_direct_soon(behind):
 def test_a_direct_path_that_dies_is_told_of(behind):
     world = behind(["port-restricted", "port-restricted"])
     (one, two), (relay,) = world.nodes, world.relays
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     two.host.nat.black_hole()
-    with Sight(one) as sight:
+    with LocalApi(one) as sight:
         one.ping(two.name, "--count", "3", "--timeout", "2s", check=False)
-        sight.when(two.name, "relayed")
+        sight.wait_for_path(two.name, "relayed")
     told = why(one, two.name)
     assert told["path"]["relay"] == relay.host.name and told["cause"] and told["mend"]
     assert any(way["state"] in ("died", "trying", "judged", "silent") for way in told["ways"])
@@ -109,7 +109,7 @@ def test_a_peer_that_never_answered_has_no_way_that_data_takes(mesh):
 
 def test_a_peer_that_is_gone_without_a_word_is_not_explained_by_a_nat(behind):
     one, two = behind(["port-restricted", "port-restricted"]).nodes
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     two.host.nat.cut()
     one.ping(two.name, "--count", "2", "--timeout", "1s", check=False)
     # The coordinator may have noticed.
@@ -129,7 +129,7 @@ def test_udp_that_only_relays_do_not_answer_is_not_called_blocked(behind):
     one.start()
     one.up()
     one.wait_for(lambda status: status["nat"]["kind"] == "blocked", "to have asked in vain")
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     one.wait_for(lambda status: status["nat"]["kind"] == "unknown", "to notice that UDP works")
     told = why(one, two.name)
     assert told["path"]["kind"] == "direct" and told["cause"] is None, told
@@ -166,7 +166,7 @@ def narrow(lab, mtu):
     two.host.ip(f"link set eth0 mtu {mtu}")
     net.coordinator.start()
     net.join(one, two)
-    net.meet()
+    net.wait_for_maps()
     net.connect()
 
     def long_packets(size):
@@ -191,7 +191,7 @@ def test_fault_i10_a_link_of_1400_bytes_names_the_mtu_and_the_flag(lab):
         node.stop()
         node.start("--mtu", 1340)
         node.up()
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     one.wait_for(lambda _: long_packets(1340), "long packets to pass")
     assert one.peer(two.name)["path"]["kind"] == "direct"
 
@@ -250,7 +250,7 @@ def test_a_host_whose_other_peers_answer_is_told_of_the_coordinator_and_not_of_i
 
 def test_a_host_without_a_route_hears_of_its_network(mesh):
     one, two = mesh(nodes=2, routed=True).nodes
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     for family in ("-4", "-6"):
         one.host.run("ip", family, "route", "del", "default")
     one.ping(two.name, "--count", "2", "--timeout", "1s", check=False)

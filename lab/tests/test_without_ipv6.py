@@ -48,7 +48,7 @@ def test_fault_j12_a_host_with_ipv6_switched_off_joins_with_ipv4_and_takes_ipv6_
         node.start()
         said.append(node.up(net.coordinator.join_token).stderr)
     assert "carries IPv4 alone" in said[0] and "IPv4" not in said[1]
-    net.meet()
+    net.wait_for_maps()
     net.connect()
     assert_ipv4_alone(one, two)
     assert ping(two.host, one.ipv4, count=3)["received"] == 3
@@ -95,7 +95,7 @@ def test_fault_j12_coordinator_relay_and_nodes_run_on_kernels_without_ipv6(layou
     relay.prefix = [*BLIND]
     Relay(relay, coordinator).start()
     net.join(one, two)
-    net.meet()
+    net.wait_for_maps()
     net.connect()
     assert_ipv4_alone(one, two)
     one.wait_for(lambda status: any(relay["name"] == "relay" and relay["latency_ms"] for relay in status["relays"]), "the relay to answer")

@@ -1,1 +1,1 @@
-"""What hosts send each other: flows with a checksum, probes, floods of connections, and kinds of work."""
+"""Traffic between hosts: transfers with a checksum, probes, connection floods, and kinds of work."""

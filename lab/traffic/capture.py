@@ -1,10 +1,10 @@
-"""Reads along on a network interface (a plain program that `flow.Listener` starts in a switch's namespace).
+"""Captures the frames on a network interface (a plain program that `flow.Listener` starts in the namespace of a switch).
 
-    wire.py INTERFACE
+    capture.py INTERFACE
 
-Runs until standard input closes, then prints one JSON line: how many frames passed, how many of them held the lab's
-plaintext marker, and the UDP datagrams by sender, receiver and first payload byte (WireGuard's message type), with the bytes of their frames: one frame may
-hold many datagrams that a network card would have cut apart.
+Runs until standard input closes, then prints one JSON line: the number of frames, how many of them contained the plaintext marker of the lab, and the
+UDP datagrams by sender, receiver and first payload byte (WireGuard's message type), with the bytes of their frames. One frame may contain many datagrams
+that a network card would have split.
 """
 
 import collections
@@ -22,7 +22,7 @@ IPV4, IPV6, UDP = 0x0800, 0x86DD, 17
 
 
 def datagram(frame):
-    """(sender, receiver, first payload byte) of a UDP datagram, or None. Expects no VLAN tags and no fragments."""
+    """Returns (sender, receiver, first payload byte) of a UDP datagram, or None. Expects no VLAN tags and no fragments."""
     kind = int.from_bytes(frame[12:14], "big")
     packet = frame[ETHERNET:]
     if kind == IPV4 and packet[9] == UDP:
@@ -38,7 +38,7 @@ def datagram(frame):
 
 def main():
     tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
-    # A full queue would hide frames; root may pass the system's limit.
+    # A full queue would hide frames; root may exceed the system limit.
     tap.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)
     tap.bind((sys.argv[1], 0))
     print("ready", flush=True)

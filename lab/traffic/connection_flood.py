@@ -1,4 +1,4 @@
-"""Strangers before a server: crowds of connections (crowd.py), and what others get meanwhile."""
+"""Floods of unauthenticated connections to a server (slow_connections.py), and requests of other clients meanwhile."""
 
 import contextlib
 import sys
@@ -6,39 +6,39 @@ from pathlib import Path
 
 from ..hosts.wait import PATIENCE_S, LabError, wait_until
 
-_CROWD = (sys.executable, "-I", str(Path(__file__).with_name("slow_connections.py")))
-# Long enough for all connections of a crowd to be answered or refused.
+_SLOW_CONNECTIONS = (sys.executable, "-I", str(Path(__file__).with_name("slow_connections.py")))
+# Time for all connections of a flood to be answered or refused, in seconds.
 OPENING_S = 120
 
 
-class Crowd:
-    """`count` connections from `host`; waits until each was answered or refused. `opened` is how many were open then."""
+class ConnectionFlood:
+    """`count` connections from `host`. The constructor waits until each was answered or refused; `opened` is the number of open connections then."""
 
     def __init__(self, host, kind, address, port, count, path="/relay/v1", claim=False):
         words = (kind, address, port, path, count, *(["--claim"] if claim else []))
-        self._process = host.start(*_CROWD, *words, name=f"crowd-{kind}")
+        self._process = host.start(*_SLOW_CONNECTIONS, *words, name=f"crowd-{kind}")
         self._process.wait_for_output("ready", timeout=OPENING_S)
         self.opened = int(self._process.output().split()[1])
 
     def open(self):
-        """How many are open now."""
+        """Returns the number of connections that are open now."""
         said = len(self._process.output().splitlines())
         self._process.write("?\n")
-        wait_until(lambda: len(self._process.output().splitlines()) > said, "the crowd to be counted", details=self._process.tail)
+        wait_until(lambda: len(self._process.output().splitlines()) > said, "the connections to be counted", details=self._process.tail)
         return int(self._process.output().split()[-1])
 
     def end(self):
-        """All connections are closed."""
+        """Closes all connections."""
         self._process.close_input()
         self._process.wait()
 
-    def is_gone(self, most=0):
+    def wait_until_closed(self, most=0):
         """Waits until the server has closed all connections but `most`."""
-        wait_until(lambda: self.open() <= most, f"no more than {most} of the crowd to be left", details=self._process.tail)
+        wait_until(lambda: self.open() <= most, f"no more than {most} connections of the flood to be open", details=self._process.tail)
 
 
 def status(host, address, port, path="/healthz", header=""):
-    """The status of an answer that `host` gets; 0 when it gets none in time."""
+    """Returns the HTTP status that `host` gets, or 0 without an answer in time."""
     with contextlib.suppress(LabError):
-        return int(host.run(*_CROWD, "ask", address, port, path, header, timeout=PATIENCE_S).stdout)
+        return int(host.run(*_SLOW_CONNECTIONS, "ask", address, port, path, header, timeout=PATIENCE_S).stdout)
     return 0

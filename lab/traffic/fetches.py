@@ -1,11 +1,11 @@
-"""Small fetches with silence between them: a small program that `soak` starts inside hosts (plain Python, no other file needed).
+"""Small fetches with silence between them: a plain program that `soak_interop` starts inside hosts. Needs no other file.
 
     fetches.py serve ADDR PORT
     fetches.py fetch ADDR PORT [--gap SECONDS] [--bytes N]
 
-After each silence the first packet is a numbered UDP datagram, which the server notes and returns: a tunnel that is deaf in one direction
-loses exactly there, and nothing asks again. Then a TCP connection fetches N bytes. Both run until standard input closes; results are one
-JSON line on standard output. The server prints `ready` first.
+After each silence the first packet is a numbered UDP datagram, which the server records and returns: a tunnel that is deaf in one direction loses that
+packet, and nothing retransmits it. Then a TCP connection fetches N bytes. Both run until standard input closes; results are one JSON line on standard
+output. The server prints `ready` first.
 """
 
 import argparse
@@ -17,9 +17,9 @@ import struct
 import sys
 import time
 
-# Ends a hopeless fetch; it never judges how fast one is.
+# Limit on one fetch in seconds: ends a hopeless fetch and never judges speed.
 HOPELESS_S = 30.0
-# How long the last echoes may be on their way.
+# Time for the last echoes to arrive, in seconds.
 STRAGGLERS_S = 3.0
 NUMBER = struct.Struct("!Q")
 
@@ -51,7 +51,7 @@ def serve(args):
                 try:
                     connection.sendall(bytes(NUMBER.unpack(connection.recv(NUMBER.size))[0]))
                 except (OSError, struct.error):
-                    # The client counts what did not come.
+                    # The client counts missing echoes.
                     continue
         elif not os.read(0, 4096):
             say(heard=heard)
@@ -76,7 +76,7 @@ def fetch(args):
 
 
 def fetched(where, size):
-    """One fetch; whether all of it came."""
+    """Makes one fetch; returns True if all bytes arrived."""
     try:
         with socket.create_connection(where[:2], HOPELESS_S) as connection:
             connection.sendall(NUMBER.pack(size))
@@ -89,7 +89,7 @@ def fetched(where, size):
 
 
 def collect(datagrams, echoed, wait, goal=None):
-    """Reads echoes that are there, or waits for `goal` of them."""
+    """Reads the echoes that have arrived, or waits until there are `goal` of them."""
     end = time.monotonic() + wait
     while goal is None or len(echoed) < goal:
         if not select.select([datagrams], [], [], max(0, end - time.monotonic()))[0]:

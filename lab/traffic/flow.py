@@ -1,4 +1,4 @@
-"""Traffic over a network, seen from the test: transfers with a checksum, probes that count every loss, pings."""
+"""Traffic over a network: transfers with a checksum, probes that count every loss, pings."""
 
 import json
 import sys
@@ -7,19 +7,19 @@ from pathlib import Path
 from ..hosts.wait import PATIENCE_S, LabError, wait_until
 
 _HERE = Path(__file__).parent
-# -I: the program stands alone, nothing of the caller's Python environment reaches it.
+# With -I the program ignores the Python environment of the caller.
 _TRAFFIC = (sys.executable, "-I", str(_HERE / "generator.py"))
-_WIRE = (sys.executable, "-I", str(_HERE / "capture.py"))
-_MIDDLE = (sys.executable, "-I", str(_HERE / "interceptor.py"))
+_CAPTURE = (sys.executable, "-I", str(_HERE / "capture.py"))
+_INTERCEPTOR = (sys.executable, "-I", str(_HERE / "interceptor.py"))
 
-# How often (seconds) an address is asked that may not answer yet: seldom enough for a slow link, often enough that nobody waits for the next one.
+# Interval of requests to an address that may not answer yet, in seconds: long enough for a slow link, short enough to notice the first answer soon.
 ASK_S = 0.1
 
 
 class Transfer:
-    """One TCP connection from host `source` to `address` of host `target`, compared by SHA-256 at the end.
+    """A TCP connection from host `source` to `address` of host `target`, verified with SHA-256 at the end.
 
-    Without `size` it runs until `finish()`; `rate` (bytes per second) keeps it from filling every queue on its way.
+    Without `size` it runs until `finish()`. `rate` (bytes per second) keeps it from filling all queues on its path.
     """
 
     def __init__(self, source, target, address, size=None, rate=None):
@@ -42,11 +42,11 @@ class Transfer:
         wait_until(lambda: self.received >= goal, f"{more} more bytes to arrive", timeout, self.details)
 
     def finish(self, timeout=4 * PATIENCE_S):
-        """Ends the transfer and returns {"bytes", "seconds", "sha256", "equal"}; a broken one raises."""
+        """Ends the transfer and returns {"bytes", "seconds", "sha256", "equal"}; raises `LabError` if the transfer failed."""
         if not self._sized:
             self._sender.close_input()
         if self._sender.wait(timeout) not in (0, 1) or not self._sender.output():
-            raise LabError(f"the transfer broke\n{self.details()}")
+            raise LabError(f"the transfer failed\n{self.details()}")
         return json.loads(self._sender.output().splitlines()[-1])
 
     def details(self):
@@ -54,7 +54,7 @@ class Transfer:
 
 
 class Probe:
-    """UDP datagrams from `source` to `address` of `target` and back, each one counted: `burst` together, `interval` seconds apart."""
+    """UDP datagrams from `source` to `address` of `target` and back: `burst` at a time, `interval` seconds apart. Every datagram is counted."""
 
     def __init__(self, source, target, address, interval=0.05, burst=1):
         port = source.lab.free_port()
@@ -63,40 +63,40 @@ class Probe:
         self._probe = source.start(*_TRAFFIC, "probe", address, port, "--interval", interval, "--burst", burst, name=f"probe-{port}")
 
     def end(self):
-        """Stops sending. Several probes that end together wait for stragglers together."""
+        """Stops sending. Several probes that end together wait for stragglers at the same time."""
         self._probe.close_input()
 
     def finish(self):
         """Stops sending and returns {"sent", "received", "doubled", "reordered", "late", "lost", "seconds"}.
 
-        `reordered` counts those that came back after a later one; `late` is the first of them, each as [number, the latest that was there].
+        `reordered` counts datagrams that returned after a later one. `late` lists the first of them, each as [number, latest number before it].
         """
         self.end()
         code = self._probe.wait()
         self._echo.close_input()
         self._echo.wait()
         if code != 0:
-            raise LabError(f"the probe broke\n{self._probe.tail()}\n{self._echo.tail()}")
+            raise LabError(f"the probe failed\n{self._probe.tail()}\n{self._echo.tail()}")
         return json.loads(self._probe.output().splitlines()[-1])
 
 
 class Listener:
-    """Reads along on the switch port of `host`: who sends which WireGuard message to whom, and any plaintext."""
+    """Captures on the switch port of `host`: WireGuard messages by sender and receiver, and any plaintext."""
 
     def __init__(self, switch, host):
-        self._process = switch.start(*_WIRE, f"{host.name}.0", name=f"wire-{host.name}")
+        self._process = switch.start(*_CAPTURE, f"{host.name}.0", name=f"wire-{host.name}")
         self._process.wait_for_output("ready")
 
     def finish(self):
         """Returns {"frames", "plaintext", "udp": [{"from", "to", "type", "frames", "bytes"}]}."""
         self._process.close_input()
         if self._process.wait() != 0:
-            raise LabError(f"the listener broke\n{self._process.tail()}")
+            raise LabError(f"the listener failed\n{self._process.tail()}")
         return json.loads(self._process.output().splitlines()[-1])
 
 
-class Middle:
-    """Somebody on the cable of `host` who drops or alters every control message, until `release()`."""
+class Interceptor:
+    """Intercepts the cable of `host` and drops or alters every control message, until `release()`."""
 
     def __init__(self, switch, host, how):
         port = f"{host.name}.0"
@@ -106,36 +106,36 @@ class Middle:
             "link set middle up promisc on addrgenmode none",
             "link set middle.0 up master br0",
         )
-        self._process = switch.start(*_MIDDLE, "middle", port, how, name="middle")
+        self._process = switch.start(*_INTERCEPTOR, "middle", port, how, name="middle")
         self._process.wait_for_output("ready")
 
     def release(self):
-        """Everything passes from now on."""
+        """Lets everything pass from now on."""
         self._process.write("\n")
 
     def finish(self):
-        """Returns {"passed", "held"}, in frames; the cable is cut then."""
+        """Returns {"passed", "held"} in frames, and cuts the cable."""
         self._process.close_input()
         if self._process.wait() != 0:
-            raise LabError(f"the one in the middle broke\n{self._process.tail()}")
+            raise LabError(f"the interceptor failed\n{self._process.tail()}")
         return json.loads(self._process.output().splitlines()[-1])
 
 
 def ping(source, address, count=10, interval=0.05, first=False):
-    """ICMP echo from `source`, answered by a kernel: {"sent", "received", "first_ms", "ms": [...]}.
+    """Sends ICMP echo requests from `source`; the kernel of the target answers. Returns {"sent", "received", "first_ms", "ms": [...]}.
 
-    `first_ms` is the time from the first request to the first reply of any; with `first` it ends there.
+    `first_ms` is the time from the first request to the first reply to any request; with `first` the ping ends there.
     """
     options = ["--count", count, "--interval", interval, *(["--first"] if first else [])]
     timeout = count * interval + PATIENCE_S
     done = source.run(*_TRAFFIC, "ping", address, *options, check=False, timeout=timeout)
     if not done.stdout:
-        raise LabError(f"ping {address} from {source.name} broke\n{done.stderr}")
+        raise LabError(f"ping {address} from {source.name} failed\n{done.stderr}")
     return json.loads(done.stdout)
 
 
 class Ping:
-    """The same beside other things: `finish` waits for its end. `began` is when the first request was sent, by time.monotonic()."""
+    """A ping in the background; `finish` waits for its end. `began` is the time of the first request (time.monotonic())."""
 
     def __init__(self, source, address, count, interval):
         self._source, self._patience = source, count * interval + PATIENCE_S
@@ -144,12 +144,12 @@ class Ping:
     def finish(self):
         self._process.wait(self._patience)
         if not self._process.output():
-            raise LabError(f"ping from {self._source.name} broke\n{self._process.tail()}")
+            raise LabError(f"ping from {self._source.name} failed\n{self._process.tail()}")
         return json.loads(self._process.output().splitlines()[-1])
 
 
-class Beat:
-    """ICMP echo at even intervals (seconds) until `finish`, which tells when each answer came; a context manager."""
+class PingStream:
+    """ICMP echo requests at even intervals (seconds) until `finish`, which returns the time of each answer; a context manager."""
 
     def __init__(self, source, address, interval=0.01):
         self.interval = interval
@@ -163,14 +163,15 @@ class Beat:
         self._process.kill()
 
     def finish(self):
-        """{"sent", "answered": [moments], "asked": [moments of those requests], "unanswered": [moments of the others], "began", "ended"}, in the order in
-        which answers came."""
+        """Returns {"sent", "answered": [times], "asked": [times of those requests], "unanswered": [times of the other requests], "began", "ended"}, in the order of
+        the answers.
+        """
         self._process.close_input()
         if self._process.wait() != 0:
-            raise LabError(f"the beat broke\n{self._process.tail()}")
+            raise LabError(f"the ping stream failed\n{self._process.tail()}")
         return json.loads(self._process.output().splitlines()[-1])
 
 
 def answers(source, address, patience_s):
-    """Whether an echo request from `source` is answered within `patience_s`; returns with the first answer."""
+    """Returns true if an echo request from `source` is answered within `patience_s`; returns at the first answer."""
     return ping(source, address, count=max(1, round(patience_s / ASK_S)), interval=ASK_S, first=True)["received"] > 0

@@ -1,14 +1,14 @@
-"""Traffic between hosts: a small program that `flow` starts inside them (plain Python, no other file needed).
+"""Traffic between hosts: a plain program that `flow` starts inside hosts. Needs no other file.
 
-    traffic.py receive ADDR PORT            takes one TCP connection, answers with the SHA-256 of what came
-    traffic.py send ADDR PORT [--bytes N] [--rate BYTES_PER_SECOND]
-    traffic.py echo ADDR PORT               returns UDP datagrams to their senders
-    traffic.py probe ADDR PORT [--interval SECONDS] [--burst N]
-    traffic.py ping ADDR [--count N] [--interval SECONDS] [--first]
-    traffic.py beat ADDR [--interval SECONDS]
+    generator.py receive ADDR PORT            accepts one TCP connection, answers with the SHA-256 of the received bytes
+    generator.py send ADDR PORT [--bytes N] [--rate BYTES_PER_SECOND]
+    generator.py echo ADDR PORT               returns UDP datagrams to their senders
+    generator.py probe ADDR PORT [--interval SECONDS] [--burst N]
+    generator.py ping ADDR [--count N] [--interval SECONDS] [--first]
+    generator.py beat ADDR [--interval SECONDS]
 
-`send`, `probe` and `beat` run until standard input closes (`send` also ends at N bytes), `echo` until then too. Results are one
-JSON line on standard output. Listeners print `ready` first.
+`send`, `echo`, `probe` and `beat` run until standard input closes (`send` also ends after N bytes). Results are one JSON line on standard output.
+Listeners print `ready` first.
 """
 
 import argparse
@@ -22,12 +22,13 @@ import struct
 import sys
 import time
 
-# Each block starts with this, so that a listener on the wire can tell plaintext from ciphertext.
+# Start of each block, so that a capture can tell plaintext from ciphertext.
 MARKER = b"taut-lab-plaintext"
 BLOCK = 65536
-# How long the last datagrams may be on their way after the last was sent.
+# Time for the last datagrams to arrive after the last one was sent, in seconds.
 STRAGGLERS_S = 3.0
-# What waits while this program does not run: what is counted as lost was lost on the way, not here. Asked for as root, beyond what the kernel allows others.
+# Receive buffer in bytes, for datagrams that arrive while this program does not run: a counted loss then happened on the path. Root may exceed the
+# system limit.
 ROOM = 16 << 20
 SO_RCVBUFFORCE = 33
 ICMP = {socket.AF_INET: (socket.IPPROTO_ICMP, 8, 0), socket.AF_INET6: (socket.IPPROTO_ICMPV6, 128, 129)}
@@ -45,13 +46,13 @@ def input_closed(wait=0.0, *sockets):
 
 
 def opened(address, port, kind):
-    """The socket address of `address` and a fitting socket."""
+    """Returns the socket address of `address` and a matching socket."""
     family, kind, protocol, _, where = socket.getaddrinfo(address, port, type=kind)[0]
     return where, socket.socket(family, kind, protocol)
 
 
 def opened_for_datagrams(address, port):
-    """The same for UDP, with room for all that comes while the host is busy with something else."""
+    """Like `opened` for UDP, with a buffer for datagrams that arrive while the host is busy."""
     where, opened_socket = opened(address, port, socket.SOCK_DGRAM)
     with contextlib.suppress(OSError):
         opened_socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, ROOM)
@@ -108,7 +109,7 @@ def echo(args):
     while not ended:
         ended, readable = input_closed(60, server)
         if readable:
-            # A host whose network goes and comes loses what is sent meanwhile, and whoever counts sees it.
+            # A host whose network is down loses the answer; the prober counts it as lost.
             with contextlib.suppress(OSError):
                 data, sender = server.recvfrom(BLOCK)
                 server.sendto(data, sender)
@@ -121,10 +122,10 @@ def probe(args):
     start = last = due = time.monotonic()
     while not (ended and (len(seen) == sent or time.monotonic() - last > STRAGGLERS_S)):
         if not ended and (now := time.monotonic()) >= due:
-            # Who comes late leaves out what it missed: all of that at once would be another kind of traffic.
+            # A late wake-up skips the missed sends: sending all of them at once would be a different kind of traffic.
             due = max(due + args.interval, now)
             for _ in range(args.burst):
-                # Nobody there, or no network at the moment: sent and lost.
+                # No listener, or no network at the moment: counts as sent and lost.
                 with contextlib.suppress(OSError):
                     client.send(MARKER + struct.pack("!Q", sent))
                 sent += 1
@@ -156,7 +157,7 @@ def probe(args):
 
 
 def ping(args):
-    """ICMP echo, answered by the kernel of the other host. With --first: ends at the first reply."""
+    """Sends ICMP echo requests; the kernel of the other host answers. With --first it ends at the first reply."""
     pinger = Pinger(args.address)
     start = time.monotonic()
     while len(pinger.sent_at) < args.count and not (args.first and pinger.took):
@@ -182,7 +183,7 @@ def ping(args):
 
 
 def beat(args):
-    """ICMP echo at even intervals until the end; says when each answer came, and when it was asked for (CLOCK_MONOTONIC)."""
+    """Sends ICMP echo requests at even intervals until standard input closes; prints the times of answers and of their requests (CLOCK_MONOTONIC)."""
     pinger, start, ended = Pinger(args.address), time.monotonic(), False
     while not ended:
         pinger.send()
@@ -208,29 +209,29 @@ class Pinger:
         self.sent_at, self.took = [], {}
 
     def send(self):
-        """Sends the next request, 64 bytes long. The checksum is for IPv4; for ICMPv6 the kernel fills it in."""
+        """Sends the next request, 64 bytes long. The checksum is for IPv4; the kernel fills it in for ICMPv6."""
         body = struct.pack("!HH", self.identity, len(self.sent_at) & 0xFFFF) + bytes(56)
         total = (self.request << 8) + sum(struct.unpack(f"!{len(body) // 2}H", body))
         total = (total & 0xFFFF) + (total >> 16)
         total += total >> 16
         self.sent_at.append(time.monotonic())
-        # No route to there, or none any more: sent and lost, like any packet without an answer.
+        # No route to the address: counts as sent and lost, like any packet without an answer.
         with contextlib.suppress(OSError):
             self.socket.sendto(struct.pack("!BBH", self.request, 0, ~total & 0xFFFF) + body, self.where)
 
     def collect(self, wait):
-        """Reads one packet within `wait` seconds and notes the round trip if it is a reply to us."""
+        """Reads one packet within `wait` seconds and records the round trip if it is a reply to this program."""
         if not select.select([self.socket], [], [], wait)[0]:
             return
         data = self.socket.recv(BLOCK)
         arrived = time.monotonic()
         if self.family == socket.AF_INET:
-            # A raw IPv4 socket delivers the IP header too; its length in 32-bit words is in the low 4 bits.
+            # A raw IPv4 socket also delivers the IP header; its length in 32-bit words is in the low 4 bits.
             data = data[(data[0] & 15) * 4 :]
         if data[:1] != bytes([self.reply]):
             return
         owner, number = struct.unpack_from("!HH", data, 4)
-        # The youngest request of this number: they come again after 65,536.
+        # The latest request with this number: numbers repeat after 65,536 requests.
         last = len(self.sent_at) - 1
         number = last - ((last - number) & 0xFFFF)
         if owner == self.identity and number >= 0:

@@ -1,10 +1,10 @@
-"""Somebody in the middle of a cable, with everything that passes in their hands (a plain program that `flow.Middle` starts in a switch's namespace).
+"""Intercepts everything that passes a cable (a plain program that `flow.Interceptor` starts in the namespace of a switch).
 
-    middle.py INTERFACE INTERFACE (drop|alter)
+    interceptor.py INTERFACE INTERFACE (drop|alter)
 
-Passes frames between the two interfaces. Data messages of WireGuard that have a control message's length are dropped, or
-altered in their last byte, until a line comes on standard input; all pass then. Prints `ready`, and when standard input
-closes one JSON line: how many frames passed as they were, and how many were held.
+Forwards frames between the two interfaces. Data messages of WireGuard with the length of a control message are dropped, or altered in their last byte,
+until a line arrives on standard input; then all pass. Prints `ready`, and when standard input closes one JSON line: the number of unchanged frames and
+the number of dropped or altered ones.
 """
 
 import json
@@ -16,16 +16,16 @@ import sys
 ETH_P_ALL = 0x0003
 ETHERNET = 14
 IPV4, IPV6, UDP = 0x0800, 0x86DD, 17
-# <linux/if_packet.h>: each frame comes and goes with a virtio header, which says what of checksums and splitting is still to be done.
+# <linux/if_packet.h>: each frame has a virtio header, which says what remains to be done for checksums and segmentation.
 SOL_PACKET, PACKET_VNET_HDR, VNET = 263, 15, 10
 PACKET_OUTGOING = 4
-# Sealed: 32 bytes more than the message. No packet of an overlay is as short as that.
+# Lengths of sealed control messages: 32 bytes more than the message. Packets of an overlay are longer.
 LENGTHS = (48, 64, 80)
 DATA = 4
 
 
 def place(frame):
-    """Where a control message stands in a frame, behind its virtio header; None if it is something else. No VLAN tags, no fragments."""
+    """Returns the offset of a control message in a frame, after its virtio header, or None. Expects no VLAN tags and no fragments."""
     kind = int.from_bytes(frame[VNET + 12 : VNET + 14], "big")
     packet = VNET + ETHERNET
     if kind == IPV4 and frame[packet + 9] == UDP:
@@ -42,7 +42,7 @@ def place(frame):
 def opened(interface):
     tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
     tap.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
-    # A full queue would lose frames; root may pass the system's limit.
+    # A full queue would lose frames; root may exceed the system limit.
     tap.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)
     tap.bind((interface, 0))
     return tap

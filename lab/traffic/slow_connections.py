@@ -1,12 +1,12 @@
-"""Connections of a stranger, as many as wanted (a plain program that `Crowd` starts in a host; bounded in number and in time).
+"""Unauthenticated connections in large numbers (a plain program that `ConnectionFlood` starts in a host; limited in number and in time).
 
-    crowd.py KIND ADDR PORT PATH COUNT [--claim]
-    crowd.py ask ADDR PORT PATH [NAME: VALUE]
+    slow_connections.py KIND ADDR PORT PATH COUNT [--claim]
+    slow_connections.py ask ADDR PORT PATH [NAME: VALUE]
 
-KIND is `tcp` (says nothing), `tls` (shakes hands, then says nothing), `websocket` or `websocket-tls`: a WebSocket at PATH on which one byte is said now and
-then. With `--claim` each request names another client in X-Forwarded-For and Forwarded. All are opened at once; what is refused is not tried again. Prints
-`ready N` when each was answered or refused, with how many are open, and then for each line on standard input how many still are. Ends when standard input
-closes, or after LIMIT_S.
+KIND is `tcp` (sends nothing), `tls` (completes the TLS handshake, then sends nothing), `websocket` or `websocket-tls` (a WebSocket at PATH that sends one
+byte at long intervals). With `--claim` each request names another client in X-Forwarded-For and Forwarded. All connections are opened at once; a refused
+connection is not retried. Prints `ready N` after each was answered or refused, where N is the number of open connections, and then the current number
+for each line on standard input. Ends when standard input closes, or after LIMIT_S.
 
 `ask` makes one request and prints the status of the answer.
 """
@@ -19,18 +19,19 @@ import resource
 import ssl
 import sys
 
-# How long an attack may last at most, in seconds.
+# Limit on the duration of a flood, in seconds.
 LIMIT_S = 120
-# How long one connection may take to be answered, in seconds. A connection that a listener without descriptors leaves waiting counts as refused after that.
+# Limit on the wait for an answer to one connection, in seconds. A connection that a listener without free descriptors does not accept counts as
+# refused then.
 PATIENCE_S = 20
-# Between two bytes on an open WebSocket, in seconds: too seldom to be work, often enough not to be silence.
+# Interval between two bytes on an open WebSocket, in seconds: causes little work, but is shorter than an idle timeout.
 BYTE_S = 3
-# Connections that are being opened at the same time, as many as a listener's queue holds.
+# Connections that are being opened at the same time: the length of the queue of a listener.
 AT_ONCE = 100
 
 
 class Connection:
-    """One of them; `open` says whether the other side has not ended it."""
+    """A connection; `open` is False after the other side closed it."""
 
     def __init__(self):
         self.open = False
@@ -54,8 +55,8 @@ class Connection:
 
 
 async def begin(kind, address, port, path, number, claim):
-    """Connects and shakes hands."""
-    reader, writer = await asyncio.open_connection(address, port, ssl=anyone() if kind in ("tls", "websocket-tls") else None)
+    """Connects and completes the handshakes."""
+    reader, writer = await asyncio.open_connection(address, port, ssl=any_certificate() if kind in ("tls", "websocket-tls") else None)
     if kind.startswith("websocket"):
         invented = f"198.18.{number // 250}.{number % 250}"
         claims = f"X-Forwarded-For: {invented}\r\nForwarded: for={invented}\r\n" if claim else ""
@@ -71,15 +72,15 @@ async def begin(kind, address, port, path, number, claim):
 
 
 @functools.cache
-def anyone():
-    """TLS with any certificate."""
+def any_certificate():
+    """Returns a TLS context that accepts any certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
 
 
 async def talk(writer):
-    """Says one byte now and then: a masked binary message (RFC 6455, section 5.2)."""
+    """Sends one byte at long intervals: a masked binary message (RFC 6455, section 5.2)."""
     while True:
         await asyncio.sleep(BYTE_S)
         writer.write(bytes([0x82, 0x81, 0, 0, 0, 0, 0x81]))
@@ -110,7 +111,7 @@ async def crowd(kind, address, port, path, count, claim):
 
 
 def ask(address, port, path, header):
-    """The status of an answer."""
+    """Prints the status of the answer to one request."""
     connection = http.client.HTTPConnection(address, port, timeout=PATIENCE_S)
     name, _, value = header.partition(": ")
     connection.request("GET", path, headers={name: value} if name else {})

@@ -12,6 +12,7 @@
 mod api;
 mod cli;
 mod clock;
+mod contract;
 mod log;
 mod relay;
 mod state;

@@ -11,28 +11,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use taut_base::{Entropy, PrivateKey, Time};
+use taut_base::{PrivateKey, Time};
 use taut_event::{Events, Interest, Poller};
 use taut_noise::public_key;
 use taut_relay::{Client, Credentials, NetworkTag, Share, SigningKey, Terms, Ticket, frame};
 use taut_relay_server::{Config, Relay};
+use taut_testkit::Seeded;
 use taut_udp::{MAX_MESSAGES, ReceiveBatch, Transmit, UdpSocket};
 
 /// Bytes of a frame: WireGuard's datagram around a packet of 1,420 bytes, and the relay's header.
 const FRAME: usize = 1420 + 32 + 8;
 /// Frames of one run: as many as a superpacket makes.
 const RUN: usize = 44;
-
-struct Dice(u64);
-
-impl Entropy for Dice {
-    fn fill(&mut self, bytes: &mut [u8]) {
-        for byte in bytes {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            *byte = self.0.to_be_bytes()[0];
-        }
-    }
-}
 
 fn main() -> io::Result<()> {
     let mut words: Vec<String> = std::env::args().skip(1).collect();
@@ -83,7 +73,7 @@ struct Node {
     socket: UdpSocket,
     client: Client,
     relay: SocketAddr,
-    dice: Dice,
+    dice: Seeded,
     began: Instant,
 }
 
@@ -115,7 +105,7 @@ impl Node {
             socket: socket.map_err(io::Error::other)?,
             client,
             relay: to,
-            dice: Dice(number.into()),
+            dice: Seeded::new(number.into()),
             began: Instant::now(),
         };
         // Until the first ping was answered: then the relay counts it as bound.

@@ -6,26 +6,16 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use taut_base::{Entropy, PrivateKey, PublicKey, Time};
+use taut_base::{PrivateKey, PublicKey, Time};
 use taut_noise::public_key;
 use taut_relay::{Client, Credentials, NetworkTag, SigningKey, Terms, Ticket};
 use taut_relay_server::{Admission, Config, Metrics, Relay, Stats, WebConfig};
+use taut_testkit::Seeded;
 use tungstenite::client::IntoClientRequest;
 use tungstenite::{Message, WebSocket};
 
 /// Long enough for any machine; nothing here is judged by how long it takes.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-struct Dice(u64);
-
-impl Entropy for Dice {
-    fn fill(&mut self, bytes: &mut [u8]) {
-        for byte in bytes {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            *byte = self.0.to_be_bytes()[0];
-        }
-    }
-}
 
 fn coordinator() -> SigningKey {
     SigningKey::from_seed([1; 32]).unwrap()
@@ -96,7 +86,7 @@ struct Node {
     relay: SocketAddr,
     by_udp: bool,
     client: Client,
-    dice: Dice,
+    dice: Seeded,
     start: Instant,
 }
 
@@ -116,7 +106,7 @@ impl Node {
             relay: SocketAddr::from((Ipv4Addr::LOCALHOST, relay.port())),
             by_udp: false,
             client: Client::new(relay.key(), Credentials { bind, ticket, numbered: None }, Time::ZERO),
-            dice: Dice(number.into()),
+            dice: Seeded::new(number.into()),
             start: Instant::now(),
         }
     }

@@ -10,21 +10,11 @@ use taut_base::{Entropy, PrivateKey, PublicKey, Time};
 use taut_noise::public_key;
 use taut_relay::{Client, Credentials, NetworkTag, Share, SigningKey, Terms, Ticket, frame};
 use taut_relay_server::{Admission, Config, Metrics, Relay, WebConfig, key_from_file};
+use taut_testkit::Seeded;
 use taut_wire::stun::{BindingRequest, BindingResponse, REQUEST_LEN};
 
 /// Long enough for any machine; nothing here is judged by how long it takes.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-struct Dice(u64);
-
-impl Entropy for Dice {
-    fn fill(&mut self, bytes: &mut [u8]) {
-        for byte in bytes {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            *byte = self.0.to_be_bytes()[0];
-        }
-    }
-}
 
 fn coordinator() -> SigningKey {
     SigningKey::from_seed([1; 32]).unwrap()
@@ -49,7 +39,7 @@ struct Node {
     socket: UdpSocket,
     client: Client,
     relay: SocketAddr,
-    dice: Dice,
+    dice: Seeded,
     start: Instant,
     data: Vec<Vec<u8>>,
 }
@@ -71,7 +61,7 @@ impl Node {
         let ticket = Ticket::sign(&terms, &coordinator());
         let client = Client::new(relay.key(), Credentials { bind, ticket, numbered: None }, Time::ZERO);
         let relay = SocketAddr::from(([127, 0, 0, 1], relay.port()));
-        Self { socket, client, relay, dice: Dice(number.into()), start: Instant::now(), data: Vec::new() }
+        Self { socket, client, relay, dice: Seeded::new(number.into()), start: Instant::now(), data: Vec::new() }
     }
 
     fn now(&self) -> Time {
@@ -210,7 +200,7 @@ fn fault_f1_a14_what_strangers_send_is_silently_dropped_and_counted() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     let (to, stun) = (("127.0.0.1", relay.port()), ("127.0.0.1", relay.stun_port()));
-    let mut dice = Dice(5);
+    let mut dice = Seeded::new(5);
     let mut bytes = [0; 1500];
     for length in 0..1500 {
         dice.fill(&mut bytes);
@@ -328,7 +318,7 @@ fn a_port_that_another_program_has_is_told() {
 struct WebNode {
     socket: tungstenite::WebSocket<TcpStream>,
     client: Client,
-    dice: Dice,
+    dice: Seeded,
     start: Instant,
     data: Vec<Vec<u8>>,
 }

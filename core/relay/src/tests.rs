@@ -11,24 +11,13 @@ use std::time::Duration;
 
 use taut_base::{Entropy, PrivateKey, PublicKey, Time};
 use taut_noise::public_key;
+use taut_testkit::Seeded;
 
 use crate::frame::{self, AGAIN_LEN, BIND_LEN, CONTROL_LEN, data_header};
 use crate::{
     BadTicket, Client, Clocks, Credentials, Event, Forward, Limits, LostCause, NetworkTag, NoForward, Place, Refused,
     Removal, Server, Share, SigningKey, Standing, Terms, Ticket,
 };
-
-/// Randomness that is the same in every run.
-pub(crate) struct Dice(u64);
-
-impl Entropy for Dice {
-    fn fill(&mut self, bytes: &mut [u8]) {
-        for byte in bytes {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            *byte = self.0.to_be_bytes()[0];
-        }
-    }
-}
 
 const WALL: u64 = 1_800_000_000;
 const DAY: u64 = 86_400;
@@ -74,7 +63,7 @@ struct Net {
     forward: Forward,
     clients: Vec<End>,
     now: Time,
-    dice: Dice,
+    dice: Seeded,
     /// The relay hears nothing.
     dead: bool,
     /// What the relay says stays on its way, here.
@@ -111,7 +100,7 @@ impl Net {
             forward,
             clients: Vec::new(),
             now,
-            dice: Dice(7),
+            dice: Seeded::new(7),
             dead: false,
             held: None,
             sent: BTreeMap::new(),
@@ -428,7 +417,7 @@ fn fault_f1_a_stranger_gets_silence_and_nothing_is_relayed() {
 }
 
 /// What a client sends first.
-fn bind_of(credentials: &Credentials, dice: &mut Dice, now: Time) -> Vec<u8> {
+fn bind_of(credentials: &Credentials, dice: &mut Seeded, now: Time) -> Vec<u8> {
     let mut client = new_client(credentials, now);
     client.handle_timeout(now, dice);
     client.poll_transmit().unwrap().as_bytes().to_vec()

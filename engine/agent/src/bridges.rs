@@ -105,7 +105,7 @@ impl Bridges {
         self.running.get(&relay)?.bridge.as_ref().map(Bridge::place)
     }
 
-    /// What all of them dropped, by name, as [`taut_lane::Drop`]'s reasons.
+    /// What all of them dropped, by name, as [`taut_lane::DropReason`]'s reasons.
     pub(crate) fn dropped(&self) -> [(&'static str, u64); 2] {
         let reports = || self.all().map(|(_, bridge)| bridge.report());
         let out = reports().map(|report| report.dropped_out).sum::<u64>() + self.dropped.0;

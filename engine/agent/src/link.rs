@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use taut_base::{LaneId, PeerId, Time};
 use taut_event::Waker;
-use taut_lane::{KeeperEnd, Lane, Rings, Shared, StartError, queues, rings};
+use taut_lane::{AgentEnd, Lane, LaneShared, LaneStartError, Rings, queues, rings};
 use taut_netlink::Netlink;
 use taut_node::{Clocks, FromLane, Node, ToLane};
 use taut_tun::Tun;
@@ -32,7 +32,7 @@ pub(crate) struct Link {
 
 struct Running {
     lane: Lane,
-    queue: KeeperEnd,
+    queue: AgentEnd,
     ways: Ways,
 }
 
@@ -61,7 +61,7 @@ impl Link {
         checker: CookieChecker,
         manner: LaneOptions,
         agent: &Waker,
-    ) -> Result<Self, StartError> {
+    ) -> Result<Self, LaneStartError> {
         Self::start_all(vec![Handles { tun, udp, checker }], Steering::new(None, 1), manner, agent)
     }
 
@@ -71,7 +71,7 @@ impl Link {
         steering: Steering,
         manner: LaneOptions,
         agent: &Waker,
-    ) -> Result<Self, StartError> {
+    ) -> Result<Self, LaneStartError> {
         let LaneOptions { mtu, limits, low_latency } = manner;
         let wakers = handles.iter().map(|_| Waker::new()).collect::<Result<Vec<_>, _>>()?;
         let count = handles.len() as u8;
@@ -80,7 +80,7 @@ impl Link {
             let Handles { tun, udp, checker } = handles;
             let (queue, lane_end) = queues(agent.clone(), waker.clone());
             let (own, queues, waker) = (LaneId(own), lane_end, waker.clone());
-            let config = taut_lane::Config {
+            let config = taut_lane::LaneConfig {
                 own,
                 lanes: count,
                 rings,
@@ -182,7 +182,7 @@ impl Link {
     }
 
     /// What everybody may read of each lane.
-    pub(crate) fn all_shared(&self) -> impl Iterator<Item = &Shared> {
+    pub(crate) fn all_shared(&self) -> impl Iterator<Item = &LaneShared> {
         self.lanes.iter().map(|running| &**running.lane.shared())
     }
 

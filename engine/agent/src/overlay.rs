@@ -303,7 +303,7 @@ impl Overlay {
     }
 
     /// What the kernel dropped before we could: in front of the TUN, where a superpacket is one, and at full sockets. By name, as
-    /// [`taut_lane::Drop`]'s reasons.
+    /// [`taut_lane::DropReason`]'s reasons.
     pub(crate) fn dropped_by_kernel(&mut self) -> [(&'static str, u64); 2] {
         let sockets = self.sockets.iter().filter_map(UdpSocket::dropped).map(u64::from).sum();
         [("out-tun-full", self.host.dropped_before_tun()), ("in-socket-full", sockets)]

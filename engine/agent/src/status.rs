@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use taut_base::{NodeId, RelayId, Time};
-use taut_lane::{Drop, Shared};
+use taut_lane::{DropReason, LaneShared};
 use taut_netmap::NetworkMap;
 use taut_node::{HandshakeCounts, PeerView, RelayView};
 use taut_path::{Nat, NatReportView, Way};
@@ -42,8 +42,8 @@ fn lanes(overlay: &Overlay) -> LanesStatus {
     LanesStatus {
         ports,
         steering: String::from(if by_kernel { "kernel" } else { "first-lane" }),
-        handed_over: link.all_shared().map(Shared::handed_over).sum(),
-        strays: link.all_shared().map(Shared::strays).sum(),
+        handed_over: link.all_shared().map(LaneShared::handed_off).sum(),
+        strays: link.all_shared().map(LaneShared::strays).sum(),
     }
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn handshakes(overlay: Option<&Overlay>) -> Handshakes {
     let Some(overlay) = overlay else { return Handshakes::default() };
     let HandshakeCounts { computed, answered, repeated, over_limit } = overlay.node().handshake_counts();
     // Who is dropped for this reason is told a cookie.
-    let cookies = overlay.link().all_shared().map(|shared| shared.drops.count(Drop::CookieAsked)).sum();
+    let cookies = overlay.link().all_shared().map(|shared| shared.drops.count(DropReason::CookieAsked)).sum();
     Handshakes { computed, answered, repeated, over_limit, cookies }
 }
 

@@ -1,87 +1,88 @@
-//! Before a lane sleeps it looks again, if that pays.
+//! Busy polling: a lane polls its sockets briefly before it blocks, when that is cheaper than being woken.
 //!
-//! To be woken costs more than to carry a packet: on a virtual machine whose core went idle, some ten microseconds each time. A stream that goes as fast as
-//! it can has its lanes sleep and be woken thousands of times a second, for pauses that are hardly longer than that. So a lane that carried packets
-//! for a good part of its time ([`BUSY`]) looks again for [`SHORT`] before it sleeps. That takes at most twice as much as carrying them does, and nothing at
-//! all where little goes.
+//! A wake-up costs more than carrying a packet: some ten microseconds on a virtual machine whose core went idle. A stream at full speed has its lanes block
+//! and wake thousands of times per second, for pauses that are hardly longer than that. So a lane that carried packets for a good part of its time
+//! ([`BUSY_SHARE`]) polls for [`BUSY_POLL`] before it blocks. That takes at most twice the time of carrying the packets, and none at all where there is
+//! little traffic.
 //!
-//! In low-latency mode a lane that carried a packet does not sleep for [`LONG`] but looks again and again, so that no wake-up stands in the way of anything
-//! that comes at least that often (an echo request through the tunnel wakes a lane four times), for up to a core of processor time meanwhile.
+//! In low-latency mode a lane polls for [`LOW_LATENCY_POLL`] after each packet. No packet that comes at least that often then waits for a wake-up (an echo
+//! request through the tunnel wakes a lane four times), at the price of up to one core.
 //!
 //! ```text
-//!            a packet came (low-latency mode), or it was busy           none came for LONG, or SHORT
-//!   sleeps ──────────────────────────────────────────────────▶ lingers ──────────────────────────────▶ sleeps
-//!                                                                │ gave way, and had to wait too long
-//!                                                                └────────────────────────────────────▶ sleeps, every time for a while
+//!              a packet came (low-latency mode), or it was busy           no packet for LOW_LATENCY_POLL, or BUSY_POLL
+//!   blocks ──────────────────────────────────────────────────▶ polls ──────────────────────────────────────────────▶ blocks
+//!                                                                │ yielded its core, and got it back too late
+//!                                                                └───────────────────────────────────────────────▶ blocks, every time for a while
 //! ```
-//! Between two looks it gives way to whoever else wants its core. A program that computes takes a whole turn of the scheduler then, milliseconds,
-//! while a lane that sleeps is put before it on waking. Hence the last arrow: at most one such turn per [`AVOID`] is lost. And where a lane shares its core
-//! with the program whose stream it carries, there is no pause to bridge and no core that would fall asleep: it sleeps when it has seen that [`OFTEN`] enough.
+//! Between two polls the lane yields its core. A program that computes keeps the core for a whole time slice of the scheduler, milliseconds, while a blocked
+//! lane is preferred when it wakes. Hence the last arrow: at most one such time slice per [`CROWDED_COOLDOWN`] is lost. And where a lane shares its core with
+//! the program whose stream it carries, there is no pause to bridge and no core that would go idle: the lane stops polling once it was preempted
+//! [`SHARED_CORE_STREAK`] times in a row.
 //!
-//! There is one more occasion to give way, also for a lane that never lingers: datagrams of UDP were written, and the socket that they are for holds few of
-//! them. Whoever reads there may want this core. TCP waits for its readers by itself. A program that computes is remembered for both occasions.
+//! There is one more occasion to yield, also for a lane that never polls: after it wrote UDP datagrams. The receiving socket holds few of them, and the
+//! program that reads it may want this core. TCP waits for its readers on its own. A program that computes is remembered for both occasions.
 
 use std::time::Duration;
 
 use taut_base::Time;
 
-/// How long a lane lingers after a packet: longer than the pauses of calls and games, which send 50 times a second.
-const LONG: Duration = Duration::from_millis(50);
-/// How long a busy lane lingers: longer than most pauses inside a stream (by measurement, docs/performance.md).
-const SHORT: Duration = Duration::from_micros(300);
-/// A lane is busy that carried packets for one part in so many of its time. Each end of a stream at full speed does so for more than half.
-const BUSY: u32 = 3;
-/// Over about so long it is judged.
+/// Busy-poll time after a packet in low-latency mode, 50 ms: longer than the 20 ms between packets of a call or a game.
+const LOW_LATENCY_POLL: Duration = Duration::from_millis(50);
+/// Busy-poll time of a busy lane, 300 µs: longer than most pauses inside a stream (measured, docs/performance.md).
+const BUSY_POLL: Duration = Duration::from_micros(300);
+/// A lane is busy if it carried packets for at least one third of its recent time. Each end of a stream at full speed does so for more than half.
+const BUSY_SHARE: u32 = 3;
+/// The recent time over which a lane is judged busy, 4 ms.
 const SPAN: Duration = Duration::from_millis(4);
-/// A program that has a packet to deal with gives the core back sooner than this; one that computes keeps it for its turn, 1.4 ms or more.
+/// Time without its core, 1 ms, after which a lane takes the core for crowded. A program that handles a packet gives the core back sooner; a program that
+/// computes keeps it for its time slice, 1.4 ms or more.
 const CROWDED: Duration = Duration::from_millis(1);
-/// For so long nothing is given to it any more.
-const AVOID: Duration = Duration::from_millis(100);
-/// To be without its core for so long tells a busy lane that the core has something to do without its lingering.
-const SHARED: Duration = Duration::from_micros(100);
-/// So often in a row; on a core that is not always shared it is soon back now and then.
-const OFTEN: u32 = 8;
-/// For so long it does without then: hundreds of pauses, so that those few cost little.
-const DO_WITHOUT: Duration = Duration::from_millis(20);
+/// Time for which a lane yields no more after it found its core crowded, 100 ms.
+const CROWDED_COOLDOWN: Duration = Duration::from_millis(100);
+/// Time without its core, 100 µs, that counts as a preemption: the core had something to do meanwhile.
+const PREEMPTED: Duration = Duration::from_micros(100);
+/// Eight preemptions in a row count as a shared core; fewer also happen on a core that is shared only now and then.
+const SHARED_CORE_STREAK: u32 = 8;
+/// Busy polling stays off for 20 ms after the core turned out to be shared. That spans hundreds of pauses, so re-testing is cheap.
+const SHARED_CORE_COOLDOWN: Duration = Duration::from_millis(20);
 
-/// One lane's habits.
+/// Decides when one lane polls and when it yields its core.
 #[derive(Debug)]
 pub(crate) struct BusyPoll {
-    /// In low-latency mode.
-    on: bool,
-    /// Until when it looks again.
+    low_latency: bool,
+    /// The lane polls until this time.
     until: Time,
-    /// Until when somebody who computes is taken to have the core.
-    crowded: Time,
-    /// Until when it does not, because it shares its core.
-    sleeps: Time,
-    /// How often in a row it was without its core for [`SHARED`].
-    shared: u32,
-    /// When its last turn began, or its last wait.
+    /// Until this time the core counts as crowded: a program that computes has it.
+    crowded_until: Time,
+    /// Until this time the core counts as shared with the program whose stream the lane carries.
+    shared_until: Time,
+    /// Preemptions in a row.
+    preemptions: u32,
+    /// When the last turn or the last wait began.
     since: Time,
-    /// Time of late, and what of it went by in turns.
+    /// The recent time, and the part of it that was spent in turns. Both are halved when [`SPAN`] is reached.
     span: Duration,
     busy: Duration,
 }
 
 impl BusyPoll {
-    /// For a lane that has carried nothing yet; `on` in low-latency mode.
-    pub(crate) fn new(on: bool) -> Self {
+    /// Returns the state of a lane that has carried no packet yet.
+    pub(crate) fn new(low_latency: bool) -> Self {
         let (span, busy) = (Duration::ZERO, Duration::ZERO);
         Self {
-            on,
+            low_latency,
             until: Time::ZERO,
-            crowded: Time::ZERO,
-            sleeps: Time::ZERO,
-            shared: 0,
+            crowded_until: Time::ZERO,
+            shared_until: Time::ZERO,
+            preemptions: 0,
             since: Time::ZERO,
             span,
             busy,
         }
     }
 
-    /// A turn begins, after a wait.
-    pub(crate) fn woke(&mut self, now: Time) {
+    /// Notes that a turn begins, after a wait.
+    pub(crate) fn turn_begins(&mut self, now: Time) {
         let pause = now.since(self.since);
         self.since = now;
         if pause >= SPAN {
@@ -94,48 +95,48 @@ impl BusyPoll {
         }
     }
 
-    /// The turn is over, and it waits.
-    pub(crate) fn waits(&mut self, now: Time) {
+    /// Notes that a turn ended and a wait begins.
+    pub(crate) fn wait_begins(&mut self, now: Time) {
         let turn = now.since(self.since).min(SPAN);
         (self.span, self.busy, self.since) = (self.span + turn, self.busy + turn, now);
-        if self.busy * BUSY >= self.span {
-            self.until = self.until.max(now + SHORT);
+        if self.busy * BUSY_SHARE >= self.span {
+            self.until = self.until.max(now + BUSY_POLL);
         }
     }
 
-    /// Packets came, or the host had some.
-    pub(crate) fn packets(&mut self, now: Time) {
-        if self.on {
-            self.until = now + LONG;
+    /// Notes that packets came from the network or the host.
+    pub(crate) fn saw_packets(&mut self, now: Time) {
+        if self.low_latency {
+            self.until = now + LOW_LATENCY_POLL;
         }
     }
 
-    /// Whether to look again instead of sleeping.
-    pub(crate) fn lasts(&self, now: Time) -> bool {
-        now < self.until && now >= self.crowded.max(self.sleeps)
+    /// Returns true if the lane polls instead of blocking.
+    pub(crate) fn polls(&self, now: Time) -> bool {
+        now < self.until && now >= self.crowded_until.max(self.shared_until)
     }
 
-    /// Whether to let others have the core for a moment where that is for their good: not while one of them keeps it.
-    pub(crate) fn may_give_way(&self, now: Time) -> bool {
-        now >= self.crowded
+    /// Returns true if the lane may yield its core so that a program can read: not while the core is crowded.
+    pub(crate) fn may_yield(&self, now: Time) -> bool {
+        now >= self.crowded_until
     }
 
-    /// The lane gave way, to busy_poll or so that others can read, and has its core back after `away`.
-    pub(crate) fn gave_way(&mut self, away: Duration, now: Time) {
+    /// Notes that the lane yielded its core and got it back after `away`.
+    pub(crate) fn yielded(&mut self, away: Duration, now: Time) {
         if away >= CROWDED {
-            self.crowded = now + AVOID;
+            self.crowded_until = now + CROWDED_COOLDOWN;
         }
     }
 
-    /// As [`Self::gave_way`], with nothing to do itself: whether its core has.
-    pub(crate) fn idled(&mut self, away: Duration, now: Time) {
-        self.gave_way(away, now);
-        if self.on || away >= CROWDED {
+    /// Notes the same between two polls, when the lane itself had nothing to do. That shows whether its core is shared.
+    pub(crate) fn yielded_idle(&mut self, away: Duration, now: Time) {
+        self.yielded(away, now);
+        if self.low_latency || away >= CROWDED {
             return;
         }
-        self.shared = if away >= SHARED { self.shared + 1 } else { 0 };
-        if self.shared >= OFTEN {
-            (self.shared, self.sleeps) = (0, now + DO_WITHOUT);
+        self.preemptions = if away >= PREEMPTED { self.preemptions + 1 } else { 0 };
+        if self.preemptions >= SHARED_CORE_STREAK {
+            (self.preemptions, self.shared_until) = (0, now + SHARED_CORE_COOLDOWN);
         }
     }
 }
@@ -148,99 +149,103 @@ mod tests {
     const INSTANT: Duration = Duration::from_nanos(1);
 
     #[test]
-    fn a_lane_lingers_after_packets_and_not_for_ever() {
+    fn in_low_latency_mode_a_lane_polls_for_50_ms_after_packets() {
         let mut busy_poll = BusyPoll::new(true);
-        assert!(!busy_poll.lasts(START), "nothing came yet");
-        busy_poll.packets(START);
-        assert!(busy_poll.lasts(START + (LONG - INSTANT)) && !busy_poll.lasts(START + LONG));
-        busy_poll.packets(START + LONG);
-        assert!(busy_poll.lasts(START + LONG));
+        assert!(!busy_poll.polls(START), "no packet came yet");
+        busy_poll.saw_packets(START);
+        assert!(busy_poll.polls(START + (LOW_LATENCY_POLL - INSTANT)) && !busy_poll.polls(START + LOW_LATENCY_POLL));
+        busy_poll.saw_packets(START + LOW_LATENCY_POLL);
+        assert!(busy_poll.polls(START + LOW_LATENCY_POLL));
     }
 
-    /// Turns of so many microseconds with pauses between them; whether it lingers in the last one, and for how long at most.
-    fn habit(turn: u64, pause: u64) -> Option<Duration> {
+    /// Returns the busy-poll time after many turns of `turn` microseconds with pauses of `pause` microseconds between them.
+    fn poll_time(turn: u64, pause: u64) -> Option<Duration> {
         let mut busy_poll = BusyPoll::new(false);
         let (mut now, mut waits) = (START, START);
         for _ in 0..1_000 {
-            busy_poll.woke(now);
-            busy_poll.packets(now);
+            busy_poll.turn_begins(now);
+            busy_poll.saw_packets(now);
             waits = now + Duration::from_micros(turn);
-            busy_poll.waits(waits);
+            busy_poll.wait_begins(waits);
             now = waits + Duration::from_micros(pause);
         }
-        busy_poll.lasts(waits).then(|| busy_poll.until.since(waits))
+        busy_poll.polls(waits).then(|| busy_poll.until.since(waits))
     }
 
     #[test]
-    fn without_the_mode_a_lane_lingers_that_is_busy_and_not_for_long() {
-        assert_eq!(habit(60, 40), Some(SHORT));
-        assert_eq!(habit(35, 65), Some(SHORT));
-        assert_eq!(habit(30, 70), None, "it has time to sleep");
-        assert_eq!(habit(400, 9_600), None, "now and then much at once");
-        assert_eq!(habit(5, 20_000), None);
+    fn without_low_latency_mode_only_a_busy_lane_polls_and_briefly() {
+        assert_eq!(poll_time(60, 40), Some(BUSY_POLL));
+        assert_eq!(poll_time(35, 65), Some(BUSY_POLL));
+        assert_eq!(poll_time(30, 70), None, "busy for less than a third");
+        assert_eq!(poll_time(400, 9_600), None, "long turns, but few of them");
+        assert_eq!(poll_time(5, 20_000), None);
     }
 
     #[test]
-    fn a_lane_that_was_busy_sleeps_when_nothing_comes() {
+    fn a_lane_that_was_busy_blocks_when_no_packets_come() {
         let mut busy_poll = BusyPoll::new(false);
-        busy_poll.woke(START);
+        busy_poll.turn_begins(START);
         let end = START + Duration::from_millis(3);
-        busy_poll.waits(end);
-        assert!(busy_poll.lasts(end) && !busy_poll.lasts(end + SHORT));
+        busy_poll.wait_begins(end);
+        assert!(busy_poll.polls(end) && !busy_poll.polls(end + BUSY_POLL));
         // A timer a second later.
         let later = end + Duration::from_secs(1);
-        busy_poll.woke(later);
-        busy_poll.waits(later + Duration::from_micros(5));
-        assert!(!busy_poll.lasts(later + Duration::from_micros(5)));
+        busy_poll.turn_begins(later);
+        busy_poll.wait_begins(later + Duration::from_micros(5));
+        assert!(!busy_poll.polls(later + Duration::from_micros(5)));
     }
 
     #[test]
-    fn a_core_that_others_keep_is_avoided_for_a_while() {
+    fn on_a_crowded_core_a_lane_neither_polls_nor_yields_for_a_while() {
         let mut busy_poll = BusyPoll::new(true);
-        busy_poll.packets(START);
-        busy_poll.idled(CROWDED - INSTANT, START);
-        assert!(busy_poll.lasts(START));
-        busy_poll.idled(CROWDED, START);
-        let again = START + AVOID;
-        busy_poll.packets(again);
-        assert!(!busy_poll.lasts(START + (AVOID - INSTANT)) && busy_poll.lasts(again));
+        busy_poll.saw_packets(START);
+        busy_poll.yielded_idle(CROWDED - INSTANT, START);
+        assert!(busy_poll.polls(START));
+        busy_poll.yielded_idle(CROWDED, START);
+        let again = START + CROWDED_COOLDOWN;
+        busy_poll.saw_packets(again);
+        assert!(!busy_poll.polls(START + (CROWDED_COOLDOWN - INSTANT)) && busy_poll.polls(again));
         assert!(
-            !busy_poll.may_give_way(START + (AVOID - INSTANT)) && busy_poll.may_give_way(again),
-            "nor for anybody's good"
+            !busy_poll.may_yield(START + (CROWDED_COOLDOWN - INSTANT)) && busy_poll.may_yield(again),
+            "nor does it yield to readers"
         );
     }
 
     #[test]
-    fn nobody_is_let_read_first_while_somebody_computes() {
+    fn a_lane_does_not_yield_to_readers_on_a_crowded_core() {
         let mut busy_poll = BusyPoll::new(true);
-        assert!(busy_poll.may_give_way(START));
-        busy_poll.gave_way(CROWDED - INSTANT, START);
-        assert!(busy_poll.may_give_way(START));
-        busy_poll.gave_way(CROWDED, START);
-        assert!(!busy_poll.may_give_way(START + (AVOID - INSTANT)) && busy_poll.may_give_way(START + AVOID));
-        busy_poll.packets(START);
-        assert!(!busy_poll.lasts(START), "nor lingers the lane");
+        assert!(busy_poll.may_yield(START));
+        busy_poll.yielded(CROWDED - INSTANT, START);
+        assert!(busy_poll.may_yield(START));
+        busy_poll.yielded(CROWDED, START);
+        assert!(
+            !busy_poll.may_yield(START + (CROWDED_COOLDOWN - INSTANT)) && busy_poll.may_yield(START + CROWDED_COOLDOWN)
+        );
+        busy_poll.saw_packets(START);
+        assert!(!busy_poll.polls(START), "nor does the lane poll");
     }
 
     #[test]
-    fn a_busy_lane_does_without_where_it_shares_its_core() {
+    fn a_busy_lane_does_not_poll_on_a_shared_core() {
         let mut busy_poll = BusyPoll::new(false);
         let at = |now: Time, busy_poll: &mut BusyPoll| {
-            busy_poll.woke(now);
+            busy_poll.turn_begins(now);
             let waits = now + Duration::from_millis(3);
-            busy_poll.waits(waits);
-            busy_poll.lasts(waits)
+            busy_poll.wait_begins(waits);
+            busy_poll.polls(waits)
         };
         assert!(at(START, &mut busy_poll));
         let shared = START + Duration::from_millis(3);
-        for away in
-            [SHARED; OFTEN as usize - 1].into_iter().chain([SHARED - INSTANT]).chain([SHARED; OFTEN as usize - 1])
+        for away in [PREEMPTED; SHARED_CORE_STREAK as usize - 1]
+            .into_iter()
+            .chain([PREEMPTED - INSTANT])
+            .chain([PREEMPTED; SHARED_CORE_STREAK as usize - 1])
         {
-            busy_poll.idled(away, shared);
-            assert!(busy_poll.lasts(shared), "not often enough in a row");
+            busy_poll.yielded_idle(away, shared);
+            assert!(busy_poll.polls(shared), "too few preemptions in a row");
         }
-        busy_poll.idled(SHARED, shared);
-        assert!(!busy_poll.lasts(shared));
+        busy_poll.yielded_idle(PREEMPTED, shared);
+        assert!(!busy_poll.polls(shared));
         assert!(!at(shared + Duration::from_millis(16), &mut busy_poll));
         assert!(at(shared + Duration::from_millis(17), &mut busy_poll));
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Why a packet goes no further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drop {
+pub enum DropReason {
     /// Out: not an IP packet, or one whose lengths lie, or a superpacket that cannot be cut.
     BadInner,
     /// Out: no peer has this address (multicast and broadcast end here, too).
@@ -26,7 +26,7 @@ pub enum Drop {
     /// In: a handshake message from a source that sends too many, cookie or not; or it would be told one, and there is no room to.
     HandshakeRate,
     /// In: the agent has more handshakes to look at than its queue holds.
-    KeeperBusy,
+    AgentBusy,
     /// In: no session has this index; a peer that did not notice our restart sends such packets for a while.
     UnknownIndex,
     /// In: seen before, or older than the replay window.
@@ -51,7 +51,7 @@ pub enum Drop {
     TunWrite,
 }
 
-impl Drop {
+impl DropReason {
     const ALL: [(Self, &'static str); 22] = [
         (Self::BadInner, "out-bad-packet"),
         (Self::NoRoute, "out-no-route"),
@@ -63,7 +63,7 @@ impl Drop {
         (Self::BadMac1, "in-bad-mac1"),
         (Self::CookieAsked, "in-cookie-asked"),
         (Self::HandshakeRate, "in-handshake-rate"),
-        (Self::KeeperBusy, "in-agent-busy"),
+        (Self::AgentBusy, "in-agent-busy"),
         (Self::UnknownIndex, "in-unknown-index"),
         (Self::Replayed, "in-replayed"),
         (Self::Duplicate, "in-duplicate"),
@@ -81,25 +81,25 @@ impl Drop {
 /// One counter per reason. Written by the lane, read by anybody.
 #[derive(Debug, Default)]
 pub struct DropCounts {
-    counts: [AtomicU64; Drop::ALL.len()],
+    counts: [AtomicU64; DropReason::ALL.len()],
 }
 
 impl DropCounts {
     /// Counts `packets` more.
-    pub fn add(&self, reason: Drop, packets: u64) {
+    pub fn add(&self, reason: DropReason, packets: u64) {
         if let Some(count) = self.counts.get(reason as usize) {
             count.fetch_add(packets, Ordering::Relaxed);
         }
     }
 
     /// How many packets were dropped for `reason`.
-    pub fn count(&self, reason: Drop) -> u64 {
+    pub fn count(&self, reason: DropReason) -> u64 {
         self.counts.get(reason as usize).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
     /// All reasons by name, with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        Drop::ALL.iter().map(|(reason, name)| (*name, self.count(*reason)))
+        DropReason::ALL.iter().map(|(reason, name)| (*name, self.count(*reason)))
     }
 }
 
@@ -110,18 +110,18 @@ mod tests {
     #[test]
     fn each_reason_has_a_name_and_a_counter_of_its_own() {
         let counts = DropCounts::default();
-        for (place, (reason, _)) in Drop::ALL.iter().enumerate() {
+        for (place, (reason, _)) in DropReason::ALL.iter().enumerate() {
             assert_eq!(*reason as usize, place);
             counts.add(*reason, 1 + place as u64);
         }
         let seen: Vec<u64> = counts.iter().map(|(_, count)| count).collect();
-        assert_eq!(seen, (1..=Drop::ALL.len() as u64).collect::<Vec<_>>());
+        assert_eq!(seen, (1..=DropReason::ALL.len() as u64).collect::<Vec<_>>());
     }
 
     #[test]
     fn each_reason_is_explained_to_users() {
         let page = include_str!("../../../docs/drops.md");
-        for (_, name) in Drop::ALL {
+        for (_, name) in DropReason::ALL {
             assert!(page.contains(&format!("\n| `{name}` |")), "docs/drops.md does not explain {name}");
         }
     }

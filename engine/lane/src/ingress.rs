@@ -26,7 +26,7 @@ use taut_tunnel::cookie::CookieChecker;
 use taut_tunnel::{Bucket, Rate};
 use taut_wire::wireguard::{Message, cookie_reply, initiation};
 
-use crate::drops::Drop;
+use crate::drops::DropReason;
 
 /// Of one address and port, or one client of a relay: what the kernel's `ratelimiter.c` gives one address.
 const SOURCE: Rate = Rate::new(20, 5);
@@ -61,13 +61,13 @@ pub(crate) enum Class {
 
 /// What becomes of a handshake message.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum HandshakeVerdict {
     /// It waits for the agent.
-    Taken,
+    Passed,
     /// It is dropped, and answered with this.
     Cookie([u8; cookie_reply::LEN]),
     /// It is dropped.
-    Dropped(Drop),
+    Dropped(DropReason),
 }
 
 /// The door for handshakes.
@@ -155,7 +155,7 @@ impl Ingress {
         bytes: &[u8],
         has_session: impl FnOnce(u32) -> bool,
         now: Time,
-    ) -> Verdict {
+    ) -> HandshakeVerdict {
         let class = match message {
             Message::Initiation(_) => self.class_of(source, bytes, None, now),
             Message::Response(response) => self.class_of(source, bytes, Some(response.receiver), now),
@@ -164,14 +164,14 @@ impl Ingress {
                 let known = self.is_answer(reply.receiver);
                 let class = if known { Class::Known } else { Class::New };
                 if !known && !has_session(reply.receiver) {
-                    Err(Verdict::Dropped(Drop::UnknownIndex))
+                    Err(HandshakeVerdict::Dropped(DropReason::UnknownIndex))
                 } else if self.take(Sender { way: source, known, proven: false }, class, now) {
                     Ok(class)
                 } else {
-                    Err(Verdict::Dropped(Drop::HandshakeRate))
+                    Err(HandshakeVerdict::Dropped(DropReason::HandshakeRate))
                 }
             }
-            Message::Data(_) => Err(Verdict::Dropped(Drop::UnknownIndex)),
+            Message::Data(_) => Err(HandshakeVerdict::Dropped(DropReason::UnknownIndex)),
         };
         match class {
             Ok(class) => self.enqueue(class, source, bytes),
@@ -180,9 +180,15 @@ impl Ingress {
     }
 
     /// The class in which an initiation, or the answer to our initiation `answers`, may pass.
-    fn class_of(&mut self, source: Way, bytes: &[u8], answers: Option<u32>, now: Time) -> Result<Class, Verdict> {
+    fn class_of(
+        &mut self,
+        source: Way,
+        bytes: &[u8],
+        answers: Option<u32>,
+        now: Time,
+    ) -> Result<Class, HandshakeVerdict> {
         if !self.checker.is_for_us(bytes) {
-            return Err(Verdict::Dropped(Drop::BadMac1));
+            return Err(HandshakeVerdict::Dropped(DropReason::BadMac1));
         }
         let asked = answers.is_some_and(|index| self.is_answer(index));
         let known = asked || self.places.contains_key(&source);
@@ -199,16 +205,16 @@ impl Ingress {
             return Ok(*class);
         }
         if proven {
-            return Err(Verdict::Dropped(Drop::HandshakeRate));
+            return Err(HandshakeVerdict::Dropped(DropReason::HandshakeRate));
         }
         // An answer to nothing is worth no answer.
         if answers.is_some() && !asked {
-            return Err(Verdict::Dropped(Drop::UnknownIndex));
+            return Err(HandshakeVerdict::Dropped(DropReason::UnknownIndex));
         }
         Err(self
             .checker
             .reply(bytes, source_of(source), now)
-            .map_or(Verdict::Dropped(Drop::HandshakeRate), Verdict::Cookie))
+            .map_or(HandshakeVerdict::Dropped(DropReason::HandshakeRate), HandshakeVerdict::Cookie))
     }
 
     /// Takes from all limits that count for the sender, or from none. Returns false if one of them is used up.
@@ -237,19 +243,21 @@ impl Ingress {
         has
     }
 
-    fn enqueue(&mut self, class: Class, source: Way, bytes: &[u8]) -> Verdict {
-        let Some(waiting) = self.waiting.get_mut(class as usize) else { return Verdict::Dropped(Drop::KeeperBusy) };
+    fn enqueue(&mut self, class: Class, source: Way, bytes: &[u8]) -> HandshakeVerdict {
+        let Some(waiting) = self.waiting.get_mut(class as usize) else {
+            return HandshakeVerdict::Dropped(DropReason::AgentBusy);
+        };
         match HandshakeMessage::new(bytes) {
             Some(message) if waiting.len() < WAITING => {
                 waiting.push_back(FromLane::Handshake { source, message });
-                Verdict::Taken
+                HandshakeVerdict::Passed
             }
-            _ => Verdict::Dropped(Drop::KeeperBusy),
+            _ => HandshakeVerdict::Dropped(DropReason::AgentBusy),
         }
     }
 
     /// The next handshake for the agent.
-    pub(crate) fn poll(&mut self) -> Option<FromLane> {
+    pub(crate) fn poll_output(&mut self) -> Option<FromLane> {
         self.waiting.iter_mut().find_map(VecDeque::pop_front)
     }
 

@@ -1,21 +1,27 @@
-//! From which of the host's own addresses packets leave: from the one that their receiver speaks to. It sits behind a NAT or a firewall, perhaps,
-//! that lets nothing else in, and a peer that heard from another address of ours would follow us there.
+//! The source address of each datagram: the one of the host's own addresses that the receiver sends to. A NAT or firewall in front of the receiver may let
+//! nothing else in, and a peer that heard from another address of ours would follow us to it.
 //!
-//! | what goes to a place | leaves from where |
+//! | sent to an endpoint | source address |
 //! |---|---|
-//! | data, and our own handshakes | the last authentic packet from that place came to |
-//! | answers to a handshake | the handshake came to |
+//! | data, and our own handshakes | the address to which the last authentic packet from that endpoint came |
+//! | answers to a handshake | the address to which the handshake came |
 //!
-//! What goes by a relay leaves as the routes say: the relay hears us wherever we speak from. Kept beside the endpoints and not in them: a place is spoken to in one way, whoever has it for an endpoint, and nothing of the way of a packet
-//! changes. It is asked once per run of datagrams, when they are sent.
+//! Datagrams to a relay get the source address that the routes choose: the relay answers to whichever address it hears from. The source addresses are kept
+//! by endpoint and not by peer: one endpoint is reached from one address, whichever peer has it, and nothing of a packet's way changes. They are looked up
+//! once per run of datagrams, when the run is sent.
 //!
-//! The routes choose where nothing is known, where the address is gone (the kernel refuses it, or the agent says so), where the agent saw the way from
-//! there change ([`ToLane::ForgetLocal`](taut_node::ToLane)), after the user set the peer's endpoint or the socket's mark or port, and for every second try of a handshake: with a way that leads nowhere a peer is not lost for
-//! longer than that. WireGuard in the kernel forgets the address on the second try; then only the peer can bring it back.
+//! The routes choose the source address
+//! - where nothing is known,
+//! - where the address is gone (the kernel refuses it, or the agent says so),
+//! - where the agent saw the route from that address change ([`ToLane::ForgetLocal`](taut_node::ToLane)),
+//! - after the user set the peer's endpoint or the socket's mark or port,
+//! - for every second attempt of a handshake, so that an address that leads nowhere does not cut a peer off for longer than one attempt. WireGuard in the
+//!   kernel forgets the address on the second attempt; from then on only the peer can bring it back.
 //!
-//! When the routes lead elsewhere from one moment to the next, because a better interface appeared, the peer goes on speaking to the address of the former
-//! one, which still works. That is not learned again for a while, so that it is heard from the better one; and never while the peer was heard there. To a
-//! Taut node what it probes at the former address is then answered from the other one, which proves nothing of the former: so its path follows, too.
+//! When the routes change to a better interface, the peer goes on sending to the address of the former interface, which still works. That address is not
+//! learned again for [`RELEARN_DELAY`], so that the peer hears from the better interface first; and it is not learned again at all once the peer was heard
+//! on the better one. A Taut node that probes us at the former address is then answered from the new address, which proves nothing about the former, so its
+//! path follows, too.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -23,58 +29,64 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use taut_base::{PeerId, Time};
-use taut_path::Way;
+use taut_base::Time;
 use taut_udp::Local;
-use taut_wire::ecn::Ecn;
 use taut_wire::wireguard::{TYPE_COOKIE_REPLY, TYPE_DATA, TYPE_INITIATION, TYPE_RESPONSE};
 
-use crate::lane_core::LaneCore;
-use crate::tables::LanePeer;
+/// Endpoints that sent a handshake or probe and are remembered until they are answered, 128: as many handshakes as wait for the agent in two turns. An
+/// endpoint whose entry was overwritten is answered from the address that the routes choose.
+const ASKERS: usize = 128;
 
-/// Places that are remembered because they asked. As many as handshakes wait in two turns; one that is overwritten is answered as the routes say.
-const ASKED: usize = 128;
-
-/// Entries beyond two per peer before those of places where no peer is any more are looked for.
+/// Entries beyond two per peer, 16, before entries of endpoints without a peer are removed.
 const SPARE: usize = 16;
 
-/// How long an address that the routes left is not learned again, though the peer speaks to it: as long as the peer may take to be heard at the other one,
-/// which is a few round trips, and no longer than a user waits should that one lead nowhere.
-const LEFT: Duration = Duration::from_secs(3);
+/// Time for which an address that the routes left is not learned again although the peer sends to it, 3 s. That is as long as the peer may take to be heard
+/// at the new address, which is a few round trips, and no longer than a user waits if the new address leads nowhere.
+const RELEARN_DELAY: Duration = Duration::from_secs(3);
 
-/// What is known of the places that speak to us.
+/// The source addresses of one lane.
 #[derive(Default)]
-pub(crate) struct Locals {
-    /// Where what is being read came to.
+pub(crate) struct LocalAddresses {
+    /// The address to which the datagrams that are being received came.
     arrival: Option<Local>,
-    /// By places from which authentic packets come.
-    known: HashMap<SocketAddr, Known>,
-    /// The address that the routes left last, by places known then, and when.
+    /// By endpoints from which authentic packets come.
+    known: HashMap<SocketAddr, KnownLocal>,
+    /// The address that the routes left last and when, by endpoint.
     left: HashMap<SocketAddr, (Local, Time)>,
-    /// Places that asked, each where its hash says.
-    asked: Vec<Option<(SocketAddr, Local)>>,
+    /// Endpoints that will be answered, each in the slot that its hash names.
+    askers: Vec<Option<(SocketAddr, Local)>>,
     hasher: RandomState,
+    /// Rises whenever addresses are forgotten, which makes every [`NotedLocal`] look at `known` again.
+    generation: u64,
     shared: Arc<LocalTable>,
 }
 
 #[derive(Clone, Copy)]
-struct Known {
+struct KnownLocal {
     local: Local,
-    /// Handshakes that were started since the last one that ended.
-    tries: u8,
+    /// Handshakes that were started since the last handshake that ended.
+    attempts: u8,
 }
 
-/// Which address of ours each peer speaks to. The lock is taken when that changes and when the agent looks, never for a packet.
+/// What one lane of a session noted last, so that a packet that changes nothing costs no look-up.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct NotedLocal {
+    noted: Option<(SocketAddr, Local)>,
+    generation: u64,
+}
+
+/// The address of ours that each peer sends to, for other threads. The lock is taken when an address changes and when the agent reads the table, never for
+/// a packet.
 #[derive(Debug, Default)]
 pub struct LocalTable {
     known: Mutex<HashMap<SocketAddr, Local>>,
 }
 
 impl LocalTable {
-    /// Where peers are, and which address of ours they speak to from there.
+    /// Returns the endpoints of peers, each with the address of ours that the peer sends to from there.
     pub fn all(&self) -> Vec<(SocketAddr, Local)> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.iter().map(|(place, local)| (*place, *local)).collect()
+        known.iter().map(|(endpoint, local)| (*endpoint, *local)).collect()
     }
 
     fn change(&self, change: impl FnOnce(&mut HashMap<SocketAddr, Local>)) {
@@ -82,159 +94,150 @@ impl LocalTable {
     }
 }
 
-impl Locals {
-    /// From where a message to `place` leaves; `None` where the routes choose.
-    fn of(&self, place: SocketAddr, message: &[u8]) -> Option<Local> {
+impl LocalAddresses {
+    /// Publishes the addresses in `table` from now on.
+    pub(crate) fn share(&mut self, table: Arc<LocalTable>) {
+        self.shared = table;
+    }
+
+    /// Sets the address to which the datagrams that are received next came; `None` if the socket does not tell.
+    pub(crate) fn set_arrival(&mut self, local: Option<Local>) {
+        self.arrival = local;
+    }
+
+    /// Returns the source address of a message to `endpoint`, `None` where the routes choose.
+    pub(crate) fn source_for(&self, endpoint: SocketAddr, message: &[u8]) -> Option<Local> {
         let kind = message.first_chunk().map(|word| u32::from_le_bytes(*word));
-        // To relays and STUN servers we go as the routes say: they answer where we came from.
+        // Relays and STUN servers answer to the address that they hear from, so the routes choose it.
         if !matches!(kind, Some(TYPE_INITIATION | TYPE_RESPONSE | TYPE_COOKIE_REPLY | TYPE_DATA)) {
             return None;
         }
-        let known = self.known.get(&place);
+        let known = self.known.get(&endpoint);
         match kind {
-            Some(TYPE_INITIATION) => known.filter(|known| known.tries % 2 == 1).map(|known| known.local),
-            Some(TYPE_RESPONSE | TYPE_COOKIE_REPLY) => self.asked(place).or(known.map(|known| known.local)),
-            _ => known.map(|known| known.local).or_else(|| self.asked(place)),
+            Some(TYPE_INITIATION) => known.filter(|known| known.attempts % 2 == 1).map(|known| known.local),
+            Some(TYPE_RESPONSE | TYPE_COOKIE_REPLY) => self.asker(endpoint).or(known.map(|known| known.local)),
+            _ => known.map(|known| known.local).or_else(|| self.asker(endpoint)),
         }
     }
 
-    /// What is being read came from `place`, and will be answered. It is not proven to be from there, so it changes nothing else.
-    fn ask(&mut self, place: SocketAddr) {
+    /// Remembers that the message that is being received came from `endpoint` and will be answered. Its source is not proven, so nothing else changes.
+    pub(crate) fn remember_asker(&mut self, endpoint: SocketAddr) {
         let Some(local) = self.arrival else { return };
-        self.asked.resize(ASKED, None);
-        let slot = self.slot(place);
-        if let Some(slot) = self.asked.get_mut(slot) {
-            *slot = Some((place, local));
+        self.askers.resize(ASKERS, None);
+        let slot = self.slot(endpoint);
+        if let Some(slot) = self.askers.get_mut(slot) {
+            *slot = Some((endpoint, local));
         }
     }
 
-    fn asked(&self, place: SocketAddr) -> Option<Local> {
-        let (asked, local) = (*self.asked.get(self.slot(place))?)?;
-        (asked == place).then_some(local)
+    fn asker(&self, endpoint: SocketAddr) -> Option<Local> {
+        let (asker, local) = (*self.askers.get(self.slot(endpoint))?)?;
+        (asker == endpoint).then_some(local)
     }
 
-    fn slot(&self, place: SocketAddr) -> usize {
-        usize::try_from(self.hasher.hash_one(place) % ASKED as u64).unwrap_or(0)
+    fn slot(&self, endpoint: SocketAddr) -> usize {
+        usize::try_from(self.hasher.hash_one(endpoint) % ASKERS as u64).unwrap_or(0)
     }
 
-    fn know(&mut self, place: SocketAddr, local: Local) {
-        self.known.insert(place, Known { local, tries: 0 });
+    /// Returns true if an authentic packet from `endpoint`, which is being received, may tell its source address.
+    #[inline]
+    pub(crate) fn learns_from(&self, endpoint: SocketAddr, now: Time) -> bool {
+        self.arrival.is_some() && (self.left.is_empty() || !self.was_left(endpoint, now))
+    }
+
+    /// Returns true if the packet that is being received came to an address that the routes left and that must not be learned again now.
+    fn was_left(&self, endpoint: SocketAddr, now: Time) -> bool {
+        let Some((left, since)) = self.left.get(&endpoint).filter(|(left, _)| Some(*left) == self.arrival) else {
+            return false;
+        };
+        now.since(*since) < RELEARN_DELAY || self.known.get(&endpoint).is_some_and(|known| known.local != *left)
+    }
+
+    /// Learns the source address for `endpoint` from an authentic packet, which is being received. `noted` belongs to the lane of the session that the
+    /// packet came on. Returns true if that changed anything.
+    #[inline]
+    pub(crate) fn note(&mut self, noted: &mut NotedLocal, endpoint: SocketAddr) -> bool {
+        let Some(local) = self.arrival else { return false };
+        let same = noted.noted == Some((endpoint, local));
+        if same && noted.generation == self.generation {
+            return false;
+        }
+        self.note_change(noted, endpoint, local, same)
+    }
+
+    #[cold]
+    fn note_change(&mut self, noted: &mut NotedLocal, endpoint: SocketAddr, local: Local, same: bool) -> bool {
+        *noted = NotedLocal { noted: Some((endpoint, local)), generation: self.generation };
+        // Another address was forgotten meanwhile, and this one was not.
+        if same && self.known.get(&endpoint).is_some_and(|known| known.local == local) {
+            return false;
+        }
+        self.learn(endpoint, local);
+        true
+    }
+
+    /// Learns the source address for `endpoint` from a handshake that ended: its last message came from there, and proved the path to the peer.
+    pub(crate) fn prove(&mut self, noted: &mut NotedLocal, endpoint: SocketAddr) {
+        let Some(local) = self.asker(endpoint) else { return };
+        *noted = NotedLocal { noted: Some((endpoint, local)), generation: self.generation };
+        self.learn(endpoint, local);
+    }
+
+    fn learn(&mut self, endpoint: SocketAddr, local: Local) {
+        self.known.insert(endpoint, KnownLocal { local, attempts: 0 });
         self.shared.change(|known| {
-            known.insert(place, local);
+            known.insert(endpoint, local);
         });
     }
 
-    /// Keeps what `is_true` of.
-    fn retain(&mut self, is_true: &mut dyn FnMut(SocketAddr, Local) -> bool) {
-        self.known.retain(|place, known| is_true(*place, known.local));
-        for slot in &mut self.asked {
-            slot.take_if(|(place, local)| !is_true(*place, *local));
+    /// Returns true if so many entries are kept for `peers` peers that those of other endpoints should be removed.
+    pub(crate) fn is_crowded(&self, peers: usize) -> bool {
+        self.known.len() > 2 * peers + SPARE
+    }
+
+    /// Removes the entries of all other endpoints.
+    pub(crate) fn keep_only(&mut self, endpoints: &HashSet<SocketAddr>) {
+        self.retain(&mut |endpoint, _| endpoints.contains(&endpoint));
+    }
+
+    /// Keeps the entries for which `keeps` is true.
+    fn retain(&mut self, keeps: &mut dyn FnMut(SocketAddr, Local) -> bool) {
+        self.known.retain(|endpoint, known| keeps(*endpoint, known.local));
+        for slot in &mut self.askers {
+            slot.take_if(|(endpoint, local)| !keeps(*endpoint, *local));
         }
-        self.left.retain(|place, (local, _)| is_true(*place, *local));
+        self.left.retain(|endpoint, (local, _)| keeps(*endpoint, *local));
         let known = &self.known;
-        self.shared.change(|shared| shared.retain(|place, _| known.contains_key(place)));
+        self.shared.change(|shared| shared.retain(|endpoint, _| known.contains_key(endpoint)));
     }
 
-    /// Whether what is being read came to an address that the routes left, and that is not to be learned again.
-    fn was_left(&self, place: SocketAddr, now: Time) -> bool {
-        let Some((left, since)) = self.left.get(&place).filter(|(left, _)| Some(*left) == self.arrival) else {
-            return false;
-        };
-        now.since(*since) < LEFT || self.known.get(&place).is_some_and(|known| known.local != *left)
-    }
-
-    /// A handshake with `place` is started.
-    pub(crate) fn tried(&mut self, place: SocketAddr, message: &[u8]) {
+    /// Counts a handshake that is started with `endpoint`; other messages change nothing.
+    pub(crate) fn sent(&mut self, endpoint: SocketAddr, message: &[u8]) {
         if message.first_chunk() == Some(&TYPE_INITIATION.to_le_bytes())
-            && let Some(known) = self.known.get_mut(&place)
+            && let Some(known) = self.known.get_mut(&endpoint)
         {
-            known.tries = known.tries.wrapping_add(1);
-        }
-    }
-}
-
-impl LaneCore {
-    /// To which address of ours the datagrams came that [`Self::inbound`] is given from here on, and what routers marked on them.
-    pub fn arrived_at(&mut self, local: Option<Local>, congestion: Ecn) {
-        self.locals.arrival = local;
-        self.congestion = congestion;
-    }
-
-    /// From which address of ours a message, or a run of them, leaves; `None` where the routes choose.
-    pub fn local_for(&self, destination: SocketAddr, message: &[u8]) -> Option<Local> {
-        self.locals.of(destination, message)
-    }
-
-    /// Has others see what is known here.
-    pub fn share_locals(&mut self, table: Arc<LocalTable>) {
-        self.locals.shared = table;
-    }
-
-    /// Nothing can be sent from there.
-    pub fn local_refused(&mut self, refused: Local) {
-        self.forget_locals(&mut |_, local| local == refused);
-    }
-
-    /// A message that is answered came this way.
-    pub(crate) fn note_asked(&mut self, way: Way) {
-        if let Some(place) = way.direct() {
-            self.locals.ask(place);
+            known.attempts = known.attempts.wrapping_add(1);
         }
     }
 
-    /// An authentic packet of the peer came this way. Cheap as long as nothing changes.
-    pub(crate) fn note_local(&mut self, id: PeerId, way: Way, now: Time) {
-        let Some(local) = self.locals.arrival else { return };
-        let Some(place) = way.direct() else { return };
-        if !self.locals.left.is_empty() && self.locals.was_left(place, now) {
-            return;
-        }
-        let Some(peer) = self.peers.get_mut(&id) else { return };
-        let Some(side) = peer.sides().find(|side| side.way == Some(way)) else {
-            // It answers a probe, for instance.
-            return self.locals.ask(place);
-        };
-        if side.local.replace((place, local)) == Some((place, local)) {
-            return;
-        }
-        if self.locals.known.len() >= 2 * self.peers.len() + SPARE {
-            let there: HashSet<SocketAddr> = self.peers.values().flat_map(LanePeer::places).collect();
-            self.locals.retain(&mut |place, _| there.contains(&place));
-        }
-        self.locals.know(place, local);
+    /// Forgets the address for `endpoint` because the routes changed: they choose it again.
+    pub(crate) fn leave(&mut self, endpoint: SocketAddr, now: Time) {
+        let known = self.known.get(&endpoint).map(|known| (known.local, now));
+        let left = known.or_else(|| self.left.get(&endpoint).copied());
+        self.forget(&mut |known, _| known == endpoint);
+        // Entries without effect are removed: peers behind NATs change endpoints, and each change of the routes would leave some behind.
+        let known = &self.known;
+        self.left.retain(|endpoint, (_, since)| now.since(*since) < RELEARN_DELAY || known.contains_key(endpoint));
+        self.left.extend(left.map(|left| (endpoint, left)));
     }
 
-    /// A handshake ended, and proved that this way leads to the peer: its last message came by it.
-    pub(crate) fn local_proven(&mut self, id: PeerId, way: Way) {
-        let Some(place) = way.direct() else { return };
-        let Some(local) = self.locals.asked(place) else { return };
-        if let Some(peer) = self.peers.get_mut(&id) {
-            peer.first.local = Some((place, local));
-            self.locals.know(place, local);
-        }
-    }
-
-    /// The routes changed: they choose again for what goes to `place`.
-    pub(crate) fn leave_local(&mut self, place: SocketAddr, now: Time) {
-        let known = self.locals.known.get(&place).map(|known| (known.local, now));
-        let left = known.or_else(|| self.locals.left.get(&place).copied());
-        self.forget_locals(&mut |known, _| known == place);
-        // Entries that have no effect any more are removed: peers behind NATs change places, and each change of the routes would leave some.
-        let known = &self.locals.known;
-        self.locals.left.retain(|place, (_, since)| now.since(*since) < LEFT || known.contains_key(place));
-        self.locals.left.extend(left.map(|left| (place, left)));
-    }
-
-    /// The routes choose again for these. Rare, and in one place: its callers are in the middle of what is frequent.
+    /// Forgets the addresses for which `forgets` is true: the routes choose them again.
+    // Rare, and kept out of its callers, which are on the way of a packet.
     #[cold]
     #[inline(never)]
-    pub(crate) fn forget_locals(&mut self, which: &mut dyn FnMut(SocketAddr, Local) -> bool) {
-        for peer in self.peers.values_mut() {
-            for side in peer.sides() {
-                side.local.take_if(|(place, local)| which(*place, *local));
-            }
-        }
-        self.locals.retain(&mut |place, local| !which(place, local));
+    pub(crate) fn forget(&mut self, forgets: &mut dyn FnMut(SocketAddr, Local) -> bool) {
+        self.generation += 1;
+        self.retain(&mut |endpoint, local| !forgets(endpoint, local));
     }
 }
 

@@ -19,24 +19,24 @@ const MESSAGES: usize = 256;
 const HANDSHAKES: usize = 128;
 
 /// Makes both queues. `agent` is woken when a lane said something, `lane` when a command waits.
-pub fn queues(agent: Waker, lane: Waker) -> (KeeperEnd, LaneEnd) {
+pub fn queues(agent: Waker, lane: Waker) -> (AgentEnd, LaneEnd) {
     let (to_lane, commands) = sync_channel(COMMANDS);
-    let (to_keeper, messages) = sync_channel(MESSAGES);
+    let (to_agent, messages) = sync_channel(MESSAGES);
     let handshakes = Arc::new(AtomicUsize::new(0));
-    let keeper_end = KeeperEnd { to_lane, messages, handshakes: Arc::clone(&handshakes), lane };
-    let lane_end = LaneEnd { commands, to_keeper, handshakes, agent };
-    (keeper_end, lane_end)
+    let agent_end = AgentEnd { to_lane, messages, handshakes: Arc::clone(&handshakes), lane };
+    let lane_end = LaneEnd { commands, to_agent, handshakes, agent };
+    (agent_end, lane_end)
 }
 
 /// The agent's end.
-pub struct KeeperEnd {
+pub struct AgentEnd {
     to_lane: SyncSender<ToLane>,
     messages: Receiver<FromLane>,
     handshakes: Arc<AtomicUsize>,
     lane: Waker,
 }
 
-impl KeeperEnd {
+impl AgentEnd {
     /// Hands a command over, or gives it back when the queue is full or the lane is gone: try again later.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl KeeperEnd {
 /// The lane's end.
 pub struct LaneEnd {
     commands: Receiver<ToLane>,
-    to_keeper: SyncSender<FromLane>,
+    to_agent: SyncSender<FromLane>,
     /// Handshake messages in the queue.
     handshakes: Arc<AtomicUsize>,
     agent: Waker,
@@ -90,7 +90,7 @@ impl LaneEnd {
         clippy::result_large_err,
         reason = "the message comes back to be said again; boxing would allocate for each"
     )]
-    pub fn say(&self, message: FromLane) -> Result<(), FromLane> {
+    pub fn send(&self, message: FromLane) -> Result<(), FromLane> {
         let handshake = matches!(message, FromLane::Handshake { .. });
         if handshake && self.handshakes.load(Ordering::Relaxed) >= HANDSHAKES {
             return Err(message);
@@ -99,9 +99,9 @@ impl LaneEnd {
         if handshake {
             self.handshakes.fetch_add(1, Ordering::Relaxed);
         }
-        match self.to_keeper.try_send(message) {
+        match self.to_agent.try_send(message) {
             Ok(()) => {
-                self.wake_keeper();
+                self.wake_agent();
                 Ok(())
             }
             Err(TrySendError::Full(message)) => {
@@ -115,7 +115,7 @@ impl LaneEnd {
     }
 
     /// Has the agent look.
-    pub(crate) fn wake_keeper(&self) {
+    pub(crate) fn wake_agent(&self) {
         self.agent.wake();
     }
 }
@@ -134,41 +134,41 @@ mod tests {
         FromLane::Handshake { source: SocketAddr::from(([192, 0, 2, 1], 1)).into(), message }
     }
 
-    fn ends() -> (KeeperEnd, LaneEnd) {
+    fn ends() -> (AgentEnd, LaneEnd) {
         queues(Waker::new().unwrap(), Waker::new().unwrap())
     }
 
     #[test]
     fn fault_b2_handshakes_fill_half_of_the_queue_and_leave_the_rest_to_our_peers() {
         let (agent, lane) = ends();
-        let taken = (0..1_000).take_while(|_| lane.say(handshake()).is_ok()).count();
+        let taken = (0..1_000).take_while(|_| lane.send(handshake()).is_ok()).count();
         assert_eq!(taken, 128);
-        let ours = (0..1_000).take_while(|_| lane.say(FromLane::WantsHandshake(PeerId(1))).is_ok()).count();
+        let ours = (0..1_000).take_while(|_| lane.send(FromLane::WantsHandshake(PeerId(1))).is_ok()).count();
         assert_eq!(ours, 128, "what our own peers need still has room");
-        assert_eq!(lane.say(handshake()), Err(handshake()), "it comes back, to be said again");
+        assert_eq!(lane.send(handshake()), Err(handshake()), "it comes back, to be said again");
         assert!(agent.receive().is_some());
-        assert_eq!(lane.say(handshake()), Ok(()), "one was taken out, one has room");
+        assert_eq!(lane.send(handshake()), Ok(()), "one was taken out, one has room");
     }
 
     #[test]
     fn places_for_handshakes_come_back_whatever_the_queue_was_full_of() {
         let (agent, lane) = ends();
         for _ in 0..3 {
-            while lane.say(FromLane::WantsHandshake(PeerId(1))).is_ok() {}
+            while lane.send(FromLane::WantsHandshake(PeerId(1))).is_ok() {}
             // Refused for the whole queue's sake: counted back at once, or the places would be gone for ever.
             for _ in 0..200 {
-                assert_eq!(lane.say(handshake()), Err(handshake()));
+                assert_eq!(lane.send(handshake()), Err(handshake()));
             }
             while agent.receive().is_some() {}
-            assert_eq!((0..1_000).take_while(|_| lane.say(handshake()).is_ok()).count(), 128);
+            assert_eq!((0..1_000).take_while(|_| lane.send(handshake()).is_ok()).count(), 128);
             while agent.receive().is_some() {}
         }
     }
 
     #[test]
-    fn a_keeper_that_is_gone_takes_everything() {
+    fn an_agent_that_is_gone_takes_everything() {
         let (agent, lane) = ends();
         drop(agent);
-        assert!((0..1_000).all(|_| lane.say(FromLane::WantsHandshake(PeerId(1))).is_ok()));
+        assert!((0..1_000).all(|_| lane.send(FromLane::WantsHandshake(PeerId(1))).is_ok()));
     }
 }

@@ -1,232 +1,245 @@
-//! By which lane a peer's packets go, seen from one lane of ours: by a lane of the session that is served here, or by the first one, whose owner they
-//! are handed over to.
+//! The lane of each packet to a peer, as one lane of ours decides it: a lane of the session that is served here, or the first lane, to which the packet is
+//! handed off.
 //!
 //! ```text
-//!           OpenLanes                 marks, Passed, flow after flow            nothing left
-//! Closed ─────────────▶ Parting ───────────────────────────────────▶ … ─────────────────────▶ Open
-//!    ▲                                                                                          │
-//!    └──────────── HOLD ─────────── Closing ◀────────── CloseLanes, silence ────────────────────┘
+//!            OpenLanes                    marks, Passed, flow after flow                 no flow left
+//! Closed ──────────────▶ Moving ──────────────────────────────────────────▶ … ─────────────────────▶ Open
+//!    ▲                                                                                                │
+//!    └─────────── HOLD ─────────── Closing ◀─────────── CloseLanes, silence ──────────────────────────┘
 //! ```
-//! **No flow is ever reordered by this.** The kernel puts all packets of a flow on one queue ([`taut_tun::Tun::steer`]), so all are read here. Until lanes
-//! are open each goes to the first lane's owner, in order. Then a mark follows them there, and the owner sends a probe behind the last of them: the same
-//! way on both hosts and between them. Its answer ([`taut_node::ToLane::Passed`]) says that the other side has written all that was in front of it. A flow
-//! of which nothing was handed over since the mark may go its own way from then on; the others stay, and another mark follows a second later.
+//! **No flow is reordered by a change of its lane.** The kernel puts all packets of a flow on one queue ([`taut_tun::Tun::steer`]), so this lane reads all
+//! of them. Until lanes are open, it hands each packet off to the first lane, in order. Then a [`Mark`] follows these packets there, and the first lane sends
+//! a probe behind the last of them, on the same path. The answer ([`taut_node::ToLane::Passed`]) proves that the peer has written all earlier packets to
+//! its TUN. A flow with no packet handed off since the mark may take its own lane from then on. The other flows stay, and another mark follows a second
+//! later.
 //!
-//! So new flows go by their lane at once, and a running one at its first gap that is as long as the way. Where the way is short that gap is made: until
-//! the answer is there, the peer's packets are held (`held`). On a wire that loses or reorders by itself, a flow may be reordered once more here: in the
-//! moment of its change.
+//! So a new flow takes its lane at once, and a running flow at its first pause that is as long as the round trip. Where the round trip is short, the lane
+//! makes that pause: it holds the peer's packets until the answer comes (`held`). On a network that loses or reorders packets, a flow may be reordered once
+//! more, at the moment of its change.
 //!
-//! Lanes that close go the other way round. What is on a dead one is lost and cannot be overtaken; but one that only looked dead has packets on it yet, so
-//! the peer's packets are held for [`HOLD`] before they go by the first lane.
+//! Closing lanes works the other way round. Packets on a dead lane are lost and cannot be overtaken. But a lane that only looked dead still has packets on
+//! their way, so the peer's packets are held for [`HOLD`] before they take the first lane.
 //!
-//! No wait is longer than [`HOLD`], and none holds up another peer. Where more would have to be held than may be, the wait is given up: packets go by the
-//! first lane at once, and after [`GIVEN_UP`] times no gap is made any more until lanes open again.
+//! No wait is longer than [`HOLD`], and none holds up another peer. When a bound on held packets is reached, the wait is given up: packets take the first
+//! lane at once, and after [`GIVE_UPS`] such waits no pause is made until lanes open again.
 
 use std::time::Duration;
 
-use taut_base::{LaneId, Time};
+use taut_base::{LaneId, PeerId, Time};
 
-/// A way this short or shorter is waited for, by holding what would overtake.
+/// The longest round trip for which packets are held until a mark's answer comes, 25 ms.
 const SHORT_ROUND_TRIP: Duration = Duration::from_millis(25);
-/// For so long at most (protocol.md 5.4), and for as long when lanes close.
+/// The longest time for which packets are held, 50 ms (protocol.md 5.4): while a mark's answer is out, and when lanes close.
 const HOLD: Duration = Duration::from_millis(50);
-/// An answer that is not there by then does not come.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How soon after an answer the next mark follows, if flows are left.
-const AGAIN: Duration = Duration::from_secs(1);
-/// Gaps that are tried to be made, if more has to be held each time than may be: what is sent so fast will not be slower soon.
-const GIVEN_UP: u8 = 3;
-/// Flows are told apart by so many remainders of their number. Those that share one change together; more than are busy at once on one lane.
+/// Time after which a mark's answer is taken for lost, 5 s.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time from an answer to the next mark, if flows are left, 1 s.
+const MARK_INTERVAL: Duration = Duration::from_secs(1);
+/// Waits that are given up before no more pause is made, 3: flows that are too fast to be held are not slower soon.
+const GIVE_UPS: u8 = 3;
+/// Buckets of flows, 256, by the remainder of the flow's number: more than the flows that are busy at once on one lane. Flows of one bucket change together.
 const BUCKETS: usize = 256;
 
-/// Where a packet goes.
+/// The lane of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// Sealed here for this lane.
+    /// This lane seals it, for this lane of the session.
     Lane(LaneId),
-    /// By the first lane.
+    /// The first lane seals it.
     First,
-    /// Nowhere yet: it would overtake.
+    /// It has to wait: it would overtake others.
     Hold,
 }
 
-/// Where a peer's packets part.
+/// A request to the first lane: to send a probe behind all packets of the peer that it was handed off before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The peer.
+    pub peer: PeerId,
+    /// The id of the probe.
+    pub barrier: u64,
+}
+
+/// Chooses the lane of each packet to one peer.
 #[derive(Default)]
 pub(crate) struct LaneSelector {
-    state: State,
+    state: SelectorState,
     /// The lanes that are served here, in their order.
     lanes: Vec<LaneId>,
-    /// Id of the last mark's probe: each has another, so that a late answer is not taken for an early one.
+    /// Id of the last mark's probe. Each mark has another id, so that a late answer is not taken for an early one.
     barrier: u64,
     round_trip: Option<Duration>,
 }
 
 #[derive(Default)]
-enum State {
+enum SelectorState {
+    /// All packets take the first lane.
     #[default]
     Closed,
-    Parting(Box<Parting>),
+    /// Flows change to their lanes one by one.
+    Moving(Box<MovingFlows>),
+    /// Each flow takes its lane.
     Open,
-    Closing {
-        /// Until when everything is held.
-        until: Time,
-    },
+    /// Packets are held until this time, and take the first lane from then on.
+    Closing { until: Time },
 }
 
-/// Some flows go by the first lane yet.
-struct Parting {
-    /// Packets that were handed over since the lanes were proven.
-    handed: u64,
-    /// Of each bucket's flows, the last of these.
+/// Flows of which some still take the first lane. Packets that were handed off are numbered since the lanes opened.
+struct MovingFlows {
+    /// Packets that were handed off.
+    handed_off: u64,
+    /// The last of these of each bucket's flows.
     last: [u64; BUCKETS],
-    /// So many of them have arrived; before the first answer nothing is known of those that went before.
+    /// The last of these that surely arrived. `None` before the first answer: packets from before the lanes opened may still be on their way.
     arrived: Option<u64>,
-    asking: Option<Asking>,
-    /// When the next mark may follow.
+    pending: Option<PendingMark>,
+    /// When the next mark may follow; `None` for at once.
     next: Option<Time>,
-    /// How often too much would have had to be held.
+    /// Waits that were given up because a bound on held packets was reached.
     given_up: u8,
 }
 
 /// A mark whose probe was not answered yet.
-struct Asking {
+struct PendingMark {
     since: Time,
-    /// How many were handed over in front of it.
+    /// Packets that were handed off before it.
     behind: u64,
+    /// True if packets are held until the answer comes.
     hold: bool,
 }
 
 impl LaneSelector {
-    /// Whether everything goes by the first lane, without a look at flows.
+    /// Returns true if all packets take the first lane, and flows need not be looked at.
     pub(crate) fn are_closed(&self) -> bool {
-        matches!(self.state, State::Closed)
+        matches!(self.state, SelectorState::Closed)
     }
 
-    /// Whether something may go by further lanes.
+    /// Returns true if packets may take extra lanes.
     pub(crate) fn are_open(&self) -> bool {
-        matches!(self.state, State::Open | State::Parting(_))
+        matches!(self.state, SelectorState::Open | SelectorState::Moving(_))
     }
 
-    /// These lanes lead to the peer; the ids behind `barrier` are those of the probes that tell when they may be used.
+    /// Opens these lanes to the peer. The ids that follow `barrier` are for the probes behind marks.
     pub(crate) fn open(&mut self, lanes: Vec<LaneId>, barrier: u64) {
         (self.lanes, self.barrier) = (lanes, barrier);
-        self.part(None);
+        self.start_moving(None);
     }
 
-    fn part(&mut self, next: Option<Time>) {
-        let parting = Parting { handed: 0, last: [0; BUCKETS], arrived: None, asking: None, next, given_up: 0 };
-        self.state = State::Parting(Box::new(parting));
+    fn start_moving(&mut self, next: Option<Time>) {
+        let moving = MovingFlows { handed_off: 0, last: [0; BUCKETS], arrived: None, pending: None, next, given_up: 0 };
+        self.state = SelectorState::Moving(Box::new(moving));
     }
 
-    /// Everything goes by the first lane again.
+    /// Closes all lanes except the first.
     pub(crate) fn close(&mut self, now: Time) {
         if self.are_open() {
-            self.state = State::Closing { until: now + HOLD };
+            self.state = SelectorState::Closing { until: now + HOLD };
         }
     }
 
-    /// The barrier's probe was answered.
+    /// Handles the answer to a mark's probe.
     pub(crate) fn passed(&mut self, barrier: u64, now: Time) {
-        let State::Parting(parting) = &mut self.state else { return };
-        let Some(asked) = parting.asking.take_if(|_| barrier == self.barrier) else { return };
-        parting.arrived = Some(asked.behind);
-        parting.next = Some(now + AGAIN);
-        if parting.handed == asked.behind {
-            self.state = State::Open;
+        let SelectorState::Moving(moving) = &mut self.state else { return };
+        let Some(mark) = moving.pending.take_if(|_| barrier == self.barrier) else { return };
+        moving.arrived = Some(mark.behind);
+        moving.next = Some(now + MARK_INTERVAL);
+        if moving.handed_off == mark.behind {
+            self.state = SelectorState::Open;
         }
     }
 
-    /// A packet goes by the first lane though others are open: all flows wait for a barrier again.
+    /// Has all flows wait for a mark again, because a packet takes the first lane although extra lanes are open.
     pub(crate) fn again(&mut self, now: Time) {
         if self.are_open() {
-            self.part(Some(now + AGAIN));
+            self.start_moving(Some(now + MARK_INTERVAL));
         }
     }
 
-    /// How long a packet takes to the peer and back.
+    /// Sets the round-trip time to the peer.
     pub(crate) fn set_round_trip(&mut self, round_trip: Duration) {
         self.round_trip = Some(round_trip);
     }
 
-    /// Until when packets are held at most; `None` while none has to be.
+    /// Returns the time until which packets are held at most; `None` while none has to be held.
     pub(crate) fn holds_until(&self) -> Option<Time> {
         match &self.state {
-            State::Closing { until } => Some(*until),
-            State::Parting(parting) => {
-                parting.asking.as_ref().filter(|asking| asking.hold).map(|asking| asking.since + HOLD)
+            SelectorState::Closing { until } => Some(*until),
+            SelectorState::Moving(moving) => {
+                moving.pending.as_ref().filter(|mark| mark.hold).map(|mark| mark.since + HOLD)
             }
-            State::Closed | State::Open => None,
+            SelectorState::Closed | SelectorState::Open => None,
         }
     }
 
-    /// More packets would have to be held than may be: they go by the first lane at once. True if that changed anything.
+    /// Ends the wait because a bound on held packets was reached: packets take the first lane at once. Returns true if there was a wait.
     pub(crate) fn give_up(&mut self) -> bool {
         match &mut self.state {
-            State::Closing { .. } => self.state = State::Closed,
-            State::Parting(parting) => {
-                let Some(asking) = parting.asking.as_mut().filter(|asking| asking.hold) else { return false };
-                asking.hold = false;
-                parting.given_up = parting.given_up.saturating_add(1);
+            SelectorState::Closing { .. } => self.state = SelectorState::Closed,
+            SelectorState::Moving(moving) => {
+                let Some(mark) = moving.pending.as_mut().filter(|mark| mark.hold) else { return false };
+                mark.hold = false;
+                moving.given_up = moving.given_up.saturating_add(1);
             }
-            State::Closed | State::Open => return false,
+            SelectorState::Closed | SelectorState::Open => return false,
         }
         true
     }
 
-    /// Where the next packet of a flow goes. `mark` is called with the barrier's id when a mark is to follow what was handed over, the packet in hand
-    /// included if its way is [`Decision::First`].
+    /// Returns the lane of a flow's next packet. Calls `mark` with the barrier's id if a mark should follow what was handed off, including the present packet
+    /// if the decision is [`Decision::First`].
     pub(crate) fn choose(&mut self, flow: usize, now: Time, mark: impl FnOnce(u64)) -> Decision {
-        let parting = match &mut self.state {
-            State::Closed => return Decision::First,
-            State::Closing { until } if now < *until => return Decision::Hold,
-            State::Closing { .. } => {
-                self.state = State::Closed;
+        let moving = match &mut self.state {
+            SelectorState::Closed => return Decision::First,
+            SelectorState::Closing { until } if now < *until => return Decision::Hold,
+            SelectorState::Closing { .. } => {
+                self.state = SelectorState::Closed;
                 return Decision::First;
             }
-            State::Open => return own(&self.lanes, flow),
-            State::Parting(parting) => parting,
+            SelectorState::Open => return lane_of(&self.lanes, flow),
+            SelectorState::Moving(moving) => moving,
         };
-        if parting.may_go(flow) {
-            return own(&self.lanes, flow);
+        if moving.may_move(flow) {
+            return lane_of(&self.lanes, flow);
         }
-        match &mut parting.asking {
-            None if parting.next.is_none_or(|next| now >= next) => {
+        match &mut moving.pending {
+            None if moving.next.is_none_or(|next| now >= next) => {
                 self.barrier = self.barrier.wrapping_add(1);
                 let short = self.round_trip.is_some_and(|round_trip| round_trip <= SHORT_ROUND_TRIP);
-                let hold = short && parting.given_up < GIVEN_UP;
-                let way = if hold { Decision::Hold } else { parting.hand_over(flow) };
-                parting.asking = Some(Asking { since: now, behind: parting.handed, hold });
+                let hold = short && moving.given_up < GIVE_UPS;
+                let decision = if hold { Decision::Hold } else { moving.hand_off(flow) };
+                moving.pending = Some(PendingMark { since: now, behind: moving.handed_off, hold });
                 mark(self.barrier);
-                return way;
+                return decision;
             }
             None => {}
-            Some(asking) if asking.hold && now < asking.since + HOLD => return Decision::Hold,
-            Some(asking) => {
-                asking.hold = false;
-                parting.asking.take_if(|asking| now >= asking.since + PATIENCE);
+            Some(mark) if mark.hold && now < mark.since + HOLD => return Decision::Hold,
+            Some(mark) => {
+                mark.hold = false;
+                moving.pending.take_if(|mark| now >= mark.since + ANSWER_TIMEOUT);
             }
         }
-        parting.hand_over(flow)
+        moving.hand_off(flow)
     }
 }
 
-impl Parting {
-    /// Whether everything of this flow that was handed over has arrived.
-    fn may_go(&self, flow: usize) -> bool {
+impl MovingFlows {
+    /// Returns true if all packets of this flow that were handed off have arrived.
+    fn may_move(&self, flow: usize) -> bool {
         self.arrived.is_some_and(|arrived| self.last.get(flow % BUCKETS).is_some_and(|last| *last <= arrived))
     }
 
-    fn hand_over(&mut self, flow: usize) -> Decision {
-        self.handed += 1;
+    /// Counts a packet of this flow that is handed off.
+    fn hand_off(&mut self, flow: usize) -> Decision {
+        self.handed_off += 1;
         if let Some(last) = self.last.get_mut(flow % BUCKETS) {
-            *last = self.handed;
+            *last = self.handed_off;
         }
         Decision::First
     }
 }
 
-/// The lane of a flow, of those that are served here.
-fn own(lanes: &[LaneId], flow: usize) -> Decision {
+/// Returns the lane of a flow, among those that are served here.
+fn lane_of(lanes: &[LaneId], flow: usize) -> Decision {
     lanes.get(flow % lanes.len().max(1)).map_or(Decision::First, |lane| Decision::Lane(*lane))
 }
 
@@ -247,11 +260,11 @@ mod tests {
         selector
     }
 
-    /// Way of a flow's packet at this time, and the mark that followed.
+    /// Returns the decision for a flow's packet at this time, and the barrier of the mark that followed.
     fn choose_for(selector: &mut LaneSelector, flow: usize, milliseconds: u64) -> (Decision, Option<u64>) {
         let mut marked = None;
-        let way = selector.choose(flow, at(milliseconds), |barrier| marked = Some(barrier));
-        (way, marked)
+        let decision = selector.choose(flow, at(milliseconds), |barrier| marked = Some(barrier));
+        (decision, marked)
     }
 
     fn choose(selector: &mut LaneSelector, milliseconds: u64) -> (Decision, Option<u64>) {
@@ -259,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_way_is_waited_for() {
+    fn where_the_round_trip_is_short_packets_are_held_until_the_answer() {
         let mut selector = proven(Some(25));
         assert_eq!(choose(&mut selector, 0), (Decision::Hold, Some(78)));
         assert_eq!(choose(&mut selector, 1), (Decision::Hold, None));
@@ -268,15 +281,15 @@ mod tests {
         selector.passed(78, at(3));
         assert_eq!(choose(&mut selector, 3), (Decision::Lane(LaneId(3)), None));
         assert_eq!(choose_for(&mut selector, 4, 3).0, Decision::Lane(LaneId(1)), "flows are spread");
-        assert!(matches!(selector.state, State::Open), "there is nothing left to be counted");
+        assert!(matches!(selector.state, SelectorState::Open), "no flow is left to move");
         selector.close(at(4));
         selector.passed(78, at(5));
         selector.again(at(5));
-        assert!(!selector.are_open(), "an answer opens nothing that was closed");
+        assert!(!selector.are_open(), "an answer does not open closed lanes");
     }
 
     #[test]
-    fn what_goes_by_closing_lanes_is_not_overtaken() {
+    fn packets_on_closing_lanes_are_not_overtaken() {
         let mut selector = proven(Some(1));
         assert_eq!(choose(&mut selector, 0), (Decision::Hold, Some(78)));
         selector.passed(78, at(1));
@@ -285,13 +298,13 @@ mod tests {
         assert_eq!(choose(&mut selector, 11), (Decision::Hold, None));
         selector.close(at(50));
         assert_eq!(choose_for(&mut selector, 7, 59), (Decision::Hold, None));
-        assert!(!selector.are_closed(), "flows are looked at yet");
-        assert_eq!(choose(&mut selector, 60), (Decision::First, None), "closed twice, held once");
+        assert!(!selector.are_closed(), "still closing");
+        assert_eq!(choose(&mut selector, 60), (Decision::First, None), "the second close changes nothing");
         assert!(selector.are_closed());
     }
 
     #[test]
-    fn nothing_is_held_for_longer_than_it_may_be() {
+    fn packets_are_held_for_50_ms_at_most() {
         let mut selector = proven(Some(1));
         assert_eq!(choose(&mut selector, 0), (Decision::Hold, Some(78)));
         assert_eq!(choose(&mut selector, 49), (Decision::Hold, None));
@@ -300,35 +313,39 @@ mod tests {
         assert_eq!(
             choose(&mut selector, 52),
             (Decision::First, None),
-            "and too late for this flow: something passed it"
+            "too late for this flow: a packet was handed off since the mark"
         );
-        assert_eq!(choose_for(&mut selector, 6, 52), (Decision::Lane(LaneId(1)), None), "another one may go");
+        assert_eq!(
+            choose_for(&mut selector, 6, 52),
+            (Decision::Lane(LaneId(1)), None),
+            "another flow may take its lane"
+        );
         assert_eq!(choose(&mut selector, 1_050), (Decision::First, None));
-        assert_eq!(choose(&mut selector, 1_051), (Decision::Hold, Some(79)), "once more");
+        assert_eq!(choose(&mut selector, 1_051), (Decision::Hold, Some(79)), "the next mark");
         selector.passed(78, at(1_052));
         assert_eq!(
             choose(&mut selector, 1_053),
             (Decision::Hold, None),
-            "the first try's answer says nothing of what went since"
+            "the first mark's answer proves nothing about later packets"
         );
         selector.passed(79, at(1_053));
         assert_eq!(choose(&mut selector, 1_054), (Decision::Lane(LaneId(3)), None));
-        assert!(matches!(selector.state, State::Open));
+        assert!(matches!(selector.state, SelectorState::Open));
     }
 
     #[test]
-    fn fault_b11_a_wait_that_is_given_up_is_over_and_soon_not_begun_again() {
+    fn fault_b11_a_wait_that_is_given_up_ends_and_after_three_no_other_begins() {
         let mut selector = proven(Some(1));
-        assert!(!selector.give_up(), "nothing is waited for");
+        assert!(!selector.give_up(), "there is no wait");
         for (number, second) in (78..81).zip([0, 6_000, 12_000]) {
             assert_eq!(choose(&mut selector, second), (Decision::Hold, Some(number)));
             assert_eq!(selector.holds_until(), Some(at(second + 50)));
             assert!(selector.give_up() && !selector.give_up());
             assert_eq!((choose(&mut selector, second), selector.holds_until()), ((Decision::First, None), None));
-            // Nobody answers: the next mark follows after 5 s.
+            // Without an answer, the next mark follows after 5 s.
             assert_eq!(choose(&mut selector, second + 5_000), (Decision::First, None));
         }
-        assert_eq!(choose(&mut selector, 18_000), (Decision::First, Some(81)), "a gap of its own is still found");
+        assert_eq!(choose(&mut selector, 18_000), (Decision::First, Some(81)), "a pause of the traffic still suffices");
         selector.passed(81, at(18_010));
         assert_eq!(choose_for(&mut selector, 6, 18_011).0, Decision::Lane(LaneId(1)));
         selector.close(at(18_020));
@@ -338,31 +355,39 @@ mod tests {
     }
 
     #[test]
-    fn over_a_long_way_new_flows_go_at_once_and_running_ones_in_a_gap() {
+    fn over_a_long_round_trip_new_flows_move_at_once_and_running_flows_in_a_pause() {
         for round_trip in [None, Some(26)] {
             let mut selector = proven(round_trip);
-            assert_eq!(choose(&mut selector, 0), (Decision::First, Some(78)), "the packet goes, and a mark behind it");
-            assert_eq!(choose_for(&mut selector, 6, 10), (Decision::First, None), "nothing has arrived yet");
+            assert_eq!(
+                choose(&mut selector, 0),
+                (Decision::First, Some(78)),
+                "the packet is handed off, and a mark follows it"
+            );
+            assert_eq!(choose_for(&mut selector, 6, 10), (Decision::First, None), "no answer yet");
             assert_eq!(choose(&mut selector, 30), (Decision::First, None));
             selector.passed(78, at(60));
-            assert_eq!(choose(&mut selector, 70), (Decision::First, None), "one of its packets is behind the mark");
-            assert_eq!(choose_for(&mut selector, 6, 70), (Decision::First, None), "of this one, too");
-            assert_eq!(choose_for(&mut selector, 7, 71), (Decision::Lane(LaneId(3)), None), "of a new one, none is");
+            assert_eq!(choose(&mut selector, 70), (Decision::First, None), "one of its packets came after the mark");
+            assert_eq!(choose_for(&mut selector, 6, 70), (Decision::First, None), "one of this flow's packets, too");
+            assert_eq!(choose_for(&mut selector, 7, 71), (Decision::Lane(LaneId(3)), None), "a new flow has none");
             assert_eq!(choose(&mut selector, 1_060), (Decision::First, Some(79)));
             assert_eq!(choose_for(&mut selector, 6, 1_070), (Decision::First, None));
             selector.passed(79, at(1_120));
-            assert_eq!(choose(&mut selector, 1_130), (Decision::Lane(LaneId(3)), None), "a gap, this time");
-            assert_eq!(choose_for(&mut selector, 6, 1_130), (Decision::First, None), "but not for this one");
-            assert_eq!(choose_for(&mut selector, 7, 1_130), (Decision::Lane(LaneId(3)), None), "whoever went stays");
+            assert_eq!(choose(&mut selector, 1_130), (Decision::Lane(LaneId(3)), None), "it paused this time");
+            assert_eq!(choose_for(&mut selector, 6, 1_130), (Decision::First, None), "this flow did not");
+            assert_eq!(
+                choose_for(&mut selector, 7, 1_130),
+                (Decision::Lane(LaneId(3)), None),
+                "a flow that moved stays"
+            );
             assert_eq!(choose(&mut selector, 3_000), (Decision::Lane(LaneId(3)), None), "and asks for no more marks");
             assert_eq!(choose_for(&mut selector, 6, 3_000), (Decision::First, Some(80)));
             selector.passed(80, at(3_060));
-            assert!(matches!(selector.state, State::Open));
+            assert!(matches!(selector.state, SelectorState::Open));
         }
     }
 
     #[test]
-    fn a_packet_that_went_by_the_first_lane_has_all_flows_wait_again() {
+    fn a_packet_that_took_the_first_lane_has_all_flows_wait_again() {
         let mut selector = proven(Some(1));
         assert_eq!(choose(&mut selector, 0), (Decision::Hold, Some(78)));
         selector.passed(78, at(1));
@@ -375,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_never_comes_is_asked_for_again() {
+    fn after_an_answer_that_never_comes_another_mark_follows() {
         let mut selector = proven(None);
         assert_eq!(choose(&mut selector, 0), (Decision::First, Some(78)));
         assert_eq!(choose(&mut selector, 4_999), (Decision::First, None));

@@ -1,61 +1,54 @@
 //! The lane's thread: one epoll over command queue, socket and TUN.
 //!
 //! ```text
-//! wait ─▶ commands ─▶ receive (UDP → TUN) ─▶ timers ─▶ take (from other lanes) ─▶ read (TUN → UDP) ─▶ send ─▶ tell the agent, wake lanes ─▶ wait
+//! wait ─▶ commands ─▶ receive (UDP → TUN) ─▶ timers ─▶ take (from other lanes) ─▶ read (TUN → UDP) ─▶ send ─▶ outputs to the agent, wake lanes ─▶ wait
 //! ```
-//! Each turn has a budget, so that neither direction starves the other. While the socket is full, or a packet finds no room in the ring that it has to
-//! go by, the TUN is not read (law 9). What is between lanes is in `hand`.
+//! Each turn has a budget, so that neither direction starves the other. While the socket is full, or a packet finds its ring full, the TUN is not read
+//! (law 9).
 
-mod hand;
+mod drain;
+mod hand_off;
+mod io;
 mod port_search;
 
 use std::collections::VecDeque;
-use std::fmt;
-use std::io::{self, IoSlice};
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use taut_base::{LaneId, PeerId, Time};
 use taut_event::{Events, Interest, Poller, Waker, boot_time};
-use taut_node::{FromLane, Reading, ToLane};
+use taut_node::{Reading, ToLane};
 use taut_tun::Tun;
 use taut_tunnel::Limits;
 use taut_tunnel::cookie::CookieChecker;
 use taut_udp::{MAX_MESSAGES, ReceiveBatch, Transmit, UdpSocket};
 use taut_wire::ecn::Ecn;
-use taut_wire::merge::{MAX_RUN, Offloads, Run};
-use taut_wire::vnet::GSO_UDP_L4;
+use taut_wire::merge::Offloads;
 
 use crate::batch::{Flush, SendBatch};
 use crate::busy_poll::BusyPoll;
-use crate::drops::{Drop, DropCounts};
+use crate::drops::DropReason;
 use crate::lane_core::LaneCore;
-use crate::locals::LocalTable;
-use crate::ports::InboundPorts;
 use crate::queue::LaneEnd;
-use crate::replacement::Replacement;
-use crate::ring::{Arrival, Buffer, Handed, Rings, buffer};
-use crate::tables::TrafficTable;
-use hand::Drain;
+use crate::ring::{DatagramMeta, PacketBuffer, RingItem, Rings, packet_buffer};
+use crate::shared::LaneShared;
+use drain::DrainProgress;
+use io::ThreadIo;
 use port_search::{PortSearches, TOKENS};
 
-/// Messages per receive call: with GRO each holds up to 64 datagrams.
+/// Messages per receive call, 8: with GRO each holds up to 64 datagrams.
 const RECEIVE_MESSAGES: usize = 8;
-/// Receive calls per turn.
+/// Receive calls per turn, 8.
 const RECEIVE_BUDGET: usize = 8;
-/// Superpackets read per turn.
+/// Superpackets read per turn, 64.
 const READ_BUDGET: usize = 64;
-/// So many datagrams of a train are written, and then whoever they are for may read: a socket with the kernel's usual buffer (`net.core.rmem_default`)
-/// holds 92 of 1,400 bytes, and another train may be next.
-const MOUTHFUL: usize = 16;
-/// What a lane's thread needs of stack: the merger and the arrays of a system call, with room to spare.
-const STACK: usize = 256 * 1024;
-
-/// How soon something for the agent that found its queue full is said again.
+/// UDP datagrams that are written before the lane yields its core to their reader, 16. A socket with the kernel's default buffer (`net.core.rmem_default`)
+/// holds 92 datagrams of 1,400 bytes, and another train of datagrams may be next.
+const YIELD_AFTER: usize = 16;
+/// Time after which a message is offered again to the agent's full queue, 5 ms.
 const QUEUE_RETRY: Duration = Duration::from_millis(5);
 
 const TOKEN_WAKER: u64 = 0;
@@ -63,12 +56,12 @@ const TOKEN_UDP: u64 = 1;
 const TOKEN_TUN: u64 = 2;
 
 /// What a lane is made of.
-pub struct Config {
-    /// Which lane it is, and of how many.
+pub struct LaneConfig {
+    /// Its number.
     pub own: LaneId,
-    /// See [`Self::own`].
+    /// Number of the node's lanes.
     pub lanes: u8,
-    /// Its ends of the rings to and from the others.
+    /// Its ends of the rings to and from the other lanes.
     pub rings: Rings,
     /// Its TUN queue.
     pub tun: Tun,
@@ -76,7 +69,7 @@ pub struct Config {
     pub mtu: u16,
     /// Its socket.
     pub udp: UdpSocket,
-    /// What handshake messages to this node are judged by.
+    /// Checks handshake messages to this node.
     pub checker: CookieChecker,
     /// WireGuard's time limits.
     pub limits: Limits,
@@ -84,120 +77,12 @@ pub struct Config {
     pub queues: LaneEnd,
     /// Woken by the agent.
     pub waker: Waker,
-    /// Whether packets are waited for without sleeping: sooner there, at the price of up to a core.
+    /// True for lower latency at the price of up to one core: the lane busy-polls after each packet.
     pub low_latency: bool,
 }
 
-/// What everybody may read of a lane.
-#[derive(Debug, Default)]
-pub struct Shared {
-    /// Dropped packets by reason.
-    pub drops: Arc<DropCounts>,
-    /// Bytes by peer.
-    pub traffic: Arc<TrafficTable>,
-    /// Which addresses of ours peers speak to.
-    pub locals: Arc<LocalTable>,
-    replacement: Replacement,
-    handed_over: AtomicU64,
-    strays: AtomicU64,
-    stop: AtomicBool,
-    /// Set when the thread ended by itself: the TUN is gone.
-    failed: AtomicBool,
-}
-
-impl Shared {
-    /// Packets and superpackets of the host that this lane read and handed over to another.
-    pub fn handed_over(&self) -> u64 {
-        self.handed_over.load(Ordering::Relaxed)
-    }
-
-    /// Datagrams that came to this lane's socket and carried another's index.
-    pub fn strays(&self) -> u64 {
-        self.strays.load(Ordering::Relaxed)
-    }
-}
-
-/// A running lane. Dropped or stopped, it closes its TUN queue and its socket.
-pub struct Lane {
-    shared: Arc<Shared>,
-    waker: Waker,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Lane {
-    /// Starts the thread.
-    ///
-    /// # Errors
-    /// When the kernel has no epoll or thread left.
-    pub fn start(config: Config) -> Result<Self, StartError> {
-        let shared = Arc::new(Shared::default());
-        let waker = config.waker.clone();
-        let name = format!("taut-lane-{}", config.own.0);
-        let mut worker = Worker::new(config, Arc::clone(&shared)).map_err(StartError)?;
-        let thread =
-            std::thread::Builder::new().name(name).stack_size(STACK).spawn(move || worker.run()).map_err(StartError)?;
-        Ok(Self { shared, waker, thread: Some(thread) })
-    }
-
-    /// What everybody may read of it.
-    pub fn shared(&self) -> &Arc<Shared> {
-        &self.shared
-    }
-
-    /// Whether the lane ended by itself, because its TUN was taken away.
-    pub fn has_failed(&self) -> bool {
-        self.shared.failed.load(Ordering::Acquire)
-    }
-
-    /// Has the lane go on with another socket, and waits until it closed the former one. What waited to be sent goes by the new one.
-    pub fn replace_socket(&self, socket: UdpSocket) {
-        self.shared.replacement.offer(socket, || self.waker.wake());
-    }
-
-    /// Ends the thread and waits for it; TUN queue and socket are closed then.
-    pub fn stop(mut self) {
-        self.end();
-    }
-
-    fn end(&mut self) {
-        self.shared.stop.store(true, Ordering::Release);
-        self.waker.wake();
-        if let Some(thread) = self.thread.take() {
-            // A lane that panicked has printed why; there is nothing left to wait for.
-            let _ = thread.join();
-        }
-    }
-}
-
-impl std::ops::Drop for Lane {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
-
-/// A lane could not be started.
-#[derive(Debug)]
-pub struct StartError(io::Error);
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the data plane's thread could not be started: {}; raise the limits of threads and file descriptors",
-            self.0
-        )
-    }
-}
-
-impl std::error::Error for StartError {}
-
-impl From<io::Error> for StartError {
-    fn from(error: io::Error) -> Self {
-        Self(error)
-    }
-}
-
-struct Worker {
+/// The state of a lane's thread.
+pub(crate) struct LaneThread {
     core: LaneCore,
     out: SendBatch,
     tun: Tun,
@@ -206,30 +91,28 @@ struct Worker {
     waker: Waker,
     poller: Poller,
     received: ReceiveBatch,
-    read: Buffer,
-    shared: Arc<Shared>,
+    read: PacketBuffer,
+    shared: Arc<LaneShared>,
     own: LaneId,
     lanes: u8,
     rings: Rings,
     reading: Reading,
-    /// What found no room in its ring, in order.
-    outbox: VecDeque<(LaneId, Handed)>,
-    /// Nothing is read before what waits in the rings is taken.
+    /// Items that found their ring full, in order.
+    waiting_for_ring: VecDeque<(LaneId, RingItem)>,
+    /// True if the TUN is not read before everything is taken that waits in the rings.
     rings_first: bool,
-    /// The agent wants to know when everything is read, see [`Drain`].
-    drain: Option<Drain>,
-    /// What the poller looks for at the socket and at the TUN.
+    /// The drain that the agent waits for.
+    drain: Option<DrainProgress>,
+    /// The poller's interest in the socket and in the TUN.
     interests: (Interest, Interest),
-    /// The socket is full: what is in `out` waits, and the TUN is not read.
+    /// True while the socket is full: `out` waits, and the TUN is not read.
     blocked: bool,
-    /// What the agent's queue had no room for.
-    unsaid: Option<FromLane>,
     busy_poll: BusyPoll,
-    digs: PortSearches,
+    searches: PortSearches,
 }
 
-impl Worker {
-    fn new(config: Config, shared: Arc<Shared>) -> io::Result<Self> {
+impl LaneThread {
+    pub(crate) fn new(config: LaneConfig, shared: Arc<LaneShared>) -> std::io::Result<Self> {
         let poller = Poller::new()?;
         poller.add(config.waker.as_fd(), TOKEN_WAKER, Interest::READ)?;
         poller.add(config.udp.as_fd(), TOKEN_UDP, Interest::READ)?;
@@ -258,29 +141,30 @@ impl Worker {
             waker: config.waker,
             poller,
             received: ReceiveBatch::new(RECEIVE_MESSAGES)?,
-            read: buffer(),
+            read: packet_buffer(),
             shared,
             own: config.own,
             lanes: config.lanes,
             rings: config.rings,
             reading,
-            outbox: VecDeque::new(),
+            waiting_for_ring: VecDeque::new(),
             rings_first: false,
             drain: None,
             interests: (Interest::READ, Interest::READ),
             blocked: false,
-            unsaid: None,
             busy_poll: BusyPoll::new(config.low_latency),
-            digs: PortSearches::default(),
+            searches: PortSearches::default(),
         })
     }
 
-    fn run(&mut self) {
+    /// Carries packets until the lane is stopped or its TUN is gone.
+    pub(crate) fn run(&mut self) {
         let mut events = Events::with_capacity(4);
-        while !self.shared.stop.load(Ordering::Acquire) {
+        while !self.shared.is_stopped() {
             let now = clock();
-            let retry = self.unsaid.is_some().then(|| now + QUEUE_RETRY);
-            let due = self.core.poll_timeout().into_iter().chain(retry).chain(self.digs.poll_timeout()).min();
+            // An output is left only if the agent's queue was full.
+            let retry = self.core.has_output().then(|| now + QUEUE_RETRY);
+            let due = self.core.poll_timeout().into_iter().chain(retry).chain(self.searches.poll_timeout()).min();
             let timeout = due.map(|due| due.since(now));
             if self.wait(&mut events, now, timeout).is_err() {
                 break;
@@ -289,33 +173,33 @@ impl Worker {
                 break;
             }
         }
-        if !self.shared.stop.load(Ordering::Acquire) {
-            self.shared.failed.store(true, Ordering::Release);
-            self.queues.wake_keeper();
+        if !self.shared.is_stopped() {
+            self.shared.fail();
+            self.queues.wake_agent();
         }
     }
 
-    /// Waits for something to do. If that pays it looks for it for a while before it sleeps.
-    fn wait(&mut self, events: &mut Events, start: Time, timeout: Option<Duration>) -> io::Result<()> {
+    /// Waits for something to do: polls while that pays, then blocks.
+    fn wait(&mut self, events: &mut Events, start: Time, timeout: Option<Duration>) -> std::io::Result<()> {
         let due = timeout.map(|timeout| start + timeout);
         let mut now = start;
-        self.busy_poll.waits(start);
-        while self.busy_poll.lasts(now) && due.is_none_or(|due| now < due) {
+        self.busy_poll.wait_begins(start);
+        while self.busy_poll.polls(now) && due.is_none_or(|due| now < due) {
             self.poller.wait(events, Some(Duration::ZERO))?;
             if !events.is_empty() {
                 return Ok(());
             }
             let away;
-            (away, now) = give_way();
-            self.busy_poll.idled(away, now);
+            (away, now) = yield_core();
+            self.busy_poll.yielded_idle(away, now);
         }
         self.poller.wait(events, due.map(|due| due.since(now)))
     }
 
-    /// One turn. An error means that the TUN is gone.
-    fn turn(&mut self, events: &Events) -> io::Result<()> {
+    /// Does one turn. An error means that the TUN is gone.
+    fn turn(&mut self, events: &Events) -> std::io::Result<()> {
         let now = clock();
-        self.busy_poll.woke(now);
+        self.busy_poll.turn_begins(now);
         let (mut udp_readable, mut tun_readable) = (false, false);
         for event in events.iter() {
             match event.token {
@@ -335,7 +219,7 @@ impl Worker {
             }
         }
         if udp_readable || tun_readable {
-            self.busy_poll.packets(now);
+            self.busy_poll.saw_packets(now);
         }
         while let Some(command) = self.queues.command() {
             self.command(command, now);
@@ -346,20 +230,22 @@ impl Worker {
         if udp_readable {
             self.receive(None, now);
         }
-        if !self.digs.is_empty() {
+        if !self.searches.is_empty() {
             for event in events.iter().filter(|event| event.token >= TOKENS && event.readable) {
-                self.receive_dug(event.token, now);
+                if let Some((peer, source)) = self.receive(Some(event.token), now) {
+                    self.searches.received(event.token, peer, source, &self.poller);
+                }
             }
-            self.go_on_digging(now);
+            self.continue_search(now);
         }
         self.core.handle_timeout(&mut self.out, now);
         if self.lanes > 1 || self.core.has_released() {
-            self.take(now);
+            self.take_handed_off(now);
         }
         if (tun_readable || self.drain.is_some()) && self.may_read() {
             self.read(now)?;
         }
-        self.drained(now);
+        self.finish_drain();
         self.send(Flush::All);
         while !self.blocked && self.core.send_backlog(&mut self.out, now) {
             self.send(Flush::All);
@@ -368,60 +254,83 @@ impl Worker {
             self.release(now);
             self.send(Flush::All);
         }
-        self.tell_keeper();
+        self.drain_outputs();
         self.rings.wake();
         self.set_interests();
         Ok(())
     }
 
+    /// Carries out a command: its own part here, the rest in the lane core.
     fn command(&mut self, command: ToLane, now: Time) {
         match command {
             ToLane::Read(reading) => {
                 self.reading = reading;
-                // What others read before us comes first.
+                // Packets that other lanes read before come first.
                 self.rings_first = self.lanes > 1;
             }
             ToLane::Drain => {
-                self.drain = Some(Drain::default());
-                self.core.hold_nothing(true, now);
+                self.drain = Some(DrainProgress::default());
+                self.core.begin_drain(now);
             }
-            other => {
-                if let Some(other) = self.port_search(other, now) {
-                    self.core.command(other, &mut self.out, now);
-                }
+            ToLane::OpenSearch { peer, session, search } => {
+                self.close_search(peer);
+                self.searches.open(peer, session, search, now);
+            }
+            ToLane::CloseSearch(peer) => self.close_search(peer),
+            other => self.core.command(other, &mut self.out, now),
+        }
+    }
+
+    /// Closes the sockets of a port search. What waited for room in one of them leaves from the lane's own socket.
+    fn close_search(&mut self, peer: PeerId) {
+        if self.searches.close(peer, &self.poller) {
+            self.blocked = false;
+        }
+    }
+
+    /// Opens the next sockets of a port search, or closes all when its time is up.
+    fn continue_search(&mut self, now: Time) {
+        match self.searches.expired(now) {
+            Some(peer) => self.close_search(peer),
+            None => {
+                self.searches.handle_timeout(&self.udp, &self.poller, &mut self.core, &self.shared.drops, now);
             }
         }
     }
 
-    /// Whether the host's packets may be read: not while one of them has nowhere to go.
+    /// Returns true if the host's packets may be read: there is room for them, and they overtake none.
     fn may_read(&self) -> bool {
-        self.reading != Reading::Nothing && !self.blocked && self.out.has_room() && !self.rings_first && self.is_free()
+        self.reading != Reading::Nothing
+            && !self.blocked
+            && self.out.has_room()
+            && !self.rings_first
+            && self.may_overtake_nothing()
     }
 
-    /// UDP → TUN, from the lane's own socket or one beside it. Returns whose the last authentic packet was and where it came from.
-    fn receive(&mut self, by: Option<u64>, now: Time) -> Option<(PeerId, SocketAddr)> {
+    /// UDP → TUN, from the lane's own socket or the extra socket with this token. Returns peer and source of the last authentic packet.
+    fn receive(&mut self, token: Option<u64>, now: Time) -> Option<(PeerId, SocketAddr)> {
         let mut heard = None;
         for _ in 0..RECEIVE_BUDGET {
-            let socket = by.map_or(Some(&self.udp), |token| self.digs.socket(token));
+            let socket = token.map_or(Some(&self.udp), |token| self.searches.socket(token));
             if socket.is_none_or(|socket| socket.recv(&mut self.received).is_err()) {
                 return heard;
             }
-            let mut ports = Ports::of(&self.tun, &self.queues, &mut self.rings, &self.shared);
+            let mut io = ThreadIo::new(&self.tun, &self.queues, &mut self.rings, &self.shared);
             for received in self.received.iter_mut() {
-                ports.arrival = Arrival { local: received.local, congestion: Ecn::of(received.ecn) };
-                self.core.arrived_at(ports.arrival.local, ports.arrival.congestion);
+                io.meta = DatagramMeta { local: received.local, congestion: Ecn::of(received.ecn) };
+                self.core.arrived_at(io.meta.local, io.meta.congestion);
                 let (source, size) = (received.source, received.segment_size);
-                let peer = self.core.inbound(source, received.data, size, &mut ports, &mut self.out, now);
+                let peer = self.core.inbound(source, received.data, size, &mut io, &mut self.out, now);
                 heard = peer.map(|peer| (peer, source)).or(heard);
-                if ports.fed >= MOUTHFUL {
-                    ports.fed = 0;
-                    if self.busy_poll.may_give_way(clock()) {
-                        let (away, now) = give_way();
-                        self.busy_poll.gave_way(away, now);
+                if io.unread >= YIELD_AFTER {
+                    io.unread = 0;
+                    if self.busy_poll.may_yield(clock()) {
+                        let (away, now) = yield_core();
+                        self.busy_poll.yielded(away, now);
                     }
                 }
             }
-            for command in ports.later {
+            for command in io.later {
                 self.command(command, now);
             }
             if self.received.len() < RECEIVE_MESSAGES {
@@ -431,31 +340,33 @@ impl Worker {
         heard
     }
 
-    /// TUN → send batch, and out whenever a message is full; what is left goes with the turn's last send, when the TUN is drained.
-    fn read(&mut self, now: Time) -> io::Result<()> {
+    /// TUN → send batch. Messages leave whenever one is full; the rest leaves with the turn's last send, when the TUN queue is empty.
+    fn read(&mut self, now: Time) -> std::io::Result<()> {
         for _ in 0..READ_BUDGET {
             match self.tun.read(&mut self.read) {
                 Ok(length) => self.route(length, now),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.found_empty();
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if let Some(drain) = &mut self.drain {
+                        drain.queue_empty();
+                    }
                     return Ok(());
                 }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
             if self.out.is_worth_sending() {
                 self.send(Flush::Full);
             }
-            if self.blocked || !self.out.has_room() || !self.is_free() {
+            if self.blocked || !self.out.has_room() || !self.may_overtake_nothing() {
                 return Ok(());
             }
         }
         Ok(())
     }
 
-    /// Sends what is in the batch, or as much as the socket takes.
+    /// Sends the batch, or as much of it as the socket takes.
     fn send(&mut self, flush: Flush) {
-        let nowhere = Transmit {
+        let empty = Transmit {
             destination: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
             contents: &[],
             segment_size: 0,
@@ -463,35 +374,34 @@ impl Worker {
         };
         let (mut blocked, mut full) = (false, None);
         while !blocked {
-            let mut transmits = [nowhere; MAX_MESSAGES];
+            let mut transmits = [empty; MAX_MESSAGES];
             let count = self.out.transmits(flush, &mut transmits);
             if count == 0 {
                 break;
             }
             let core = &self.core;
-            let (socket, token, count) = self.digs.route(&self.udp, &transmits[..count]);
+            let (socket, token, count) = self.searches.route(&self.udp, &transmits[..count]);
             let sent = socket.send_from(&transmits[..count], |run| core.local_for(run.destination, run.contents));
             blocked = sent.blocked;
             full = token.filter(|_| blocked);
-            self.shared.drops.add(Drop::SendFailed, sent.failed as u64);
+            self.shared.drops.add(DropReason::SendFailed, sent.failed as u64);
             self.out.consume(sent.sent, sent.partial);
             if let Some(refused) = sent.refused {
                 self.core.local_refused(refused);
             }
         }
         self.blocked = blocked;
-        self.digs.set_full(full, &self.poller);
+        self.searches.set_full(full, &self.poller);
     }
 
-    /// Goes on with another socket, if the agent has one for us. What came in by the former one and was not read yet is lost.
-    fn take_socket(&mut self) -> io::Result<()> {
+    /// Uses another socket, if the agent offers one. Datagrams that the former socket received and that were not read yet are lost.
+    fn take_socket(&mut self) -> std::io::Result<()> {
         let shared = Arc::clone(&self.shared);
         shared.replacement.take(|socket| {
             self.poller.add(socket.as_fd(), TOKEN_UDP, Interest::READ)?;
             self.poller.remove(self.udp.as_fd());
             self.udp = socket;
-            // Another port is another flow to every NAT and firewall on the way: what was learned of the former one does not hold (fault D19).
-            self.core.forget_locals(&mut |_, _| true);
+            self.core.socket_replaced();
             self.blocked = false;
             self.interests.0 = Interest::READ;
             Ok(())
@@ -499,90 +409,29 @@ impl Worker {
     }
 
     fn set_interests(&mut self) {
-        let udp = if self.blocked && !self.digs.is_full() { Interest::READ_WRITE } else { Interest::READ };
+        let udp = if self.blocked && !self.searches.is_full() { Interest::READ_WRITE } else { Interest::READ };
         let tun = if self.may_read() { Interest::READ } else { Interest::NONE };
         if (udp, tun) == self.interests {
             return;
         }
         self.interests = (udp, tun);
-        // Both are registered and open, so the kernel has no reason to refuse; if it did, the next change would set them again.
+        // Both are registered and open, so the kernel has no reason to refuse. If it did, the next change would set them again.
         let _ = self.poller.modify(self.udp.as_fd(), TOKEN_UDP, udp);
         let _ = self.poller.modify(self.tun.as_fd(), TOKEN_TUN, tun);
     }
 
-    fn tell_keeper(&mut self) {
-        while let Some(event) = self.unsaid.take().or_else(|| self.core.poll_event()) {
-            if let Err(event) = self.queues.say(event) {
-                self.unsaid = Some(event);
-                break;
-            }
-        }
-        while let Some(handshake) = self.core.poll_handshake() {
-            if self.queues.say(handshake).is_err() {
-                self.shared.drops.add(Drop::KeeperBusy, 1);
+    /// Passes the lane core's outputs to the agent, until its queue is full. This is the only place that does, after all inputs of a turn.
+    fn drain_outputs(&mut self) {
+        while let Some(message) = self.core.poll_output() {
+            if let Err(message) = self.queues.send(message) {
+                return self.core.refused(message);
             }
         }
     }
 }
 
-/// The real outlets of the way in.
-struct Ports<'a> {
-    tun: &'a Tun,
-    queues: &'a LaneEnd,
-    vnet_header: bool,
-    rings: &'a mut Rings,
-    shared: &'a Shared,
-    /// How what is being read came.
-    arrival: Arrival,
-    /// Datagrams that were written since the host's programs had a chance to read them.
-    fed: usize,
-    /// Commands that are not the lane core's: they are carried out when this batch is done.
-    later: Vec<ToLane>,
-}
-
-impl<'a> Ports<'a> {
-    fn of(tun: &'a Tun, queues: &'a LaneEnd, rings: &'a mut Rings, shared: &'a Shared) -> Self {
-        let vnet_header = tun.offload().vnet_header;
-        Self { tun, queues, vnet_header, rings, shared, arrival: Arrival::UNKNOWN, fed: 0, later: Vec::new() }
-    }
-}
-
-impl InboundPorts for Ports<'_> {
-    fn write(&mut self, run: Run<'_>) -> bool {
-        if run.header().gso_type == GSO_UDP_L4 {
-            self.fed += run.packets();
-        }
-        let header = run.header().encode();
-        let mut pieces = [IoSlice::new(&[]); 1 + MAX_RUN];
-        pieces[0] = IoSlice::new(if self.vnet_header { &header } else { &[] });
-        let mut count = 1;
-        for (place, slice) in pieces[1..].iter_mut().zip(run.slices()) {
-            *place = IoSlice::new(slice);
-            count += 1;
-        }
-        self.tun.write_vectored(&pieces[..count]).is_ok()
-    }
-
-    fn hand_over(&mut self, to: LaneId, source: SocketAddr, datagram: &[u8]) -> bool {
-        let taken = self.rings.stray(to, source, self.arrival, datagram);
-        self.shared.strays.fetch_add(u64::from(taken), Ordering::Relaxed);
-        taken
-    }
-
-    fn next_command(&mut self) -> Option<ToLane> {
-        loop {
-            match self.queues.command()? {
-                command @ (ToLane::Read(_) | ToLane::Drain | ToLane::OpenSearch { .. } | ToLane::CloseSearch(_)) => {
-                    self.later.push(command);
-                }
-                command => return Some(command),
-            }
-        }
-    }
-}
-
-/// Lets whoever waits for this core have it. For how long it was away, and what time it is then.
-fn give_way() -> (Duration, Time) {
+/// Yields this core to programs that wait for it. Returns how long it was away, and the time after that.
+fn yield_core() -> (Duration, Time) {
     let before = clock();
     std::thread::yield_now();
     let now = clock();

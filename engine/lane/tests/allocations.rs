@@ -5,7 +5,7 @@
 
 mod rig;
 
-use rig::{End, PEERS, at, pair, small, superpacket};
+use rig::{Host, PEERS, at, pair, small, superpacket};
 use taut_tally::{Tally, allocations};
 use taut_wire::control::Suite;
 
@@ -18,7 +18,7 @@ const WARM_UP: u64 = 600;
 const COUNTED: u64 = 2_000;
 
 /// One round after the other, the first ones uncounted; returns how often memory was asked for in the others.
-fn count(here: &mut End, there: &mut End, mut round: impl FnMut(&mut End, &mut End, &mut [u8], u64)) -> u64 {
+fn count(here: &mut Host, there: &mut Host, mut round: impl FnMut(&mut Host, &mut Host, &mut [u8], u64)) -> u64 {
     let mut wire = vec![0; 1 << 16];
     let mut before = 0;
     for number in 0..WARM_UP + COUNTED {

@@ -1,37 +1,35 @@
 //! Packets of every odd kind through two hearts: what one host gives to its TUN comes out of the other's as a slow reference says.
 //!
-//! The reference is `core/wire/src/testkit.rs`, which builds and checks packets the obvious way and uses no code of ours. The far kernel is
+//! The reference is `taut_testkit::packets`, which builds and checks packets the obvious way and uses no code of ours. The far kernel is
 //! played here, too: a superpacket that is written to its TUN is cut by [`given_back`], field by field.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod rig;
-#[allow(dead_code, clippy::unwrap_used, reason = "core uses all of it, and a test may stop at the first surprise")]
-#[path = "../../../core/wire/src/testkit.rs"]
-mod testkit;
-/// Where the reference expects it.
-mod vnet {
-    pub(crate) use taut_wire::vnet::VnetHeader;
-}
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use rig::{End, at, pair};
+use rig::{Host, at, pair};
 use taut_base::{PeerId, Prefix};
-use taut_lane::{Flush, InboundPorts};
+use taut_lane::{Flush, InboundIo};
 use taut_node::{Routes, ToLane};
+use taut_testkit::packets::{self, Ip, Tcp, is_right, payload, upper_layer};
 use taut_udp::Transmit;
 use taut_wire::control::Suite;
 use taut_wire::merge::Run;
 use taut_wire::vnet::VnetHeader;
-use testkit::{Ip, Tcp, is_right, payload, upper_layer};
+
+/// A superpacket of the reference, with our own type for its virtio header.
+fn decoded((header, packet): (packets::VirtioHeader, Vec<u8>)) -> (VnetHeader, Vec<u8>) {
+    (VnetHeader::decode(&header.encode()), packet)
+}
 
 /// What a TUN was given: virtio header and packet.
 #[derive(Default)]
 struct Taken(Vec<(VnetHeader, Vec<u8>)>);
 
-impl InboundPorts for Taken {
+impl InboundIo for Taken {
     fn write(&mut self, run: Run<'_>) -> bool {
         self.0.push((run.header(), run.slices().collect::<Vec<_>>().concat()));
         true
@@ -43,7 +41,7 @@ impl InboundPorts for Taken {
 }
 
 /// Two hosts, each of which routes the addresses of the reference to the other.
-fn hosts() -> (End, End) {
+fn hosts() -> (Host, Host) {
     let (mut here, mut there) = pair(Suite::ChaCha20Poly1305);
     for end in [&mut here, &mut there] {
         let all = ["10.0.0.0/8", "fd00::/8"].map(|prefix| (prefix.parse::<Prefix>().unwrap(), PeerId(0)));
@@ -53,7 +51,7 @@ fn hosts() -> (End, End) {
 }
 
 /// All that waits in the batch, as the runs that the other host receives.
-fn sent(end: &mut End) -> Vec<(Vec<u8>, usize)> {
+fn sent(end: &mut Host) -> Vec<(Vec<u8>, usize)> {
     let mut runs = vec![];
     while !end.out.is_empty() {
         let mut transmit = [Transmit { destination: ([0; 4], 0).into(), contents: &[], segment_size: 0, ecn: 0 }];
@@ -78,7 +76,7 @@ fn across(packets: &[(VnetHeader, Vec<u8>)]) -> Vec<Vec<u8>> {
     taken.0.iter().flat_map(|(header, packet)| given_back(*header, packet)).collect()
 }
 
-fn receive(here: &mut End, there: &mut End, taken: &mut Taken) {
+fn receive(here: &mut Host, there: &mut Host, taken: &mut Taken) {
     for (mut run, size) in sent(here) {
         let from = ([192, 0, 2, 1], 8288).into();
         there.core.inbound(from, &mut run, size, taken, &mut there.out, at(2));
@@ -106,7 +104,7 @@ fn given_back(header: VnetHeader, packet: &[u8]) -> Vec<Vec<u8>> {
             let id = u16::from_be_bytes([packet[4], packet[5]]).wrapping_add(u16::try_from(number).unwrap());
             segment[4..6].copy_from_slice(&id.to_be_bytes());
             segment[10..12].fill(0);
-            let sum = !testkit::naive_sum(&segment[..transport]);
+            let sum = !packets::naive_sum(&segment[..transport]);
             segment[10..12].copy_from_slice(&sum.to_be_bytes());
         } else {
             segment[4..6].copy_from_slice(&(length - 40).to_be_bytes());
@@ -126,7 +124,7 @@ fn given_back(header: VnetHeader, packet: &[u8]) -> Vec<Vec<u8>> {
         let addresses = if packet[0] >> 4 == 4 { &packet[12..20] } else { &packet[8..40] };
         let whole = [addresses, &[0, protocol], &upper.to_be_bytes(), &segment[transport..]].concat();
         // Zero means none in UDP, so its equal is written.
-        let sum = match !testkit::naive_sum(&whole) {
+        let sum = match !packets::naive_sum(&whole) {
             0 if protocol == 17 => 0xffff,
             sum => sum,
         };
@@ -230,7 +228,7 @@ fn any_superpacket() -> impl Strategy<Value = Sent> {
             if udp {
                 let ports = (tcp.source, 53);
                 let seen = pieces.map(|(number, piece)| of(number).udp(ports, piece)).collect();
-                return Sent { given: ip.udp_super(ports, &data, gso_size), seen };
+                return Sent { given: decoded(ip.udp_superpacket(ports, &data, gso_size)), seen };
             }
             let mut sequence = tcp.sequence;
             let seen = pieces.map(|(number, piece)| {
@@ -243,7 +241,7 @@ fn any_superpacket() -> impl Strategy<Value = Sent> {
             });
             let seen = seen.collect();
             let whole = Tcp { payload: data, ..tcp };
-            let (mut header, packet) = ip.tcp_super(&whole, gso_size);
+            let (mut header, packet) = decoded(ip.tcp_superpacket(&whole, gso_size));
             header.gso_type |= if whole.flags & 0x80 != 0 { 0x80 } else { 0 };
             Sent { given: (header, packet), seen }
         },
@@ -265,8 +263,8 @@ fn any_single() -> impl Strategy<Value = Sent> {
             _ => ip.tcp(&tcp),
         };
         let (header, mut given) = match (sum, kind) {
-            (Sum::Partial, 2..4) => ip.udp_super(ports, &data, 0),
-            (Sum::Partial, 4..) => ip.tcp_super(&tcp, 0),
+            (Sum::Partial, 2..4) => decoded(ip.udp_superpacket(ports, &data, 0)),
+            (Sum::Partial, 4..) => decoded(ip.tcp_superpacket(&tcp, 0)),
             _ => (VnetHeader::NONE, right.clone()),
         };
         let header = VnetHeader { gso_type: 0, gso_size: 0, ..header };
@@ -298,7 +296,7 @@ fn fragment(ip: &Ip, data: &[u8]) -> Sent {
         packet[6] |= 0x20;
         let header = upper_layer(&packet).0;
         packet[10..12].fill(0);
-        let sum = !testkit::naive_sum(&packet[..header]);
+        let sum = !packets::naive_sum(&packet[..header]);
         packet[10..12].copy_from_slice(&sum.to_be_bytes());
         packet
     };

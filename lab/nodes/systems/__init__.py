@@ -1,7 +1,7 @@
-"""Ways to join hosts, each behind the same few words, so that what compares them need not know them.
+"""Systems that join hosts. All have the same interface, so that the comparison needs to know none of them.
 
-One module per system, one class per way of running it; `base.System` says what a class answers. The tuples list them in the order of tables.
-A new system is a class with `lacking`, `version` and `start`, and a line here. What there is beside them, without a class: `lab.nodes.systems.catalog`.
+One module per system, one class per variant; `base.System` defines the interface. The tuples list them in the order of tables. A new system is a class
+with `lacking`, `version` and `start`, and a line here. `lab.nodes.systems.catalog` also lists systems without a class.
 """
 
 from .bare import Bare
@@ -15,10 +15,10 @@ from .taut import Network
 from .tinc import Tinc
 from .wireguard import Device
 
-# As `taut status` names them.
+# Names of the suites in `taut status`.
 AES, CHACHA = "AES256GCM", "ChaCha20Poly1305"
 
-# No tunnels: what one of this shape costs at least, between two hosts.
+# Not tunnels: the least cost of a program of this shape, between two hosts.
 FLOORS = (
     Floor("floor-aes", "floor: AES-256-GCM, no duties", "aes"),
     Floor("floor-none", "floor: no cipher, no duties", "none"),
@@ -35,9 +35,9 @@ _TUNNELS = (
     Tailscale(),
 )
 
-# What `make bench-tunnel` compares: tunnels that run at any MTU, and what they are judged by.
+# Systems of `make bench-tunnel`: tunnels that run at any MTU, and their reference values.
 ALL = (Bare(), *FLOORS, *_TUNNELS)
-# What the comparison of networks has (`make bench`): all that joins hosts, be they three or more.
+# Systems of the comparison of networks (`make bench`): all that join two or more hosts.
 FIELD = (Bare(), *_TUNNELS, Nebula(), Tinc(), OpenVpn(), EasyTier())
 
 __all__ = ["ALL", "FIELD", "FLOORS", "Bare", "Device", "EasyTier", "Floor", "Nebula", "Network", "OpenVpn", "Running", "System", "Tailscale", "Tinc"]

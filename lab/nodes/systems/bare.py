@@ -1,4 +1,4 @@
-"""The link itself, with nothing on it: what a tunnel could reach at most."""
+"""The link without a tunnel: the upper limit for every tunnel."""
 
 import platform
 
@@ -13,6 +13,6 @@ class Bare(System):
         return f"Linux {platform.release()}"
 
     def start(self, hosts, helper, mtu):
-        # Its MTU is the link's: there is no header to leave room for. No program either: a boot has nothing to start.
+        # Uses the MTU of the link, since there are no headers. A boot has no program to start.
         addresses = [host.ipv4 for host in hosts]
         return Running(addresses, interface="eth0", processes=[[] for _ in hosts], payload=mtu_of(hosts[0], "eth0"))

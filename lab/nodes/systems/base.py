@@ -1,4 +1,4 @@
-"""What every system answers, and what their starts have in common."""
+"""The interface of all systems, and helpers for their start."""
 
 import itertools
 import shutil
@@ -8,74 +8,73 @@ from typing import Callable
 from ...hosts.wait import LabError, wait_until
 from ...traffic.flow import answers
 
-# How long (seconds) a system is asked for an answer before its programs are looked at again.
+# Wait for an answer from a system before its programs are checked again, in seconds.
 LOOK_S = 2
 
 
 @dataclass
 class Running:
-    """A system that is up between hosts: what is needed to measure it, and to end it."""
+    """A running system between hosts: what is needed to measure and to end it."""
 
-    # Where each host is reached through it (IPv4), in the order of the hosts.
+    # Overlay address (IPv4) of each host, in the order of the hosts.
     addresses: list[str]
-    # The interface that each host's applications send to.
+    # Interface through which applications of each host send.
     interface: str
-    # Its own programs in each host (`lab.hosts.process.Process`); none for a bare link.
+    # Programs of the system in each host (`lab.hosts.process.Process`); empty for a bare link.
     processes: list[list] = field(default_factory=list)
-    # What it says of itself at the end: its own counters, as a dict.
+    # Returns statistics of the system at the end, as a dict.
     facts: Callable[[], dict] = dict
-    # `boot(n)`: host n lost its programs and what they made; starts them again as a boot would. Whether they meet again is not waited for.
+    # `boot(n)`: host n lost its programs and what they made; starts them again as after a boot, and does not wait for reconnection.
     boot: Callable[[int], None] = lambda n: None
-    # The largest packet inside, in bytes: what the interface's MTU says.
+    # The largest packet inside, in bytes: the MTU of the interface.
     payload: int | None = None
-    # Programs beside the members (a coordinator, a lighthouse): not measured, ended with the rest.
+    # Programs besides the members (a coordinator, a lighthouse): not measured, ended with the others.
     aside: list = field(default_factory=list)
 
     def memory_kib(self, key):
-        """Of each host's programs together: `VmRSS` now, `VmHWM` at its highest (proc(5))."""
+        """Returns the sum over the programs of each host: `VmRSS` now, `VmHWM` at its peak (proc(5))."""
         return [sum(process.rss_kib(key) for process in own) for own in self.processes]
 
     def stop(self):
-        """Ends its programs; what they made goes with them, or with the hosts."""
+        """Ends its programs; what they made is removed with them or with the hosts."""
         for process in sum(self.processes, []) + self.aside:
             process.stop()
 
 
 class System:
-    """One way to join hosts. `name` is for commands and files, `title` for tables."""
+    """A way to join hosts. `name` is for commands and files, `title` for tables."""
 
     name = title = ""
-    # Another way to run a system, or what one is judged by: measured with the usual MTU only, and in a quick run once.
+    # True for a variant of a system or a reference value: measured at the usual MTU only, and once in a quick run.
     variant = False
-    # How it is had where it is lacking.
+    # Command that installs it.
     get = "make peers"
 
     def lacking(self):
-        """Why it cannot be had here, and how it could be; None when it can."""
+        """Returns why it cannot run here and how to install it, or None."""
         return None
 
     def version(self):
-        """Its version, exact enough to get the same again."""
+        """Returns its version, exact enough to install the same one again."""
         raise NotImplementedError
 
     def start(self, hosts, helper, mtu):
-        """Joins `hosts` (at least two) and waits until each reaches every other; a `Running`.
+        """Joins `hosts` (at least two), waits until each reaches every other, and returns a `Running`.
 
-        `mtu` is the one inside; None leaves it to the system. `helper` is one more host, for what a system needs besides its members: a
-        coordinator, a lighthouse.
+        `mtu` is the MTU inside; with None the system chooses it. `helper` is an additional host for servers of the system: a coordinator, a lighthouse.
         """
         raise NotImplementedError
 
 
 def begun(hosts, begin, addresses, interface, **more):
-    """Starts each host's programs by `begin(n)`, which returns them; a `Running` whose boot does the same, and that nobody waited for."""
+    """Starts the programs of each host with `begin(n)`, which returns them. Returns a `Running` with the same boot, without waiting for connections."""
     running = Running(addresses, interface, [[] for _ in hosts], **more)
 
     def boot(n):
         for process in running.processes[n]:
             process.kill()
         if running.processes[n]:
-            # The kernel may still be taking it away: whoever starts now must not take the old one for its own.
+            # The kernel may still be removing the old interface: a new program must not mistake it for its own.
             wait_until(lambda: not _has(hosts[n], interface), f"the old {interface} in {hosts[n].name} to go")
         running.processes[n] = begin(n)
 
@@ -86,7 +85,7 @@ def begun(hosts, begin, addresses, interface, **more):
 
 
 def ready(hosts, running):
-    """Waits until a first packet between every two hosts was answered; returns `running`, its payload known."""
+    """Waits until a first packet between every two hosts was answered; returns `running` with its payload set."""
     for one, other in itertools.combinations(range(len(hosts)), 2):
         _wait_for_pair(hosts, running, one, other)
     running.payload = mtu_of(hosts[0], running.interface)
@@ -108,7 +107,7 @@ def _wait_for_pair(hosts, running, one, other):
 
 
 def check_alive(process):
-    """An early end of a program is an error, told at once and with its last words."""
+    """Raises `LabError` with the last output of a program that has ended."""
     if not process.alive:
         raise LabError(f"{process.name} ended with {process.returncode}\n{process.tail()}")
 
@@ -128,12 +127,12 @@ def _has(host, interface):
 
 
 def mtu_of(host, interface):
-    """The MTU that is in force."""
+    """Returns the current MTU."""
     return int(host.run("cat", f"/sys/class/net/{interface}/mtu").stdout)
 
 
 def fresh(host, name):
-    """An empty directory below the host's state."""
+    """Returns an empty directory below the state of the host."""
     path = host.state / name
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir()
@@ -141,7 +140,8 @@ def fresh(host, name):
 
 
 def inner(network, number):
-    """The address of host `number` in 10.9.`network`.0/24. Each system has a network of its own, so that a leftover is never taken for another's."""
+    """Returns the address of host `number` in 10.9.`network`.0/24. Each system has its own network, so that leftovers of one cannot be mistaken for
+    another's."""
     if number > 252:
-        raise LabError(f"more hosts than 10.9.{network}.0/24 has addresses")
+        raise LabError(f"more hosts than addresses in 10.9.{network}.0/24")
     return f"10.9.{network}.{number + 1}"

@@ -1,11 +1,11 @@
-"""Every system of the field: which of them the lab can run here, in which version, why another cannot be run, and how it is had (`lab peers`).
+"""Every known system: whether the lab can run it here, its version, why it cannot be run, and how to install it (`lab peers`).
 
-A system with an adapter in lab/nodes/systems answers for itself. For the others stands here what is in their way: no adapter is written that has
-not run. JSON, schema 1:
+A system with an adapter in lab/nodes/systems answers for itself. For the others this file gives the reason: adapters are only written for systems that
+have run. JSON, schema 1:
 
     {"schema": 1, "systems": [{"name", "title", "adapter", "here", "version", "why", "get"}]}
 
-`adapter`: the lab has a class for it. `here`: it can be run now; then `why` is null. `version`: of what would run, null where nothing would.
+`adapter`: the lab has a class for it. `here`: it can be run now; then `why` is null. `version`: of the installed program, or null.
 """
 
 import json
@@ -31,7 +31,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Other:
-    """A system without an adapter. `program`: what is looked for on this machine, for the reason given."""
+    """A system without an adapter. `program`: program to look for on this machine, for a reason."""
 
     name: str
     title: str
@@ -45,7 +45,7 @@ class Other:
         return Entry(self.name, self.title, adapter=False, here=False, version=None, why=why, get=self.get)
 
 
-# As far as it was tried: Debian 12, the Cargo registry and the Go module proxy, in 2026.
+# As tried on Debian 12 with the Cargo registry and the Go module proxy, in 2026.
 OTHERS = (
     Other(
         "zerotier",
@@ -105,7 +105,7 @@ OTHERS = (
 
 
 def entries():
-    """All of them: what can be run or could, then what has no adapter."""
+    """Returns all entries: systems with an adapter first."""
     return [_known(system) for system in FIELD] + [_kernel_wireguard()] + [other.entry() for other in OTHERS]
 
 
@@ -115,19 +115,19 @@ def _known(system):
 
 
 def _kernel_wireguard():
-    """Whether the kernel has it is seen, not guessed."""
+    """Returns the entry of WireGuard in the kernel, after a look at the loaded modules."""
     there = Path("/sys/module/wireguard").exists()
     why = "this kernel has it, an adapter is not written" if there else "not in this kernel (no module wireguard is loaded)"
     return Entry("wireguard", "WireGuard in the kernel", False, False, None, why, "modprobe wireguard (any usual kernel from 5.6 on)")
 
 
 def document():
-    """What --json prints."""
+    """Returns the JSON document."""
     return json.dumps({"schema": SCHEMA, "systems": [asdict(entry) for entry in entries()]}, indent=1)
 
 
 def table():
-    """A line for each, with a second one for what is in the way."""
+    """Returns the table: a line per system, and a second line with the reason if it cannot be run."""
     all_of_them = entries()
     wide = max(len(entry.name) for entry in all_of_them)
     lines = []

@@ -1,17 +1,17 @@
-"""EasyTier: every host calls those before it over UDP, as its quick start does."""
+"""EasyTier: every host connects to the hosts before it over UDP, as in its quick start."""
 
 from ..versions import VERSIONS, lacking, peer
 from .base import System, begun, inner, ready
 
 NETWORK, INTERFACE, PORT = 4, "et0", 11010
 PROGRAM = "bin/easytier-core"
-# Of the MTU that it is told, it leaves so many bytes to its encryption: its interface has the rest.
+# Bytes that it subtracts from the configured MTU for its encryption.
 SEALED = 20
 
 
 class EasyTier(System):
     name = "easytier"
-    # The registry's newest is of 2024: whoever reads a table has to see it.
+    # The newest version in the registry is of 2024; the title says so, for readers of tables.
     title = f"EasyTier {VERSIONS['easytier']} (2024)"
 
     def lacking(self):

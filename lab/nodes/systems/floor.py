@@ -1,4 +1,4 @@
-"""The floor: what a tunnel of this shape costs at least (proof/floor). No tunnel: it has no duties, and nothing is secret."""
+"""The floor: the least cost of a program with the shape of a tunnel (proof/floor). Not a tunnel: it has no duties, and nothing is secret."""
 
 from ...hosts.programs import binary
 from ...hosts.wait import LabError
@@ -7,12 +7,12 @@ from .taut import tree_version
 
 INTERFACE, PORT = "floor0", 5555
 INNER = ("10.8.0.1", "10.8.0.2")
-# What a system gets that has no opinion of its own.
+# MTU for a system that does not choose one.
 USUAL_MTU = 1420
 
 
 class Floor(System):
-    """`cipher` is the program's word for what seals: aes or none."""
+    """`cipher` is the argument of the program: aes or none."""
 
     variant = True
     get = "cargo build --release -p taut-floor"
@@ -32,7 +32,7 @@ class Floor(System):
 
     def start(self, hosts, helper, mtu):
         if len(hosts) != len(INNER):
-            raise LabError(f"the floor has two ends, not {len(hosts)}")
+            raise LabError(f"the floor joins two hosts, not {len(hosts)}")
         return ready(hosts, begun(hosts, lambda n: self._begin(hosts, n, mtu or USUAL_MTU), list(INNER), INTERFACE))
 
     def _begin(self, hosts, n, mtu):

@@ -1,4 +1,4 @@
-"""Nebula: a certificate for each host, a lighthouse in the helper that tells them of each other."""
+"""Nebula: a certificate for each host, and a lighthouse in the helper through which they find each other."""
 
 import json
 
@@ -31,7 +31,7 @@ class Nebula(System):
 
 
 def _member(helper, authority, host, address, config):
-    """Writes what a host needs: its certificate, its key, its configuration (YAML reads JSON)."""
+    """Writes the certificate, the key and the configuration of a host (a YAML parser also reads JSON)."""
     own = authority if host is helper else fresh(host, "nebula")
     files = ["-out-crt", own / "host.crt", "-out-key", own / "host.key"]
     signer = ["-ca-crt", authority / "ca.crt", "-ca-key", authority / "ca.key"]
@@ -53,7 +53,7 @@ def _host(helper, mtu):
 
 
 def _common():
-    """What has no default that would do: IPv4 outside, and a firewall that lets everything pass (without rules it lets nothing)."""
+    """Returns settings without a usable default: IPv4 outside, and a firewall that passes everything (without rules it passes nothing)."""
     everything = [{"port": "any", "proto": "any", "host": "any"}]
     return {"listen": {"host": "0.0.0.0", "port": PORT}, "firewall": {"outbound": everything, "inbound": everything}}
 

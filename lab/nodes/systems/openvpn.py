@@ -1,13 +1,13 @@
-"""OpenVPN between every two hosts: a tunnel of its own for each pair, certificates known by their fingerprints, over UDP.
+"""OpenVPN between every two hosts: a tunnel per pair, certificates verified by fingerprint, over UDP.
 
-Its manual's example of a tunnel with self-signed certificates; keepalive as in its sample configurations. Cipher, MTU and all else as it chooses.
+As in the manual's example with self-signed certificates; keepalive as in its sample configurations. Cipher, MTU and other settings are its defaults.
 """
 
 from ..versions import lacking_package, said_version
 from .base import System, begun, fresh, inner, ready
 
 NETWORK, INTERFACE, PORT = 3, "vpn", 1194
-# Seconds between signs of life, and without one before it starts anew.
+# Interval of keepalives, and silence after which it restarts, in seconds.
 PING_S, RESTART_S = 10, 60
 
 
@@ -27,13 +27,13 @@ class OpenVpn(System):
         def begin(n):
             return [_run(hosts, n, m, prints[m], mtu) for m in range(len(hosts)) if m != n]
 
-        # All of a host's tunnels have its one address at this end.
+        # All tunnels of a host have the same address at its end.
         addresses = [inner(NETWORK, n) for n in range(len(hosts))]
         return ready(hosts, begun(hosts, begin, addresses, f"{INTERFACE}0"))
 
 
 def _certify(host):
-    """Makes key and certificate; the certificate's fingerprint."""
+    """Makes a key and a certificate; returns the fingerprint of the certificate."""
     own = fresh(host, "openvpn")
     kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:secp384r1", "-nodes", "-sha256", "-days", 30, "-subj", f"/CN={host.name}"]
     host.run("openssl", "req", "-x509", *kind, "-keyout", own / "key.pem", "-out", own / "cert.pem")
@@ -42,7 +42,7 @@ def _certify(host):
 
 
 def _run(hosts, n, m, fingerprint, mtu):
-    """One end at host `n` of the tunnel between `n` and `m`; the smaller number waits to be called, at a port of its own for each caller."""
+    """Starts the end at host `n` of the tunnel between `n` and `m`. The lower number listens, on a separate port for each caller."""
     own = hosts[n].state / "openvpn"
     if n < m:
         end = ["--tls-server", "--dh", "none", "--lport", PORT + m]

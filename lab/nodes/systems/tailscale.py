@@ -1,7 +1,7 @@
 """Tailscale: tailscaled in each host; in the helper the test control server of its own module, with a relay and STUN (lab/nodes/systems/tailscale_control).
 
-Two things are not as in an installation: hosts keep their resolver (theirs is the machine's own file), and no packet filter is set, because
-the lab does not ask for one. The rest is tailscaled's choice; it is up once every two hosts have a direct path.
+Two settings differ from an installation: hosts keep their resolver (its configuration is a file of the machine), and no packet filter is set, because the
+lab requests none. Everything else is the choice of tailscaled. It counts as up when every pair of hosts has a direct path.
 """
 
 import itertools
@@ -12,7 +12,7 @@ from ..versions import VERSIONS, lacking, peer
 from .base import System, begun, check_alive, fresh, ready
 
 INTERFACE = "tailscale0"
-# Tailscale's usual port, and one for the control server.
+# The usual port of Tailscale, and a port for the control server.
 PORT, CONTROL_PORT = 41641, 8090
 
 
@@ -39,7 +39,7 @@ class Tailscale(System):
 
 
 def _run(host, mtu):
-    """The daemon. Once it was up, it comes up again by itself: its state says so."""
+    """Starts the daemon. After the first time its state brings it up automatically."""
     own = host.state / "tailscale"
     places = [f"--statedir={own}", f"--socket={own / 'socket'}", f"--tun={INTERFACE}", f"--port={PORT}"]
     process = host.start(
@@ -55,14 +55,14 @@ def _run(host, mtu):
 
 
 def _up(host, server):
-    """Joins; the host's address."""
+    """Joins; returns the address of the host."""
     limits = ["--accept-dns=false", "--netfilter-mode=off", f"--timeout={PATIENCE_S:.0f}s"]
     _tailscale(host, "up", f"--login-server={server}", f"--hostname={host.name}", *limits)
     return _tailscale(host, "ip", "-4").stdout.strip()
 
 
 def _wait_for_path(host, address, process):
-    """Its own ping ends well once the answer came directly."""
+    """Its own ping succeeds after a direct answer."""
 
     def direct():
         check_alive(process)

@@ -13,7 +13,7 @@ INTERFACE = "taut0"
 
 
 class Network(System):
-    """`flags` go to the daemons; one of them that `taut daemon` does not know makes the system unavailable. `suite` is what data must be sealed with."""
+    """`flags` are arguments of the daemons; a flag that `taut daemon` does not know makes the system unavailable. `suite` must seal the data."""
 
     get = "make build"
 
@@ -37,7 +37,7 @@ class Network(System):
         for node in net.nodes:
             node.start(*options)
             node.up(net.coordinator.join_token)
-        net.meet()
+        net.wait_for_maps()
         running = Running(
             addresses=[node.ipv4 for node in net.nodes],
             interface=INTERFACE,
@@ -64,18 +64,18 @@ class Network(System):
         return all((peer["session"] or {}).get("suite") == self.suite for peer in status["peers"])
 
 
-# What the programs are made from.
+# Paths that the programs are built from.
 SOURCES = ("Cargo.lock", "Cargo.toml", "apps", "core", "engine", "sys")
 
 
 def taut_version():
-    """What the program says, and the last commit of the tree beside it that touched what it is made from."""
+    """Returns the version that the program prints, and the last commit that touched its sources."""
     said, tree = _output(binary("taut"), "version").split("\n")[0], tree_version(*SOURCES)
     return f"{said} ({tree})" if tree else said
 
 
 def tree_version(*sources):
-    """The last commit of our tree that touched these paths, and whether they were changed since; empty outside of git."""
+    """Returns the last commit that touched these paths, and whether they have uncommitted changes; empty outside a git tree."""
     commit = _output("git", "-C", ROOT, "log", "-1", "--format=%h", "--", *sources).strip()
     changed = " and changes" if _output("git", "-C", ROOT, "status", "--porcelain", "--", *sources) else ""
     return f"{commit}{changed}" if commit else ""

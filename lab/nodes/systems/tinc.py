@@ -1,4 +1,4 @@
-"""tinc 1.0: a key for each host, everybody's description with everybody, connections to all others."""
+"""tinc 1.0: a key for each host, the description of every host on every host, connections between all."""
 
 from ..versions import lacking_package, said_version
 from .base import System, begun, fresh, inner, ready, wait_for_interface
@@ -29,12 +29,12 @@ class Tinc(System):
 
 
 def _name(n):
-    """tinc's own names have no hyphen, hosts' may."""
+    """Returns the name of a host in tinc, which allows no hyphens."""
     return f"host{n}"
 
 
 def _describe(host, n, address, count):
-    """Writes the configuration and its own description; tincd makes the keys and appends the public one to the description."""
+    """Writes the configuration and the description of the host. tincd makes the keys and appends the public key to the description."""
     own = fresh(host, "tinc")
     others = [f"ConnectTo = {_name(m)}" for m in range(count) if m != n]
     (own / "tinc.conf").write_text("\n".join([f"Name = {_name(n)}", f"Interface = {INTERFACE}", "AddressFamily = ipv4", *others]) + "\n")
@@ -52,10 +52,10 @@ def _exchange(hosts):
 
 def _run(host, address, mtu):
     own = host.state / "tinc"
-    # Hosts share the machine's files: a pid file of its own. One of before the boot would be gone.
+    # Hosts share the files of the machine, so each has its own pid file. A boot would have removed an old one.
     (own / "pid").unlink(missing_ok=True)
     process = host.start("tincd", "-c", own, "-D", "-d1", f"--pidfile={own / 'pid'}", name="tincd")
     wait_for_interface(host, INTERFACE, process)
-    # What its script tinc-up is for; a file system that forbids programs may hold the hosts' state.
+    # Replaces its script tinc-up: the file system with the state of the hosts may forbid programs.
     host.ip(f"address add {address}/24 dev {INTERFACE}", f"link set {INTERFACE} {f'mtu {mtu} ' if mtu else ''}up")
     return process

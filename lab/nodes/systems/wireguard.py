@@ -1,11 +1,11 @@
-"""Userspace WireGuards under the stock `wg`: ours under the name `taut-wg`, and others'."""
+"""Userspace WireGuards under the stock `wg`: `taut-wg`, and other implementations."""
 
 from ..wireguard import INTERFACE, VERSIONS, WireGuard, conf, lacking
 from .base import System, begun, inner, mtu_of, ready
 from .taut import taut_version
 
 NETWORK, PORT = 0, 51820
-# What wg-quick leaves for the headers: IPv6, UDP, WireGuard's own 32 bytes.
+# Bytes that wg-quick subtracts for headers: IPv6, UDP, and 32 bytes of WireGuard.
 HEADERS = 80
 
 
@@ -32,7 +32,7 @@ class Device(System):
 
         def begin(n):
             devices[n].start()
-            # As wg-quick does. Each has another MTU of its own accord.
+            # As wg-quick does. The implementations have different defaults.
             hosts[n].ip(f"link set {INTERFACE} mtu {mtu or mtu_of(hosts[n], 'eth0') - HEADERS}")
             return [devices[n].process]
 

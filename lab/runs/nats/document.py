@@ -1,6 +1,6 @@
-"""The tables and the picture of docs/nats.md, from the list and its verdicts.
+"""The tables and the picture of docs/nats.md, made from the list of kinds and the verdicts.
 
-    python3 -m lab.runs.nats.document    writes what stands between the marks in docs/nats.md, and docs/nats.svg
+    python3 -m lab.runs.nats.document    writes the parts between the marks in docs/nats.md, and docs/nats.svg
 """
 
 import json
@@ -26,7 +26,7 @@ def main():
 
 
 def filled(text, verdicts):
-    """The page with its tables made anew."""
+    """Returns the page with new tables."""
     for name, table in (("kinds", _kinds()), ("pairs", _pairs(verdicts)), ("together", _together(verdicts))):
         begin = BEGIN.format(name)
         before, _, rest = text.partition(begin)
@@ -35,7 +35,7 @@ def filled(text, verdicts):
 
 
 def drawn(verdicts):
-    """docs/nats.svg."""
+    """Returns docs/nats.svg."""
     return picture.svg(_apart(verdicts), "Two hosts in different networks: what they can reach", WORDS)
 
 

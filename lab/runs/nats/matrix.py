@@ -1,9 +1,9 @@
-"""Real daemons behind every kind of NAT, pair by pair: does each pair that must meet directly do so, how soon, and what do the others say?
+"""Real daemons behind every kind of NAT, pair by pair: whether each pair that must be direct is direct, how soon, and what the other pairs reach.
 
     python3 -m lab.runs.nats.matrix [--all] [--pairs A:B[:PLACE] …] [--runs N] [--json] [--document docs/paths.md]
 
-Writes target/lab/nat-matrix.json, and beside it the picture as SVG and, with matplotlib, PNG; with --document, unless only some pairs were asked for, its
-line of the table of that page (lab/runs/paths_table.py). Exit code 1 when a pair that must be direct was not, or a pair had no path at all.
+Writes target/lab/nat-matrix.json, and next to it the picture as SVG and, with matplotlib, PNG. With --document and without --pairs it also writes its line of
+the table of that page (lab/runs/paths_table.py). Exit status 1 if a pair that must be direct was not, or if a pair had no path.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from . import picture, trial
 
 OUT = ROOT / "target" / "lab"
 VENV = ROOT / "target" / "venv"
-# The essential half: every two kinds that differ in what punching has to do, and one pair for each thing more.
+# The essential half: every two kinds that differ for hole punching, and one pair for each other property.
 _ESSENTIAL = ("open", "full-cone", "address-restricted", "port-restricted", "symmetric", "predictable", "carrier", "firewall")
 _BESIDE = {
     ("port-restricted", "carrier-no-hairpin", "apart"), ("port-restricted", "hairpin", "apart"), ("port-restricted", "timeout-30", "apart"),
@@ -39,7 +39,7 @@ def main():
 
 
 def tell(rows, args):
-    """Writes and prints what came of it; the exit code."""
+    """Writes and prints the results; returns the exit status."""
     written = write({"schema": 1, "runs": args.runs, "pairs": rows})
     if args.document and not args.pairs:
         paths_table.fill(ROOT / args.document, paths_table.LAB, None, {"pairs": summary(rows)})
@@ -51,7 +51,7 @@ def tell(rows, args):
 
 
 def summary(rows):
-    """The pairs that must be direct and were, and the same of all runs; whether that is all."""
+    """Returns the pairs that must be direct and were, the same for runs, and whether these are all."""
     must = [row for row in rows if row["possible"]]
     pairs = sum(row["path"] == "direct" for row in must)
     runs, direct = (sum(row[name] for row in must) for name in ("runs", "direct_runs"))
@@ -59,7 +59,7 @@ def summary(rows):
 
 
 def judge(rows):
-    """0 when every pair that must be direct was, and every pair had a path; says which had not."""
+    """Returns 0 if every pair that must be direct was, and every pair had a path; prints the exceptions."""
     late = [row for row in rows if row["possible"] and row["path"] != "direct"]
     stuck = [row for row in rows if row["path"] == "none"]
     for rows_of, what in ((late, "must be direct and was not"), (stuck, "had no path at all")):
@@ -69,7 +69,7 @@ def judge(rows):
 
 
 def row_of(pair, outcomes):
-    """A row of the file from the runs of one pair: medians, and the worst path of all."""
+    """Returns a row of the file from the runs of one pair: medians, and the worst path of all runs."""
     order = ("direct", "relay", "none")
     path = max((outcome.path for outcome in outcomes), key=order.index)
     row = {"a": pair["a"], "b": pair["b"], "place": pair["place"], "possible": pair["reach"] == "direct", "reach": pair["reach"], "path": path}
@@ -88,7 +88,7 @@ def row_of(pair, outcomes):
 
 
 def write(result, folder=OUT):
-    """The file and its pictures; returns their paths."""
+    """Writes the file and its pictures; returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "nat-matrix.json"
     file.write_text(json.dumps(result, indent=1) + "\n")
@@ -103,7 +103,7 @@ def write(result, folder=OUT):
 
 
 def cells(rows):
-    """What the picture shows: of each pair the path, and the milliseconds to it."""
+    """Returns the content of the picture: for each pair the path, and the milliseconds until it."""
     shown = {}
     for row in rows:
         if row["place"] == "apart":
@@ -117,7 +117,7 @@ def words():
 
 
 def _drawn_elsewhere(file):
-    """Whether the Python of target/venv could draw, where this one has no matplotlib."""
+    """Returns true if the Python of target/venv drew the picture, in case this one has no matplotlib."""
     python = VENV / "bin" / "python"
     if not python.exists() or Path(sys.prefix).resolve() == VENV.resolve():
         return False
@@ -147,7 +147,7 @@ def _chosen(args):
 
 
 def essential(pair):
-    """Whether the lab tries this pair without being asked for all."""
+    """Returns true if the lab tries this pair by default."""
     a, b, place = pair["a"], pair["b"], pair["place"]
     return (a, b, place) in _BESIDE or (place == "apart" and a in _ESSENTIAL and b in _ESSENTIAL)
 
@@ -157,16 +157,16 @@ def _named(word, told):
     for pair in told:
         if pair["place"] == place and (pair["a"], pair["b"]) in ((a, b), (b, a)):
             return pair | {"a": a, "b": b}
-    raise SystemExit(f"nat-matrix: there is no pair {word}; docs/nats.md lists the kinds, `A:B:same-lan` is how a place is said")
+    raise SystemExit(f"nat-matrix: there is no pair {word}; docs/nats.md lists the kinds; append a place like this: `A:B:same-lan`")
 
 
 def _arguments():
     parser = argparse.ArgumentParser(prog="python3 -m lab.runs.nats.matrix")
     parser.add_argument("--all", action="store_true", help="every pair, not only the essential half")
-    parser.add_argument("--pairs", nargs="+", metavar="A:B[:PLACE]", help="these pairs only")
-    parser.add_argument("--runs", type=int, default=1, metavar="N", help="each pair so many times, every time from nothing (default 1)")
-    parser.add_argument("--json", action="store_true", help="the file's content to standard output")
-    parser.add_argument("--document", metavar="FILE", help="a page with the table, to be filled")
+    parser.add_argument("--pairs", nargs="+", metavar="A:B[:PLACE]", help="only these pairs")
+    parser.add_argument("--runs", type=int, default=1, metavar="N", help="runs per pair, each from scratch (default 1)")
+    parser.add_argument("--json", action="store_true", help="print the content of the file to standard output")
+    parser.add_argument("--document", metavar="FILE", help="fill the table of this page")
     return parser.parse_args()
 
 

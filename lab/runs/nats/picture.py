@@ -1,4 +1,4 @@
-"""A matrix of pairs as a drawing: SVG written by hand, PNG by matplotlib where there is one."""
+"""A matrix of pairs as a drawing: SVG directly, PNG with matplotlib if it is installed."""
 
 import io
 from html import escape
@@ -6,7 +6,7 @@ from html import escape
 from ...hosts.nats.kinds import KINDS
 
 CELL, LEFT, TOP, LEGEND = 46, 150, 150, 30
-# Told apart by colour-blind eyes, too; the letter in the cell says it once more.
+# Colours that colour-blind readers can tell apart; the letter in the cell repeats the meaning.
 COLOURS = {"direct": "#009e73", "guess": "#e69f00", "relay": "#0050b5", "none": "#b2182b", "": "#f2f2f2"}
 LETTERS = {"direct": "D", "guess": "G", "relay": "R", "none": "–", "": ""}
 INK, PAPER = "#222222", "#ffffff"
@@ -14,9 +14,9 @@ _FONT = "DejaVu Sans, Verdana, Arial, sans-serif"
 
 
 def shapes(cells, title, words):
-    """What is to be drawn. `cells`: {(a, b): (state, second line, why)}; `words`: {state: what it means}, for the legend.
+    """Yields the shapes of the drawing. `cells`: {(a, b): (state, second line, why)}; `words`: {state: meaning}, for the legend.
 
-    Yields ("box", x, y, width, height, colour, hover text) and ("text", x, y, text, size, colour, anchor, angle).
+    The shapes are ("box", x, y, width, height, colour, hover text) and ("text", x, y, text, size, colour, anchor, angle).
     """
     names = [name for name in KINDS if any(name in pair for pair in cells)]
     yield "text", 10, 22, title, 15, INK, "start", 0
@@ -38,13 +38,13 @@ def shapes(cells, title, words):
 
 
 def size(cells, words):
-    """Width and height of the drawing in pixels."""
+    """Returns width and height of the drawing in pixels."""
     count = len({name for pair in cells for name in pair})
     return LEFT + count * CELL + 90, TOP + count * CELL + LEGEND + len(words) * 22
 
 
 def svg(cells, title, words):
-    """The drawing as the text of an SVG file; each cell tells its reason to whoever points at it."""
+    """Returns the drawing as SVG; each cell shows its reason on hover."""
     width, height = size(cells, words)
     lines = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" font-family="{_FONT}">']
     lines += [f"<title>{escape(title)}</title>", f'<rect width="{width}" height="{height}" fill="{PAPER}"/>']
@@ -60,7 +60,7 @@ def svg(cells, title, words):
 
 
 def png(cells, title, words):
-    """The same as the bytes of a PNG file, or None without matplotlib."""
+    """Returns the drawing as PNG bytes, or None without matplotlib."""
     try:
         import matplotlib
     except ImportError:

@@ -1,4 +1,4 @@
-"""One pair of real nodes behind two NATs: from the first packet on, what carries, since when, and what was lost."""
+"""One pair of real nodes behind two NATs: which path carries from the first packet on, since when, and what was lost."""
 
 import json
 import os
@@ -10,32 +10,33 @@ from ...hosts.nats.discovery import socket_in
 from ...hosts.nats.internet import Internet
 from ...hosts.net import Lab
 from ...hosts.wait import LabError
-from ...nodes.local_api import Sight
+from ...nodes.local_api import LocalApi
 from ...nodes.taut import Coordinator, Node
 
-# Open everywhere, even where only web pages are.
+# Open everywhere, even where only web pages work.
 WEB_PORT = 443
-# Seconds. A direct path that must be there is waited for long, so that "never" is told from "late"; a relay is watched for as long as a guess may take.
+# Time limits in seconds. A required direct path gets a long limit, so that "never" differs from "late"; a relayed pair is watched as long as port
+# prediction may take.
 _PATIENCE = {"direct": 30.0, "guess": 15.0, "relay": 6.0}
-# What goes on once the path is direct, so that a loss at the change is seen.
+# Time that traffic continues after the path is direct, in seconds, to see losses at the change.
 _AFTER_S = 1.0
 _INTERVAL_S = 0.01
-# How long answers are waited for in the end.
+# Wait for answers at the end, in seconds.
 _STRAGGLERS_S = 1.0
 _PORT = 9009
 
 
 @dataclass
 class Outcome:
-    """What one run showed. Times in milliseconds since the first packet was sent; None for what never happened."""
+    """Result of one run. Times are in milliseconds since the first packet; None if it never happened."""
 
     path: str = "none"
     first_packet_ms: float = None
     direct_ms: float = None
-    # Datagrams that were sent after the first answer, and how many of them were never answered; the rest counts what the first one waited for.
+    # Datagrams sent after the first answer, and how many of them got no answer; earlier ones are covered by the time of the first answer.
     sent: int = 0
     lost: int = 0
-    # Whether nothing had been said between the two before.
+    # True if the two had no session before.
     cold: bool = True
     why: str = ""
     problem: str = ""
@@ -43,7 +44,7 @@ class Outcome:
 
 
 def run(logs, a, b, place, reach):
-    """Lays everything out anew, joins two nodes, lets one send to the other, and watches. What goes wrong is told, not raised."""
+    """Lays out a new internet, joins two nodes, lets one send to the other, and watches. Errors are recorded, not raised."""
     try:
         with Lab(logs) as lab:
             internet = Internet(lab)
@@ -63,8 +64,8 @@ def run(logs, a, b, place, reach):
 
 
 def watch(left, right, reach):
-    """`left` sends to `right` at once, every 10 ms, until what is to be reached was reached or patience ended."""
-    with Sight(left) as here, Sight(right) as there:
+    """`left` sends to `right` every 10 ms, until the expected path was reached or the time limit ends."""
+    with LocalApi(left) as here, LocalApi(right) as there:
         outcome = Outcome(cold=here.peer(right.name).get("session") is None)
         with socket_in(left.host, address=left.ipv4) as sender, socket_in(right.host, _PORT, right.ipv4) as echo:
             _talk(sender, echo, (right.ipv4, _PORT), lambda: [_path(here, right), _path(there, left)], outcome, reach)
@@ -73,7 +74,7 @@ def watch(left, right, reach):
 
 
 def _path(sight, peer):
-    """"direct", "relay" or "none"."""
+    """Returns "direct", "relay" or "none"."""
     kind = sight.path(peer.name)
     return "relay" if kind == "relayed" else kind
 
@@ -97,7 +98,7 @@ def _talk(sender, echo, there, paths, outcome, reach):
         if seen == ["direct", "direct"] and outcome.direct_ms is None:
             outcome.direct_ms = outcome.log[-1][0]
             end = min(end, time.monotonic() + _AFTER_S)
-    # What is still under way: on a busy machine an answer takes a while.
+    # Answers still in transit: on a busy machine they take a while.
     last = time.monotonic() + _STRAGGLERS_S
     while len(answered) < number and time.monotonic() < last:
         for one in select.select([sender, echo], [], [], 0.05)[0]:
@@ -112,12 +113,12 @@ def _send(sender, data, there):
     try:
         sender.sendto(data, there)
     except OSError:
-        # No route yet, or a full queue: as if it were lost.
+        # No route yet, or a full queue: counts as lost.
         pass
 
 
 def _take(one, echo, answered):
-    """Takes one datagram, if there is one: the echo sends it back, the sender notes it."""
+    """Reads one datagram, if there is one: the echo returns it, the sender records it."""
     try:
         data, source = one.recvfrom(2048)
     except (BlockingIOError, ConnectionRefusedError):
@@ -130,7 +131,7 @@ def _take(one, echo, answered):
 
 
 def _why(left, right):
-    """What the node itself says of this path, in one line; empty where it says nothing."""
+    """Returns the explanation of the node for this path in one line, or an empty string."""
     done = left.taut("why", right.name, "--json", check=False)
     try:
         told = json.loads(done.stdout)

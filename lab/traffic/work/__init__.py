@@ -1,8 +1,7 @@
-"""Kinds of work that are done over systems, each behind the same few words, so that what compares them need not know them.
+"""Kinds of work that run over systems. All have the same interface, so that the comparison needs to know none of them.
 
-One module per kind, one class per way of doing it; `base.Work` says what a class answers. `ALL` lists them in the order of the tables. Programs
-that real users run do the work: iperf3, quinn, Apache and curl, RIST. A new kind is a class with `lacking`, `seconds` and `figures`, and a line
-here.
+One module per kind, one class per variant; `base.Work` defines the interface. `ALL` lists them in the order of the tables. Programs that real users run
+do the work: iperf3, quinn, Apache and curl, RIST. A new kind is a class with `lacking`, `seconds` and `figures`, and a line here.
 """
 
 from .base import Work

@@ -1,4 +1,4 @@
-"""What every kind of work answers."""
+"""The interface of all kinds of work."""
 
 import contextlib
 
@@ -7,47 +7,47 @@ from ...hosts.wait import LabError
 from ...measure.cpu import Reading
 from ..flow import answers
 
-# How long (seconds) hosts ask for each other before a work begins.
+# Limit on the wait for the first answer between hosts before a work begins, in seconds.
 MEETING_S = 10
-# What a program, the kernel or a system may do to a work; all of it is told as a `LabError`.
+# Errors that a program, the kernel or a system may cause in a work; all are reported as `LabError`.
 _FAILURES = (LabError, OSError, ValueError, KeyError, IndexError, TypeError)
 
 
 class Work:
-    """One kind of work. `name` is for commands and files, `title` for tables."""
+    """A kind of work. `name` is for commands and files, `title` for tables."""
 
     name = title = ""
-    # The figure that stands in tables; its unit is the end of its name.
+    # Name of the figure that tables show; the name ends with its unit.
     main = ""
-    # Whether "more" or "less" of it is better.
+    # "more" or "less": which is better.
     better = "more"
-    # How many hosts it takes.
+    # Number of hosts that it needs.
     hosts = 2
-    # It breaks what the system has built up: other work is not done with the same start.
+    # True if it destroys the state of the system: other work then needs another start.
     alone = False
     # Programs that it runs, of those in `lab.hosts.needs`.
     programs = ()
 
     def lacking(self):
-        """Why it cannot be done here, and how it could be; None when it can."""
+        """Returns why it cannot run here and how to fix that, or None."""
         return next((needs.lacking(name) for name in self.programs if not needs.found(name)), None)
 
     def seconds(self, quick):
-        """How long it takes where nothing is slow or lost."""
+        """Returns its duration in seconds without losses or slow links."""
         raise NotImplementedError
 
     def takes(self, quick, link):
-        """About how many seconds it takes on a link (`lab.hosts.profiles.Profile`): only to plan by."""
+        """Returns the approximate duration in seconds on a link (`lab.hosts.profiles.Profile`); for planning only."""
         return self.seconds(quick)
 
     def run(self, site, running, quick):
-        """Does it over `running`, from the first host of `site` on; its figures, flat, with their units in their names.
+        """Runs it over `running`, from the first host of `site`, and returns its figures: flat, with units in their names.
 
-        A `LabError` says that it did not succeed, and why. A program of the system that ends meanwhile is such a reason, whatever came out.
-        Each host has been answered by the next one when it begins: neighbours and handshakes are in no figure.
+        A `LabError` says why it failed. The end of a program of the system is a failure, whatever the result. Before it begins, each host has had an answer from
+        the next one: neighbour discovery and handshakes are in no figure.
         """
         if len(site.hosts) < self.hosts:
-            raise LabError(f"{self.title} takes {self.hosts} hosts; there are {len(site.hosts)}")
+            raise LabError(f"{self.title} needs {self.hosts} hosts; there are {len(site.hosts)}")
         try:
             meet(site.hosts[: self.hosts], running)
             figures = self.figures(site, running, quick)
@@ -58,19 +58,19 @@ class Work:
         return figures
 
     def figures(self, site, running, quick):
-        """What `run` returns; it may let the errors of programs and files through."""
+        """Returns the figures for `run`; errors of programs and files may propagate."""
         raise NotImplementedError
 
 
-class Spent:
-    """Processor time from here on, at all hosts."""
+class CpuMeter:
+    """CPU time of all hosts from its creation on."""
 
     def __init__(self, running):
         self._processes = running.processes
         self._start = Reading(self._processes)
 
     def per_gb(self, moved):
-        """Seconds per GB when `moved` bytes were: of all cores, measuring programs included, and of the system's own programs."""
+        """Returns CPU seconds per GB for `moved` bytes: of all cores including measuring programs, and of the programs of the system."""
         cpu, moved_gb = Reading(self._processes).since(self._start), max(1, moved) / 1e9
         return {
             "bytes": moved,
@@ -80,7 +80,7 @@ class Spent:
 
 
 def meet(hosts, running):
-    """Waits until each host has had an answer from the next."""
+    """Waits until each host has had an answer from the next one."""
     for n, host in enumerate(hosts):
         there = running.addresses[(n + 1) % len(hosts)]
         if not answers(host, there, MEETING_S):
@@ -89,7 +89,7 @@ def meet(hosts, running):
 
 @contextlib.contextmanager
 def program(host, *argv, name, ready=None):
-    """A program that runs in `host` while the `with` lasts; entered once it has written `ready`. Both of its outputs are in one."""
+    """Runs a program in `host` during the `with`; the body starts after the program wrote `ready`. Merges standard error into standard output."""
     process = host.start("sh", "-c", 'exec "$@" 2>&1', "sh", *argv, name=name)
     try:
         if ready:
@@ -104,12 +104,12 @@ def _told(error):
 
 
 def _ended(running):
-    """The system's programs that are not there any more."""
+    """Returns the programs of the system that have ended."""
     return [process for own in running.processes for process in own if not process.alive]
 
 
 def _with_ended(words, running):
-    """`words`, in their first line the names of the programs that have ended, and after them what those wrote last."""
+    """Adds the names of ended programs to the first line of `words`, and their last output after it."""
     gone = _ended(running)
     if not gone:
         return words

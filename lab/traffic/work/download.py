@@ -1,7 +1,7 @@
-"""A download as package managers do it: hundreds of small files and some large ones over one connection, one after the other (HTTP/1.1, TLS).
+"""A download as package managers do it: hundreds of small files and some large ones, one after the other over one connection (HTTP/1.1, TLS).
 
-The server is Apache, which Debian has as a program alone (apache2-bin): what would be installed with nginx begins to serve the machine's own
-port 80. The client is curl. What is downloaded is the same for everybody, and is not compressible.
+The server is Apache, which Debian packages as a bare program (apache2-bin); the package of nginx would start a server on port 80 of the machine. The
+client is curl. The downloaded data is the same in every run and not compressible.
 """
 
 import contextlib
@@ -14,26 +14,26 @@ from pathlib import Path
 from ...hosts.wait import PATIENCE_S, LabError, wait_until
 from ...measure.quantile import quantile
 from . import estimate
-from .base import Spent, Work, program
+from .base import CpuMeter, Work, program
 
 MODULES = Path("/usr/lib/apache2/modules")
-# Bytes of a small file, at least and at most: indexes and descriptions.
+# Bytes of a small file, minimum and maximum: indexes and descriptions.
 SMALL = (500, 20_000)
-# A round trip is the least that each file takes; below this rate (bytes per second) the work is hopeless.
+# Lowest rate in bytes per second before the work counts as hopeless. Each file takes at least a round trip.
 _LEAST_RATE = 50_000
 
 
 @dataclass(frozen=True)
 class Load:
-    """How much is downloaded."""
+    """Amount of downloaded data."""
 
     small: int
     large: int
-    # Bytes of each of the large ones.
+    # Bytes of each large file.
     size: int
 
     def sizes(self):
-        """Of all files, in their order: the same every time."""
+        """Returns the sizes of all files in order: the same every time."""
         dice = random.Random(1)
         sizes = [dice.randint(*SMALL) for _ in range(self.small)] + [self.size] * self.large
         dice.shuffle(sizes)
@@ -45,7 +45,7 @@ FULL = Load(small=400, large=5, size=10_000_000)
 
 
 class Download(Work):
-    """From the second host to the first; the time of all files together, the one connection and its handshakes included."""
+    """A download from the second host to the first: the time of all files together, including the one connection and its handshakes."""
 
     name, title = "download", "download of many files, HTTPS"
     main, better = "took_s", "less"
@@ -58,7 +58,7 @@ class Download(Work):
         return 2 if quick else 4
 
     def takes(self, quick, link):
-        """The server is the second host: what it sends goes to the left. A new file waits for a round trip."""
+        """The server is the second host, so its data goes to the left. Each file waits for a round trip."""
         sizes = self.load(quick).sizes()
         return self.seconds(quick) + len(sizes) * link.round_trip_ms / 1e3 + 8 * sum(sizes) / estimate.stream_bps(link, "left")
 
@@ -67,15 +67,15 @@ class Download(Work):
         sizes = self.load(quick).sizes()
         address, port = running.addresses[1], client.lab.free_port()
         with web(server, address, port, sizes) as directory:
-            spent = Spent(running)
+            spent = CpuMeter(running)
             told = _fetch(client, directory, f"https://{address}:{port}", sizes)
             return download_figures(told, sizes) | spent.per_gb(sum(sizes))
 
 
 @contextlib.contextmanager
 def web(host, address, port, sizes):
-    """Apache in `host` with files of these sizes, called 0, 1, …; yields a directory with its certificate, `certificate.pem`."""
-    # Beside the hosts' own directories, which only root may enter: what a crash leaves there is removed by the next lab.
+    """Runs Apache in `host` with files of these sizes, named 0, 1, …; yields a directory with its certificate, `certificate.pem`."""
+    # Next to the directories of the hosts, which only root may enter. The next lab removes what a crash leaves here.
     with tempfile.TemporaryDirectory(prefix="files-", dir=host.state.parent) as name:
         directory = Path(name)
         _fill(directory, sizes)
@@ -88,7 +88,7 @@ def web(host, address, port, sizes):
 
 
 def _fill(directory, sizes):
-    """The files. Apache's workers are nobody special, and have to read them whatever the caller's umask is."""
+    """Writes the files, readable for the unprivileged workers of Apache whatever the umask of the caller."""
     files = directory / "files"
     files.mkdir()
     for number, size in enumerate(sizes):
@@ -98,7 +98,7 @@ def _fill(directory, sizes):
 
 
 def configuration(directory, address, port):
-    """What Apache is told: one site, TLS 1.3, connections that stay as long as the client wants."""
+    """Returns the configuration of Apache: one site, TLS 1.3, connections that stay open as long as the client wants."""
     modules = "\n".join(f"LoadModule {name}_module {MODULES}/mod_{name}.so" for name in ("mpm_event", "authz_core", "ssl"))
     return f"""{modules}
 ServerName {address}
@@ -121,7 +121,7 @@ SSLCertificateKeyFile {directory}/key.pem
 
 
 def _certify(host, directory, address):
-    """A certificate for the address, signed by itself."""
+    """Makes a self-signed certificate for the address."""
     kind = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", 2)
     name = ("-subj", "/CN=taut-lab", "-addext", f"subjectAltName=IP:{address}")
     files = ("-keyout", directory / "key.pem", "-out", directory / "certificate.pem")
@@ -138,15 +138,15 @@ def _wait_for(host, port, server):
 
 
 def _fetch(host, directory, url, sizes):
-    """curl's words on each file."""
+    """Returns the output of curl for each file."""
     list_ = directory / "curl.conf"
     list_.write_text(wanted(directory, url, len(sizes)))
-    # -q: nothing of the caller's own settings.
+    # -q: curl ignores the configuration of the caller.
     return host.run("curl", "-q", "--config", list_, timeout=PATIENCE_S + sum(sizes) / _LEAST_RATE).stdout
 
 
 def wanted(directory, url, count):
-    """What curl is told: all files over one connection, and for each a line of what came and how long it took."""
+    """Returns the configuration of curl: all files over one connection, and for each a line with size and times."""
     options = f"""http1.1
 cacert = "{directory}/certificate.pem"
 noproxy = "*"
@@ -163,12 +163,12 @@ write-out = "%{{http_code}} %{{size_download}} %{{num_connects}} %{{time_starttr
 
 
 def download_figures(told, sizes):
-    """The time that curl needed for everything, and until each file began."""
+    """Returns the time of the whole download, and the time until each file began."""
     lines = [line.split() for line in told.splitlines()]
     came = [(line[0], int(line[1])) for line in lines]
     if came != [("200", size) for size in sizes]:
         wrong = sum(one != ("200", size) for one, size in zip(came, sizes))
-        raise LabError(f"{len(came)} of {len(sizes)} files came, {wrong} of them not as they should")
+        raise LabError(f"{len(came)} of {len(sizes)} files arrived, {wrong} of them with a wrong status or size")
     took = sum(float(line[4]) for line in lines)
     return {
         "took_s": round(took, 3),

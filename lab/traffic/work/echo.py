@@ -1,4 +1,4 @@
-"""Echo requests from one host to another (lab/measure/echo.py), and what their round trips say."""
+"""Echo requests from one host to another (lab/measure/echo.py), and figures of their round trips."""
 
 import json
 import statistics
@@ -13,7 +13,7 @@ _ECHO = (sys.executable, "-I", echo.__file__)
 
 
 def echoes(host, address, seconds):
-    """One request every 10 ms: {"sent", "ms": [...]}. That none is answered is an error."""
+    """Sends one request every 10 ms and returns {"sent", "ms": [...]}. Raises `LabError` if none is answered."""
     count = round(seconds / INTERVAL_S)
     told = json.loads(host.run(*_ECHO, address, count, INTERVAL_S, timeout=seconds + PATIENCE_S).stdout)
     if not told["ms"]:
@@ -22,7 +22,8 @@ def echoes(host, address, seconds):
 
 
 def echo_figures(told):
-    """`jitter_ms` is the mean difference of a round trip from the one before; lost is what was not back when `echo.patience_s` was over."""
+    """Returns the figures. `jitter_ms` is the mean difference between consecutive round trips; a request without an answer after `echo.patience_s` is
+    lost."""
     ms = told["ms"]
     steps = [abs(after - before) for before, after in zip(ms, ms[1:])]
     return {

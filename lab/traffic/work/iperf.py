@@ -1,20 +1,20 @@
-"""iperf3: one client and its server, and what it says at the end."""
+"""iperf3: a client, its server, and its report."""
 
 import json
 
 from ...hosts.wait import PATIENCE_S, LabError
 
-# A stream below this rate (bits per second) is broken, not slow, on a link that loses nothing.
+# Rate in bits per second below which a stream counts as broken on a link without loss.
 CARRIES_NOTHING = 1e6
-# The same on any link: a thousandth of what TCP carries over the worst of ours.
+# Rate in bits per second below which a stream counts as broken on any link: a thousandth of what TCP carries over the worst link of the lab.
 DEAD = 1e3
 
 
 class Iperf:
-    """One iperf3 client in `source` and a server in `target` for it alone: a server takes one client at a time. Both end with the `with`.
+    """An iperf3 client in `source` with its own server in `target`: a server accepts one client at a time. Both end with the `with`.
 
-    `seconds` are those that count; what `-O` leaves out comes before them. Entered once the server listens; `begin()` starts the client, so that
-    several may begin at once.
+    `seconds` are the counted seconds; those that `-O` leaves out come before. The body starts when the server listens. `begin()` starts the client, so that
+    several clients can start at once.
     """
 
     def __init__(self, source, target, address, seconds, *options, port=None):
@@ -42,12 +42,12 @@ class Iperf:
         self.client = self.source.start(*words, name=f"iperf3-client-{self.port}")
 
     def told(self):
-        """Waits for the end of both; the client's report."""
+        """Waits for the end of both and returns the report of the client."""
         code = self.client.wait(self.seconds + PATIENCE_S)
         try:
             told = json.loads(self.client.output())
         except ValueError:
-            raise LabError(f"iperf3 ended with {code} and no report\n{self.client.tail()}") from None
+            raise LabError(f"iperf3 ended with exit status {code} and without a report\n{self.client.tail()}") from None
         if code != 0 or "error" in told:
             raise LabError(f"iperf3: {told.get('error', f'exit code {code}')}")
         self.server.wait(PATIENCE_S)
@@ -55,19 +55,19 @@ class Iperf:
 
 
 def report(source, target, address, seconds, *options):
-    """The report of one run."""
+    """Makes one run and returns its report."""
     with Iperf(source, target, address, seconds, *options) as run:
         run.begin()
         return run.told()
 
 
 def tcp_figures(told, least=CARRIES_NOTHING):
-    """What the receiver got, both directions together where there are two; retransmits of every sender."""
+    """Returns what the receiver got, both directions together if there are two, and the retransmissions of every sender."""
     end = told["end"]
     sent = [end[name] for name in ("sum_sent", "sum_sent_bidir_reverse") if name in end]
     received = [end[name] for name in ("sum_received", "sum_received_bidir_reverse") if name in end]
     if not all(part["bits_per_second"] >= least for part in received):
-        raise LabError(f"a stream carried next to nothing: {sum(part['bytes'] for part in received)} bytes arrived")
+        raise LabError(f"a stream carried almost nothing: {sum(part['bytes'] for part in received)} bytes arrived")
     return {
         "mbps": round(sum(part["bits_per_second"] for part in received) / 1e6, 1),
         "ways_mbps": [round(part["bits_per_second"] / 1e6, 1) for part in received],
@@ -77,7 +77,7 @@ def tcp_figures(told, least=CARRIES_NOTHING):
 
 
 def udp_figures(told):
-    """What left the sender's socket and what reached the receiver's, as the receiver counted."""
+    """Returns the datagrams that left the socket of the sender and those that reached the receiver, as the receiver counted."""
     sent, received = told["end"]["sum_sent"], told["end"]["sum_received"]
     arrived = received["packets"] - received["lost_packets"]
     return {
@@ -90,5 +90,5 @@ def udp_figures(told):
 
 
 def moved(told):
-    """Bytes of a whole run, the part that is not counted included."""
+    """Returns the bytes of a whole run, including the part that is not counted."""
     return sum(one[way]["bytes"] for one in told["intervals"] for way in ("sum", "sum_bidir_reverse") if way in one)

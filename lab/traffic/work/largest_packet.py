@@ -1,8 +1,8 @@
-"""The largest IPv4 packet that an address answers, with DF set and whatever the kernel believes of the path (plain Python, no other file needed).
+"""The largest IPv4 packet with DF set that an address answers, whatever path MTU the kernel knows. Plain Python, needs no other file.
 
-    largest.py ADDRESS LEAST MOST       one JSON line: {"largest": bytes or null, "tried": sizes}
+    largest_packet.py ADDRESS LEAST MOST       one JSON line: {"largest": bytes or null, "tried": sizes}
 
-Bytes of whole packets, headers included. If a size arrives, all smaller ones are taken to arrive.
+Sizes are those of whole packets, headers included. If a size arrives, all smaller ones are assumed to arrive.
 """
 
 import contextlib
@@ -14,14 +14,14 @@ import struct
 import sys
 import time
 
-# ip(7): sets DF and neither asks for nor heeds what is known of the path. Python has no names for them.
+# ip(7): sets DF and ignores the known path MTU. Python has no names for them.
 IP_MTU_DISCOVER, IP_PMTUDISC_PROBE = 10, 3
 REQUEST, REPLY = 8, 0
-# IPv4's header and that of an echo request.
+# Bytes of the IPv4 header and of the header of an echo request.
 HEADERS = 20 + 8
-# On a link that loses 5 % of the round trips all of these are lost once in three million times.
+# Requests per size. On a link that loses 5 % of the round trips, all of them are lost once in three million times.
 TRIES, APART_S = 5, 0.05
-# How long the last of them may take.
+# Wait for the answer to the last request, in seconds.
 PATIENCE_S = 1.0
 
 
@@ -33,7 +33,7 @@ def checksum(data):
 
 
 class Asker:
-    """Echo requests of a size to one address."""
+    """Echo requests of a given size to one address."""
 
     def __init__(self, address):
         self.address, self.identity = address, os.getpid() & 0xFFFF
@@ -41,7 +41,7 @@ class Asker:
         self.socket.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE)
 
     def arrives(self, size):
-        """Whether a packet of `size` bytes is answered; the size is its number."""
+        """Returns true if a packet of `size` bytes is answered. Its sequence number is the size."""
         start, sent = time.monotonic(), 0
         while True:
             now = time.monotonic() - start
@@ -56,7 +56,7 @@ class Asker:
     def _send(self, size):
         body = struct.pack("!HH", self.identity, size) + bytes(size - HEADERS)
         head = struct.pack("!BBH", REQUEST, 0, checksum(struct.pack("!BBH", REQUEST, 0, 0) + body))
-        # Larger than the interface takes: it does not arrive.
+        # Larger than the interface accepts: it does not arrive.
         with contextlib.suppress(OSError):
             self.socket.sendto(head + body, (self.address, 0))
 
@@ -70,7 +70,7 @@ class Asker:
 
 
 def largest(arrives, least, most):
-    """The largest size that arrives, by halving; None if not even the least does."""
+    """Returns the largest size that arrives, by bisection, or None if not even the least arrives."""
     if arrives(most):
         return most
     if not arrives(least):

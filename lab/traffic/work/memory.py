@@ -1,13 +1,13 @@
-"""Memory of a system's own programs: before a load, and at their highest after one."""
+"""Memory of the programs of a system: before a load, and at the peak after one."""
 
 from .base import Work
 from .iperf import DEAD, report, tcp_figures
 
 
 class Memory(Work):
-    """Of the larger of the two ends, in units of 1,000,000 bytes (RSS). The peak is that since the programs were started (VmHWM).
+    """Memory (RSS) of the end that uses more, in units of 1,000,000 bytes. The peak is since the start of the programs (VmHWM).
 
-    Idle is what they hold when the work begins: it wants to be the first after a start. The bare link has no programs, and 0.
+    Idle memory is measured when the work begins, so it must be the first work after a start. The bare link has no programs and uses 0.
     """
 
     name, title = "memory", "memory of the system's programs"

@@ -1,4 +1,4 @@
-"""How large a packet may be inside: not what an interface says, but what arrives."""
+"""The largest packet inside a tunnel: measured by what arrives, not read from an interface."""
 
 import json
 import sys
@@ -8,12 +8,12 @@ from ...hosts.wait import PATIENCE_S, LabError
 from .base import Work
 
 _LARGEST = (sys.executable, "-I", str(Path(__file__).with_name("largest_packet.py")))
-# What every IPv4 host takes (RFC 791); IPv6 asks for 1,280.
+# Packet size in bytes that every IPv4 host accepts (RFC 791); IPv6 requires 1,280.
 LEAST = 576
 
 
 class Payload(Work):
-    """The largest IPv4 packet with DF (must not be fragmented) that reaches the other host, by echo requests."""
+    """The largest IPv4 packet with DF (must not be fragmented) that reaches the other host, determined with echo requests."""
 
     name, title = "payload", "largest packet inside"
     main = "payload_bytes"
@@ -22,7 +22,7 @@ class Payload(Work):
         return 1
 
     def takes(self, quick, link):
-        # Where a router says nothing, half of the sizes are waited for in vain.
+        # If a router drops silently, half of the tried sizes wait for a timeout.
         return 8 if link.path_mtu else self.seconds(quick)
 
     def figures(self, site, running, quick):

@@ -1,4 +1,4 @@
-"""Round trips: on an idle link, and beside a stream that takes all there is."""
+"""Round trips: on an idle link, and beside a stream that fills the link."""
 
 import time
 
@@ -8,7 +8,7 @@ from .base import Work
 from .echo import echo_figures, echoes
 from .iperf import DEAD, Iperf, tcp_figures
 
-# How long a stream runs before echo requests go along with it: by then it has filled what queues there are.
+# Time that a stream runs before the echo requests start, in seconds: by then it has filled the queues.
 RAMP_S = 2
 
 
@@ -27,7 +27,7 @@ class Ping(Work):
 
 
 class PingLoaded(Work):
-    """The same beside one TCP stream in the same direction."""
+    """A ping beside one TCP stream in the same direction."""
 
     name, title = "ping-loaded", "ping beside one TCP stream"
     main, better = "p99_ms", "less"
@@ -54,5 +54,5 @@ class PingLoaded(Work):
 
 
 def _stragglers_s(link):
-    """How long what got lost is waited for."""
+    """Returns how long to wait for lost requests, in seconds."""
     return echo.patience_s(estimate.slowest_echo_ms(link)) if estimate.lost_round_trips(link) else 0.0

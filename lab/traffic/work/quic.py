@@ -1,4 +1,4 @@
-"""QUIC by quinn (proof/load), as an application uses it: a stream in bulk, and how long until the first byte of a connection."""
+"""QUIC by quinn (proof/load), as an application uses it: a bulk stream, and the time until the first byte of a connection."""
 
 import json
 
@@ -6,19 +6,19 @@ from ...hosts.programs import binary
 from ...hosts.wait import PATIENCE_S, LabError
 from ...measure.quantile import quantile
 from . import estimate
-from .base import Spent, Work, program
+from .base import CpuMeter, Work, program
 
-# As quinn's controllers are called in proof/load.
+# Names of the congestion controllers of quinn in proof/load.
 CONGESTION = ("cubic", "reno", "bbr")
-# What a new connection costs besides round trips: the server's signature, and the client's wait for what of the handshake got lost (RFC 9002: three
-# times the first guess of a round trip, 333 ms).
+# Cost of a new connection besides round trips, in seconds: the signature of the server, and the wait for a lost handshake packet (RFC 9002: three
+# times the initial round-trip time of 333 ms).
 HANDSHAKE_S, RETRY_S = 0.003, 1.0
-# Round trips until the first byte, and the packets whose loss is waited for so long.
+# Round trips until the first byte, and packets whose loss causes that wait.
 ROUND_TRIPS, PACKETS = 2, 4
 
 
 class Load(Work):
-    """What both have in common: the program, its server, its answer."""
+    """The common part: the program, its server, its answer."""
 
     def lacking(self):
         try:
@@ -28,7 +28,7 @@ class Load(Work):
         return None
 
     def ask(self, site, running, verb, *options, timeout):
-        """The answer of a client in the first host to a server in the second."""
+        """Returns the answer of a client in the first host to a server in the second."""
         client, server = site.hosts[:2]
         if site.congestion not in CONGESTION:
             raise LabError(f"quinn has no congestion control {site.congestion}; it has {', '.join(CONGESTION)}")
@@ -40,7 +40,7 @@ class Load(Work):
 
 
 class Quic(Load):
-    """One stream, counted where it arrives in order."""
+    """One stream, counted at the receiver in order."""
 
     name, title = "quic", "QUIC, one stream"
     main = "mbps"
@@ -52,14 +52,14 @@ class Quic(Load):
         return self.omitted(quick) + (2 if quick else 10)
 
     def figures(self, site, running, quick):
-        seconds, omitted, spent = self.seconds(quick), self.omitted(quick), Spent(running)
+        seconds, omitted, spent = self.seconds(quick), self.omitted(quick), CpuMeter(running)
         lengths = ("--milliseconds", 1000 * (seconds - omitted), "--omit-milliseconds", 1000 * omitted)
         told = self.ask(site, running, "bulk", *lengths, timeout=seconds + PATIENCE_S)
         return bulk_figures(told) | spent.per_gb(told["sent_bytes"])
 
 
 class FirstByte(Load):
-    """New connections one after the other: a full TLS handshake each, a request, and the first byte of its answer."""
+    """New connections one after the other: each with a full TLS handshake, a request, and the first byte of the answer."""
 
     name, title = "quic-first-byte", "QUIC, first byte of a new connection"
     main, better = "p50_ms", "less"
@@ -76,18 +76,18 @@ class FirstByte(Load):
 
     def figures(self, site, running, quick):
         tries = self.tries(quick)
-        # Each may wait for quinn's retries on a link that loses; the client itself gives up on one after 20 s.
+        # Each connection may wait for retries of quinn on a lossy link; the client gives up on a connection after 20 s.
         told = self.ask(site, running, "first-byte", "--tries", tries, timeout=2 * PATIENCE_S + tries)
         return first_byte_figures(told)
 
 
 def bulk_figures(told):
-    """The throughput that the receiver counted, and what the connection went through."""
+    """Returns the throughput that the receiver counted, and statistics of the connection."""
     if not told["bytes"]:
-        raise LabError("nothing arrived while it was counted")
+        raise LabError("nothing arrived in the counted period")
     return {
         "mbps": round(8 * told["bytes"] / told["microseconds"], 1),
-        # What the sender took for lost: where packets overtake each other that is more than was.
+        # Packets that the sender declared lost: with reordering these are more than were lost.
         "taken_for_lost_percent": round(100 * told["lost_packets"] / max(1, told["sent_packets"]), 3),
         "congestion_events": told["congestion_events"],
         "datagram_bytes": told["datagram_bytes"],
@@ -97,9 +97,9 @@ def bulk_figures(told):
 
 
 def first_byte_figures(told):
-    """Of the connections that came about; those that did not are counted."""
+    """Returns figures of the connections that succeeded, and counts the others."""
     if not told["first_byte_ms"]:
-        raise LabError(f"none of {told['tries']} connections came about: {'; '.join(sorted(set(told['failures'])))}")
+        raise LabError(f"none of {told['tries']} connections succeeded: {'; '.join(sorted(set(told['failures'])))}")
     return {
         "p50_ms": round(quantile(told["first_byte_ms"], 0.5), 3),
         "p99_ms": round(quantile(told["first_byte_ms"], 0.99), 3),

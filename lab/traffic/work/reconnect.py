@@ -1,7 +1,7 @@
-"""Connected again: after a host was booted, after its link was away for a second, after its address changed.
+"""The time until hosts are connected again: after a boot, after a link was away for a second, after a change of address.
 
-Both hosts ping each other all the time, as applications do that wait for each other; a system that hears nothing from a side may have no reason to
-look for it. The time runs from the moment when the cause is over until both have had an answer to something that they asked after it.
+Both hosts ping each other all the time, like applications that wait for each other; otherwise a system that hears nothing from a side may have no reason
+to search for it. The time runs from the end of the fault until both hosts have had an answer to a request sent after it.
 """
 
 import contextlib
@@ -17,16 +17,16 @@ from . import network_changes
 from .base import Work
 
 _BEAT = (sys.executable, "-I", str(Path(__file__).parent.with_name("generator.py")), "beat")
-# Between two echo requests of a side: how exact the time is.
+# Interval of the echo requests of each side, in seconds: the resolution of the result.
 BEAT_S = 0.02
-# How long a host or a link is away. Longer than any answer may be on its way.
+# Time that a host or a link is away, in seconds: longer than any answer may be in transit.
 AWAY_S = 1.0
-# Once connected, how long until the beats have seen it too.
+# Wait after reconnection until the ping streams have seen it too, in seconds.
 SETTLE_S = 0.5
 
 
 class Connected(Work):
-    """`cause` brings it about and returns when it was over (CLOCK_MONOTONIC), and where the first host finds the second from then on."""
+    """`cause` causes the fault and returns the time of its end (CLOCK_MONOTONIC) and the address of the second host from then on."""
 
     main, better = "again_s", "less"
     alone = True
@@ -35,7 +35,7 @@ class Connected(Work):
         return 1 if quick else 3
 
     def limit(self, quick):
-        """Seconds after which it is a failure. OpenVPN gives up a silent side after 120 s, which is the longest that we know of."""
+        """Returns the seconds after which a try counts as failed. OpenVPN gives up a silent side after 120 s, the longest known timeout."""
         return 60 if quick else 180
 
     def seconds(self, quick):
@@ -45,7 +45,7 @@ class Connected(Work):
         raise NotImplementedError
 
     def addresses(self, site, running, tries):
-        """Where the first host finds the second after each try."""
+        """Returns the addresses of the second host after each try."""
         return [running.addresses[1]] * tries
 
     def figures(self, site, running, quick):
@@ -57,7 +57,7 @@ class Connected(Work):
     def _once(self, site, running, there, limit):
         ways = list(zip(site.hosts[:2], (there, running.addresses[0])))
         with contextlib.ExitStack() as stack:
-            beats = [stack.enter_context(Beat(host, address)) for host, address in ways]
+            beats = [stack.enter_context(PingStream(host, address)) for host, address in ways]
             over = self.cause(site, running, there)
             deadline = over + limit
             for host, address in ways:
@@ -66,13 +66,13 @@ class Connected(Work):
             return round(max(beat.first_after(over) for beat in beats) - over, 3)
 
     def _wait(self, host, address, left, limit):
-        # Only to know when to stop; the beats tell the time.
+        # Determines only when to stop; the ping streams measure the time.
         if not answers(host, address, left):
             raise LabError(f"{self.title}: {host.name} had no answer from {address} within {limit} s")
 
 
-class Beat:
-    """Echo requests from `host` to `address` while the `with` lasts."""
+class PingStream:
+    """Echo requests from `host` to `address` during the `with`."""
 
     def __init__(self, host, address):
         self.host, self.address = host, address
@@ -85,10 +85,10 @@ class Beat:
         self._process.stop()
 
     def first_after(self, moment):
-        """When the first answer came to what was asked after `moment`; ends the beat."""
+        """Ends the stream and returns the time of the first answer to a request sent after `moment`."""
         self._process.close_input()
         if self._process.wait() != 0:
-            raise LabError(f"the pings to {self.address} broke\n{self._process.tail()}")
+            raise LabError(f"the pings to {self.address} failed\n{self._process.tail()}")
         told = json.loads(self._process.output().splitlines()[-1])
         found = [answered for answered, asked in zip(told["answered"], told["asked"]) if asked >= moment]
         if not found:
@@ -97,7 +97,7 @@ class Beat:
 
 
 class Reboot(Connected):
-    """The second host's programs are killed, and what they made is cleared; a second later they are started as a boot would."""
+    """Kills the programs of the second host and removes what they made; a second later they start as after a boot."""
 
     name, title = "reboot", "connected again after a boot"
 
@@ -113,7 +113,7 @@ class Reboot(Connected):
 
 
 class Flap(Connected):
-    """The second host's cable is out for a second."""
+    """Takes the second host's link down for a second."""
 
     name, title = "flap", "connected again after the link was away for 1 s"
 
@@ -131,12 +131,12 @@ class Flap(Connected):
 
 
 class Move(Connected):
-    """The second host gets another address of its network, and at the next try its own again. The bare link is found at that address itself."""
+    """Gives the second host another address of its network, and its original one at the next try. The bare link is reached at that address itself."""
 
     name, title = "move", "connected again after the address changed"
 
     def tries(self, quick):
-        """Even: the host ends where it was."""
+        """An even number: the host ends with its original address."""
         return 2 if quick else 4
 
     def addresses(self, site, running, tries):

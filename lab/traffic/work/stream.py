@@ -1,9 +1,9 @@
-"""A transport stream at a constant rate, each datagram numbered and stamped (plain Python, no other file needed).
+"""A transport stream at a constant rate; each datagram has a number and a timestamp. Plain Python, needs no other file.
 
     stream.py send PORT BITS_PER_SECOND SECONDS     to 127.0.0.1; one JSON line: {"sent", "late_ms"}
     stream.py receive PORT                          from 127.0.0.1 until standard input closes: {"arrived": [[number, ms], ...]}
 
-The stamp is CLOCK_MONOTONIC: both ends are on one machine. `late_ms` is how late a datagram was sent at most; that much is not the network's.
+The timestamp is CLOCK_MONOTONIC, since both ends are on one machine. `late_ms` is the largest delay of a send; the network does not cause that part.
 """
 
 import json
@@ -14,31 +14,31 @@ import struct
 import sys
 import time
 
-# ISO 13818-1: packets of 188 bytes that begin with this, here all of one program that nobody decodes. Seven fit into a datagram.
+# ISO 13818-1: packets of 188 bytes that begin with this byte, here all of one program that is never decoded. Seven fit into a datagram.
 SYNC, PROGRAM, PACKET, PACKETS = 0x47, 0x100, 188, 7
 _HEAD = struct.Struct("!BHB")
 _STAMP = struct.Struct("!QQ")
 
 
 def datagram(number, when):
-    """The stamp stands behind the first packet's header."""
+    """Returns a datagram; the timestamp follows the header of the first packet."""
     packets = []
     for n in range(PACKETS):
-        # Payload only, and the counter that goes on from packet to packet.
+        # Payload only, and a counter that continues from packet to packet.
         head = _HEAD.pack(SYNC, PROGRAM, 0x10 | (number * PACKETS + n) & 15)
         packets.append(head + (_STAMP.pack(number, when) if n == 0 else b"").ljust(PACKET - _HEAD.size, b"\x5a"))
     return b"".join(packets)
 
 
 def stamp(data):
-    """(number, nanoseconds) of a datagram; None if it is none of ours."""
+    """Returns (number, nanoseconds) of a datagram, or None for a foreign one."""
     if len(data) != PACKET * PACKETS or data[0] != SYNC:
         return None
     return _STAMP.unpack_from(data, _HEAD.size)
 
 
 def send(port, rate, seconds):
-    """Each is sent when it is due, however late the one before was."""
+    """Sends each datagram when it is due, however late the previous one was."""
     to = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     to.connect(("127.0.0.1", port))
     apart = 8 * PACKET * PACKETS / rate

@@ -1,14 +1,14 @@
-"""TCP by iperf3: one stream, several, the other way, both ways, and a ring of all hosts at once."""
+"""TCP by iperf3: one stream, several streams, the reverse direction, both directions, and a ring of all hosts at once."""
 
 import contextlib
 
 from ...hosts.wait import LabError
-from .base import Spent, Work
+from .base import CpuMeter, Work
 from .iperf import DEAD, Iperf, moved, tcp_figures
 
 
 class Tcp(Work):
-    """`options` are iperf3's. What is counted is what the receiver got after the first seconds."""
+    """`options` are those of iperf3. Counts what the receiver got after the first seconds."""
 
     main = "mbps"
     programs = ("iperf3",)
@@ -17,22 +17,22 @@ class Tcp(Work):
         self.name, self.title, self.options = name, title, options
 
     def omitted(self, quick):
-        """Seconds at the start that are not counted: TCP is still finding out."""
+        """Seconds at the start that are not counted, while TCP finds its rate."""
         return 1 if quick else 2
 
     def counted(self, quick):
-        """Seconds after those that are."""
+        """Counted seconds after that."""
         return 2 if quick else 10
 
     def seconds(self, quick):
         return self.omitted(quick) + self.counted(quick)
 
     def pairs(self, count):
-        """Who sends to whom, by number."""
+        """Returns the sender and receiver of each stream, by number."""
         return [(0, 1)]
 
     def figures(self, site, running, quick):
-        omitted, spent = self.omitted(quick), Spent(running)
+        omitted, spent = self.omitted(quick), CpuMeter(running)
         told = _streams(site.hosts, running, self.pairs(len(site.hosts)), self.counted(quick), "-O", omitted, *self.options)
         figures = together([tcp_figures(one, DEAD) for one in told])
         check_congestion(figures["congestion_control"], site.congestion)
@@ -40,7 +40,7 @@ class Tcp(Work):
 
 
 class Ring(Tcp):
-    """Each host sends to the next, the last to the first, all at once."""
+    """Each host sends to the next, the last one to the first, all at once."""
 
     hosts = 3
 
@@ -52,7 +52,7 @@ class Ring(Tcp):
 
 
 class Cost(Tcp):
-    """What the processors do for it, with one stream as fast as it goes."""
+    """CPU time of one stream at full speed."""
 
     main, better = "machine_cpu_s_per_gb", "less"
 
@@ -61,7 +61,7 @@ class Cost(Tcp):
 
 
 def _streams(hosts, running, pairs, seconds, *options):
-    """The reports of iperf3 between these pairs, all at once."""
+    """Returns the reports of iperf3 between these pairs, all at once."""
     with contextlib.ExitStack() as stack:
         runs = [stack.enter_context(Iperf(hosts[one], hosts[other], running.addresses[other], seconds, *options)) for one, other in pairs]
         for run in runs:
@@ -70,7 +70,7 @@ def _streams(hosts, running, pairs, seconds, *options):
 
 
 def together(each):
-    """Several runs that took place at once as one; `ways_mbps` stay apart."""
+    """Merges several simultaneous runs into one; `ways_mbps` stay separate."""
     ways = [mbps for figures in each for mbps in figures["ways_mbps"]]
     return {
         "mbps": round(sum(figures["mbps"] for figures in each), 1),
@@ -81,6 +81,7 @@ def together(each):
 
 
 def check_congestion(used, wanted):
-    """Streams that ran with another congestion control than the site says compare with nothing; iperf3 does not always tell."""
+    """Raises `LabError` if streams used another congestion control than the site says: such figures are not comparable. iperf3 does not always report
+    it."""
     if used not in (wanted, "unknown"):
-        raise LabError(f"TCP ran with {used}, not with {wanted}: see lab/hosts/congestion.py")
+        raise LabError(f"TCP ran with {used} instead of {wanted}: see lab/hosts/congestion.py")

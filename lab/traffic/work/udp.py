@@ -1,16 +1,16 @@
-"""UDP by iperf3: what the receiver gets of a fixed rate, and of all that a sender can do."""
+"""UDP by iperf3: what the receiver gets of a fixed rate, and of the full rate of a sender."""
 
 from ...hosts.wait import LabError
-from .base import Spent, Work
+from .base import CpuMeter, Work
 from .iperf import moved, report, udp_figures
 
-# Fills an inner packet of 1,400 bytes: 20 (IPv4) + 8 (UDP) + 1,372. The same wherever it fits, so that tables compare.
+# Payload bytes that fill an inner packet of 1,400 bytes: 20 (IPv4) + 8 (UDP) + 1,372. The same wherever it fits, so that tables are comparable.
 DATAGRAM = 1372
 HEADERS = 28
 
 
 class Udp(Work):
-    """`rate` is iperf3's word, per second; None for no limit, and then the figure is what arrives, not what is lost."""
+    """`rate` is per second, as iperf3 reads it. With None there is no limit, and the figure is the received rate instead of the loss."""
 
     programs = ("iperf3",)
 
@@ -23,7 +23,7 @@ class Udp(Work):
 
     def figures(self, site, running, quick):
         sender, receiver = site.hosts[:2]
-        size, spent = datagram(sender, running.interface), Spent(running)
+        size, spent = datagram(sender, running.interface), CpuMeter(running)
         told = report(sender, receiver, running.addresses[1], self.seconds(quick), "-u", "-b", self.rate or 0, "-l", size)
         figures = udp_figures(told)
         if not figures["packets_per_s"]:
@@ -34,5 +34,5 @@ class Udp(Work):
 
 
 def datagram(host, interface):
-    """The usual size, or the largest that the interface takes in one packet."""
+    """Returns the usual size, or the largest size that the interface sends in one packet."""
     return min(DATAGRAM, int(host.run("cat", f"/sys/class/net/{interface}/mtu").stdout) - HEADERS)

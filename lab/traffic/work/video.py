@@ -1,7 +1,7 @@
-"""Live video by RIST (VSF TR-06-2, the programs of librist): how much of it is there in time to be shown.
+"""Live video by RIST (VSF TR-06-2, the programs of librist): the share that arrives in time to be shown.
 
-What stands for video is a transport stream at a constant rate whose packets carry a number and when they were sent: RIST does not look into
-them. The rate is that of a film in HD. The receiver asks again for what is lost, and gives everything out when its buffer's time is over.
+The video is a transport stream at a constant rate, the rate of an HD film. Its packets carry a number and a send time; RIST does not inspect them. The
+receiver requests retransmission of lost packets, and delivers everything when the time of its buffer is over.
 """
 
 import json
@@ -16,20 +16,21 @@ from .base import Work, program
 
 _STREAM = (sys.executable, "-I", str(Path(__file__).with_name("stream.py")))
 RATE = 3_300_000
-# RIST's own default, at both ends.
+# Buffer at both ends in milliseconds: the default of RIST.
 BUFFER_MS = 1000
-# After that a picture is too late to be shown. The receiver holds all back for the buffer's time: half a second is left for the way.
+# Delay after which a picture is too late, in milliseconds. The receiver holds everything for the time of the buffer: half a second remains for the
+# path.
 IN_TIME_MS = 1500
-# Seconds at the start that are not counted: the ends are still measuring their round trip.
+# Seconds at the start that are not counted, while the ends measure their round-trip time.
 OMITTED_S = 2
-# What both write once they have met. (The same line with another count says that they have lost each other.)
+# Output of both ends when they have connected. (The same line with another count reports that the connection was lost.)
 _MET = "peer connected count is 1"
-# What the receiver writes of all that it has seen.
+# Summary that the receiver writes.
 _COUNTED = re.compile(r'"flow_cumulative_stats":(\{[^}]*\})')
 
 
 class Video(Work):
-    """Percent of the datagrams that came out of the receiver in time."""
+    """Percentage of the datagrams that left the receiver in time."""
 
     name, title = "video", "video by RIST at 3.3 Mbit/s, in time"
     main = "in_time_percent"
@@ -44,7 +45,7 @@ class Video(Work):
     def figures(self, site, running, quick):
         sender, receiver = site.hosts[:2]
         address, into, out = running.addresses[1], sender.lab.free_port(), sender.lab.free_port()
-        # In RIST's simple profile the next port is taken too, which is why ports have to be even.
+        # RIST's simple profile also uses the next port, so ports have to be even.
         port = next(port for port in iter(sender.lab.free_port, None) if port % 2 == 0)
         take = rist("ristreceiver", f"rist://@{address}:{port}", f"udp://127.0.0.1:{out}")
         give = rist("ristsender", f"udp://@127.0.0.1:{into}", f"rist://{address}:{port}")
@@ -56,24 +57,24 @@ class Video(Work):
 
 
 def rist(name, source, target):
-    """The words that start one of RIST's ends."""
+    """Returns the command line of an end of RIST."""
     return (name, "-p", 1, "-b", BUFFER_MS, "-i", source, "-o", target)
 
 
 def _played(sender, receiver, into, out, seconds):
-    """Sends for so long; {"sent", "arrived": [[number, ms], ...]}."""
+    """Sends for `seconds` and returns {"sent", "arrived": [[number, ms], ...]}."""
     with program(receiver, *_STREAM, "receive", out, name="stream-receive", ready="ready") as taken:
         done = sender.run(*_STREAM, "send", into, RATE, seconds, timeout=seconds + PATIENCE_S)
         time.sleep(IN_TIME_MS / 1000)
         taken.close_input()
         if taken.wait() != 0:
-            raise LabError(f"the receiver of the stream broke\n{taken.tail()}")
+            raise LabError(f"the receiver of the stream failed\n{taken.tail()}")
         arrived = json.loads(taken.output().splitlines()[-1])["arrived"]
     return {**json.loads(done.stdout), "arrived": arrived, "seconds": seconds}
 
 
 def video_figures(told):
-    """Of what was sent after the first seconds. `delay_…` is from one program's hand to the other's, the buffer's time included."""
+    """Returns figures of the datagrams sent after the first seconds. `delay_…` is from program to program, including the time of the buffer."""
     first = round(told["sent"] * OMITTED_S / told["seconds"])
     sent, took = told["sent"] - first, {}
     for number, ms in told["arrived"]:
@@ -94,7 +95,7 @@ def video_figures(told):
 
 
 def _recovered(lines):
-    """What RIST says of itself: how many it asked for again and got, and how many it gave up; of the whole run."""
+    """Returns the statistics of RIST for the whole run: requested and recovered packets, and packets given up."""
     if not lines:
         return {}
     last = json.loads(lines[-1])

@@ -7,7 +7,7 @@ use taut_netmap::{
     Delta, NetworkMap, ToCoordinator, ToNode, check_name, is_reserved, resolve_relay_endpoints, resolve_relay_urls,
 };
 use taut_node::Node;
-use taut_sim::Seeded;
+use taut_testkit::Seeded;
 use taut_tunnel::Limits;
 
 use crate::input::Input;

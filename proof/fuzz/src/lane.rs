@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{DEFAULT_MTU, PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
-use taut_lane::{Flush, InboundPorts, LaneCore, SendBatch};
+use taut_lane::{Flush, InboundIo, LaneCore, SendBatch};
 use taut_node::{Routes, ToLane};
 use taut_tunnel::handshake::Identity;
 use taut_tunnel::{Exporter, Limits, Role, Session, SessionKeys};
@@ -40,7 +40,7 @@ pub(crate) fn own_key() -> PrivateKey {
 #[derive(Default)]
 struct Ports(Vec<Vec<u8>>);
 
-impl InboundPorts for Ports {
+impl InboundIo for Ports {
     fn write(&mut self, run: Run<'_>) -> bool {
         self.0.extend(apart(run));
         true
@@ -219,7 +219,7 @@ impl End {
 
     fn check(&mut self) {
         self.drain();
-        let said = std::iter::from_fn(|| self.core.poll_message()).count();
+        let said = std::iter::from_fn(|| self.core.poll_output()).count();
         // Each datagram of a stranger's run may be a handshake; nothing else is said twice per step.
         assert!(said <= crate::MAX_INPUT / 64 + 4, "{said} messages to the agent");
     }

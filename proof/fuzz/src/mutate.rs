@@ -1,7 +1,7 @@
 //! Mutations that are the same every time: what replay does without a coverage-guided fuzzer.
 
 use taut_base::Entropy;
-use taut_sim::Seeded;
+use taut_testkit::Seeded;
 
 /// Values at which lengths and counters go wrong.
 const EDGES: [u8; 9] = [0x00, 0x01, 0x0f, 0x10, 0x7f, 0x80, 0xfe, 0xff, 0x40];

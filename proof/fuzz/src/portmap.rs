@@ -9,7 +9,7 @@ use taut_portmap::http::{Answer, MAX_ANSWER, read};
 use taut_portmap::soap::{Call, Done, Wanted};
 use taut_portmap::xml::{Token, tokens};
 use taut_portmap::{Action, Door, Event, Failure, Gateway, LEASE, MAX_PORTS, Machine, Url, nat_pmp, pcp, ssdp};
-use taut_sim::Seeded;
+use taut_testkit::Seeded;
 
 use crate::input::{Input, piece};
 

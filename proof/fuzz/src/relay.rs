@@ -9,7 +9,7 @@ use taut_relay::frame::{self, DATA_HEADER, Frame};
 use taut_relay::{
     Client, Clocks, Credentials, Forward, Limits, NetworkTag, Place, Server, Share, SigningKey, Terms, Ticket,
 };
-use taut_sim::Seeded;
+use taut_testkit::Seeded;
 use taut_wire::{stun, wireguard};
 
 use crate::input::Input;

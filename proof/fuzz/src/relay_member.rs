@@ -8,7 +8,7 @@ use taut_base::{NodeId, PrivateKey, Time};
 use taut_noise::public_key;
 use taut_relay::frame::{self, MESSAGE_LEN};
 use taut_relay::{Client, Clocks, Credentials, Forward, Limits, Place, Server, Share, Ticket, fuzzing};
-use taut_sim::Seeded;
+use taut_testkit::Seeded;
 
 use crate::input::Input;
 use crate::relay::{WALL, node, numbered_of, signer, ticket_of};

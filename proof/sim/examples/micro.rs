@@ -105,7 +105,7 @@ fn open(suite: Suite, length: usize) -> Round {
 }
 
 /// From the TUN of one host to that of the other: everything but the kernel.
-fn lane((mut here, mut there): (rig::End, rig::End), superpackets: bool) -> Round {
+fn lane((mut here, mut there): (rig::Host, rig::Host), superpackets: bool) -> Round {
     let read = if superpackets { rig::superpacket(1, SEGMENTS * SEGMENT, SEGMENT) } else { rig::small(1, 3, 64) };
     let mut wire = vec![0; 1 << 16];
     Box::new(move |_| {
@@ -115,7 +115,7 @@ fn lane((mut here, mut there): (rig::End, rig::End), superpackets: bool) -> Roun
 }
 
 /// Two hosts that speak by a relay.
-fn by_relay() -> (rig::End, rig::End) {
+fn by_relay() -> (rig::Host, rig::Host) {
     let (mut here, mut there) = rig::pair(Suite::Aes256Gcm);
     here.go_by_relay(false);
     there.go_by_relay(false);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{DEFAULT_MTU, LaneId, PeerId, SessionId, Time};
-use taut_lane::{DropCounts, Flush, InboundPorts, LaneCore, Outcome, Released, SendBatch};
+use taut_lane::{DropCounts, Flush, InboundIo, LaneCore, Mark, SendBatch};
 use taut_netmap::NetworkMap;
 use taut_node::{Clocks, FromLane, Node, Output, ToLane};
 use taut_tun::flow;
@@ -18,10 +18,10 @@ use taut_udp::Transmit;
 use taut_wire::control::{ControlMessage, Lanes};
 use taut_wire::merge::{Offloads, Run};
 
-use crate::chance::Seeded;
 use crate::host::Host;
 use crate::party::Party;
 use crate::taut::Settings;
+use taut_testkit::Seeded;
 
 /// What the wall clock shows when virtual time begins, and from there on.
 const WALL_AT_START: Duration = Duration::from_secs(1_780_000_000);
@@ -58,7 +58,7 @@ struct Thread {
 
 enum Handed {
     Packet(Vec<u8>),
-    Mark(PeerId, u64),
+    Mark(Mark),
 }
 
 impl Thread {
@@ -200,26 +200,23 @@ impl LanesHost {
         }
         while let Some((_, handed)) = thread.handed.pop_front_if(|(due, _)| *due <= now) {
             match handed {
-                Handed::Packet(packet) => thread.core.outbound_handed(&packet, &mut thread.out, now),
-                Handed::Mark(peer, barrier) => thread.core.mark_handed(peer, barrier, &mut thread.out),
+                Handed::Packet(packet) => thread.core.outbound_handed_off(&packet, &mut thread.out, now),
+                Handed::Mark(mark) => thread.core.mark_handed_off(mark, &mut thread.out),
             }
             busy = true;
         }
         let mut to_first = Vec::new();
         loop {
-            match thread.core.release(&mut thread.out, now) {
-                Released::First(packet) => to_first.push(Handed::Packet(packet.into())),
-                Released::One => {}
-                Released::Nothing => {
-                    let Some(packet) = thread.queue.pop_front() else { break };
-                    if thread.core.outbound(&packet, &mut thread.out, now) == Outcome::First {
-                        to_first.push(Handed::Packet(packet));
-                    }
-                }
-            }
-            while let Some((peer, barrier)) = thread.core.poll_mark() {
-                to_first.push(Handed::Mark(peer, barrier));
-            }
+            let mark = if let Some(released) = thread.core.release(&mut thread.out, now) {
+                to_first.extend(released.packet.map(|packet| Handed::Packet(packet.into())));
+                released.mark
+            } else {
+                let Some(packet) = thread.queue.pop_front() else { break };
+                let hand_off = thread.core.outbound(&packet, &mut thread.out, now);
+                to_first.extend(hand_off.packet.then_some(Handed::Packet(packet)));
+                hand_off.mark
+            };
+            to_first.extend(mark.map(Handed::Mark));
             busy = true;
         }
         self.transmit(place);
@@ -229,11 +226,7 @@ impl LanesHost {
         self.tell(place, now);
         for handed in to_first {
             let first = &mut self.threads[0];
-            match handed {
-                // What the first lane itself read was sealed already.
-                Handed::Mark(peer, barrier) if place == 0 => first.core.mark(peer, barrier, &mut first.out),
-                handed => first.handed.push_back((now + first.late, handed)),
-            }
+            first.handed.push_back((now + first.late, handed));
         }
         for (lane, source, datagram) in strays {
             let other = &mut self.threads[usize::from(lane.0)];
@@ -244,7 +237,7 @@ impl LanesHost {
     }
 
     fn tell(&mut self, place: usize, now: Time) {
-        while let Some(message) = self.threads[place].core.poll_message() {
+        while let Some(message) = self.threads[place].core.poll_output() {
             let lane = LaneId(u8::try_from(place).unwrap_or(u8::MAX));
             self.messages.push_back((now + self.settings.keeper_delay, lane, message));
         }
@@ -359,13 +352,13 @@ struct Ports<'a> {
     strays: &'a mut Vec<(LaneId, SocketAddr, Vec<u8>)>,
 }
 
-impl InboundPorts for Ports<'_> {
+impl InboundIo for Ports<'_> {
     fn write(&mut self, run: Run<'_>) -> bool {
         self.delivered.push_back(run.slices().collect::<Vec<_>>().concat());
         true
     }
 
-    fn hand_over(&mut self, to: LaneId, source: SocketAddr, datagram: &[u8]) -> bool {
+    fn hand_off(&mut self, to: LaneId, source: SocketAddr, datagram: &[u8]) -> bool {
         self.strays.push((to, source, datagram.to_vec()));
         true
     }

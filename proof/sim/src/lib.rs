@@ -13,7 +13,6 @@
 //! stays within its bounds ([`Host::check`]).
 //! It refuses: threads, sleeping, the machine's clock and its randomness. More than two hosts are a matter of the lab.
 
-mod chance;
 mod host;
 mod lanes;
 mod ledger;
@@ -28,7 +27,6 @@ mod taut;
 mod wire;
 mod world;
 
-pub use chance::{Probability, Seeded};
 pub use host::Host;
 pub use lanes::LanesHost;
 pub use ledger::Ledger;
@@ -39,5 +37,6 @@ pub use relay::{Relay, RelayStation, credentials};
 pub use side::Side;
 pub use station::{Station, StationId};
 pub use taut::{Settings, TautHost};
+pub use taut_testkit::{Probability, Seeded};
 pub use wire::Recorded;
 pub use world::World;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use taut_wire::wireguard::{DATA_MIN, Message, classify};
 
-use crate::chance::{Probability, Seeded};
+use taut_testkit::{Probability, Seeded};
 
 /// What stands before a datagram that a relay carries.
 const FRAME: usize = 8;

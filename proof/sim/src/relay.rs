@@ -8,10 +8,10 @@ use taut_noise::public_key;
 use taut_relay::{Clocks, Credentials, Forward, Limits, NetworkTag, Place, Server, Share, SigningKey, Terms, Ticket};
 use taut_wire::stun::{BindingRequest, BindingResponse, MAX_ANSWER_LEN};
 
-use crate::chance::Seeded;
 use crate::party::Party;
 use crate::station::Station;
 use crate::taut::WALL_AT_START;
+use taut_testkit::Seeded;
 
 /// The network that all tickets are for.
 const NETWORK: NetworkTag = NetworkTag([7; 16]);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{DEFAULT_MTU, PeerId, PublicKey, ReceiverIndex, RelayId, SessionId, Time};
-use taut_lane::{DropCounts, Flush, InboundPorts, LaneCore, SendBatch};
+use taut_lane::{DropCounts, Flush, InboundIo, LaneCore, SendBatch};
 use taut_netmap::NetworkMap;
 use taut_node::{Clocks, FromLane, Node, Output, ToLane};
 use taut_path::Families;
@@ -15,10 +15,10 @@ use taut_udp::Transmit;
 use taut_wire::control::Suites;
 use taut_wire::merge::{Offloads, Run};
 
-use crate::chance::Seeded;
 use crate::host::Host;
 use crate::party::Party;
 use crate::relay::credentials;
+use taut_testkit::Seeded;
 
 /// What the wall clock showed when virtual time began: some day of 2026, in seconds since the Unix epoch.
 pub(crate) const WALL_AT_START: Duration = Duration::from_secs(1_780_000_000);
@@ -213,7 +213,7 @@ impl TautHost {
 
     /// Whether the lane marks what it sends to its peer, where the kernel vouches for it.
     pub fn marks(&self) -> bool {
-        self.node.peers().any(|peer| self.core.marks(peer.id))
+        self.node.peers().any(|peer| self.core.sends_partial_checksums(peer.id))
     }
 
     /// What both ends call the session that is sealed with.
@@ -273,7 +273,7 @@ impl TautHost {
     }
 
     fn hear_lane(&mut self, now: Time) {
-        while let Some(message) = self.core.poll_message() {
+        while let Some(message) = self.core.poll_output() {
             if let FromLane::Retired { peer, id, .. } = message {
                 let known = self.sessions.get_mut(&peer).is_some_and(|sessions| sessions.remove(&id));
                 assert!(known, "session {id:?} was retired, but never added");
@@ -366,7 +366,7 @@ struct Ports<'a> {
     delivered: &'a mut VecDeque<Vec<u8>>,
 }
 
-impl InboundPorts for Ports<'_> {
+impl InboundIo for Ports<'_> {
     fn write(&mut self, run: Run<'_>) -> bool {
         self.delivered.push_back(run.slices().collect::<Vec<_>>().concat());
         true

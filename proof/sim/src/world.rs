@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use taut_base::Time;
 
-use crate::chance::Seeded;
 use crate::host::Host;
 use crate::ledger::Ledger;
 use crate::link::{Counts, Link};
@@ -15,6 +14,7 @@ use crate::party::Party;
 use crate::side::Side;
 use crate::station::{Post, Station, StationId};
 use crate::wire::{End, Event, Flow, InFlight, Place, Recorded};
+use taut_testkit::Seeded;
 
 /// Virtual time begins here: a machine that has been up for a while.
 const START: Time = Time(1_000_000_000_000);

@@ -1,12 +1,10 @@
 //! rtnetlink against the kernel, on the loopback interface of a fresh namespace.
-#![expect(unsafe_code, reason = "the tests enter namespaces and wait through libc")]
+#![expect(unsafe_code, reason = "the tests wait through libc")]
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-mod namespace;
-
-use namespace::in_namespace;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
+use taut_namespace::{enter_new, in_namespace};
 use taut_netlink::{
     Address, Changes, Hop, MAIN_TABLE, Monitor, Netlink, NetlinkError, ROUTE_PROTOCOL, Route, Scope, Watch,
 };
@@ -428,8 +426,7 @@ fn another_namespace_can_be_asked_and_watched() {
         let there = std::fs::File::open("/proc/thread-self/ns/net").unwrap();
         open();
         let asked = std::thread::spawn(move || {
-            // SAFETY: no pointers; only this thread changes its namespace.
-            assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0);
+            assert!(enter_new());
             let (mut here, mut far) = (Netlink::open().unwrap(), Netlink::open_in(there.as_fd()).unwrap());
             let mut monitor = Monitor::open_in(there.as_fd()).unwrap();
             let is_up = |netlink: &mut Netlink| netlink.link("lo").unwrap().unwrap().up;

@@ -1,16 +1,17 @@
 //! The socket against the kernel: on a device whose far side is the test, so that what comes in and what goes out is known to the byte.
-#![expect(unsafe_code, reason = "namespaces and interfaces of the tests are set through libc")]
+#![expect(unsafe_code, reason = "the tests wait and change their user through libc")]
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-mod namespace;
+mod wire;
 
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, AsRawFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use namespace::{ETHERNET, MTU, WIRE, Wire, in_namespace};
+use taut_namespace::in_namespace;
 use taut_packet::{Batch, Config, MAX_FRAMES, PacketSocket, Received, VIRTIO_HEADER};
+use wire::{ETHERNET, MTU, WIRE, Wire};
 
 const CONFIG: Config<'_> = Config { interface: WIRE, superpackets: false, receive_buffer: 1 << 20 };
 /// Nothing is left to a network card.

@@ -1,10 +1,7 @@
 //! The device against the kernel: real packets, each offload on and off.
-#![expect(unsafe_code, reason = "namespaces, interfaces and socket options of the tests are set through libc")]
+#![expect(unsafe_code, reason = "devices and socket options of the tests are set through libc")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may stop at the first surprise")]
 
-mod namespace;
-
-use namespace::{configure, exists, gone, in_namespace};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
@@ -14,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
+use taut_namespace::{configure, enter_new, exists, gone, in_namespace};
 use taut_tun::{Config, HEADER_LEN, Offload, Tun, TunError};
 
 /// Ours, on the device.
@@ -318,8 +316,7 @@ fn a_device_that_left_is_found() {
         let (say, hear) = mpsc::channel();
         let (go, wait) = mpsc::channel::<()>();
         let other = thread::spawn(move || {
-            // SAFETY: no pointers; only this thread changes its namespace.
-            assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0);
+            assert!(enter_new());
             // SAFETY: no pointers, cannot fail.
             say.send(unsafe { libc::gettid() }).unwrap();
             wait.recv().unwrap_err();

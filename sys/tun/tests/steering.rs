@@ -1,14 +1,12 @@
 //! Which packet waits on which queue: as our program says, and what the kernel does without one.
-#![expect(unsafe_code, reason = "namespaces, interfaces and raw packets of the tests are made through libc")]
+#![expect(unsafe_code, reason = "queues and raw packets of the tests are made through libc")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may stop at the first surprise")]
 
-mod namespace;
-
-use namespace::{configure, in_namespace};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 use std::{io, mem, ptr, thread};
+use taut_namespace::{configure, in_namespace};
 use taut_tun::{Config, Offload, Tun, TunError, flow};
 
 const NEAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);

@@ -1,5 +1,5 @@
 //! The socket against the kernel: runs over loopback with each offload on and off, bad destinations, full buffers.
-#![expect(unsafe_code, reason = "namespaces, interfaces and socket options of the tests are set through libc")]
+#![expect(unsafe_code, reason = "socket options of the tests are set through libc")]
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod ecn;

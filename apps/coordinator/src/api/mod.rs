@@ -16,7 +16,6 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, State as Shared};
 use axum::response::Response;
 use axum::routing::get;
-use serde_json::json;
 use taut_base::NodeId;
 use taut_netmap::{CONTROL_PATH, RELAY_PATH};
 use taut_relay_server::{Admission, Entrance, Places};
@@ -24,6 +23,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 
+use crate::contract::{HealthAnswer, HealthStatus, SchemaVersion};
 use crate::state::State;
 use crate::store::NetworkId;
 pub(crate) use operator::DEFAULT_IPV4;
@@ -31,9 +31,6 @@ pub(crate) use operator::document;
 use operator::{Failure, answer, routes as table};
 use requests::Requests;
 use server::Server;
-
-/// Version of the operator's API; part of every answer.
-const SCHEMA: u32 = 1;
 
 /// Largest body of a request, in bytes; the largest honest one is a name (fault E11).
 const MAX_BODY: usize = 64 * 1024;
@@ -71,7 +68,7 @@ struct Context {
 #[derive(Clone)]
 struct Health {
     at: Instant,
-    outcome: Result<Vec<&'static str>, Failure>,
+    outcome: Result<Vec<String>, Failure>,
 }
 
 /// Serves on all `listeners` until `stop` says so; control channels are closed then, and running requests get a moment to end.
@@ -133,12 +130,14 @@ async fn healthz(Shared(context): Shared<Context>) -> Result<Response, Failure> 
     let health = match &*health {
         Some(health) if health.at.elapsed() < HEALTH => health,
         _ => {
-            let outcome = context.state.check_health().await.map_err(Failure::from);
+            let outcome = context.state.check_health().await;
+            let outcome =
+                outcome.map(|warnings| warnings.into_iter().map(String::from).collect()).map_err(Failure::from);
             health.insert(Health { at: Instant::now(), outcome })
         }
     };
     let warnings = health.outcome.clone()?;
-    Ok(answer(json!({ "status": "ok", "warnings": warnings })))
+    Ok(answer(HealthAnswer { schema: SchemaVersion, status: HealthStatus::Ok, warnings }))
 }
 
 async fn no_such_path() -> Failure {

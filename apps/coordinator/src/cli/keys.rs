@@ -1,11 +1,10 @@
 //! `keys`.
 
-use serde_json::{Value, json};
-
 use super::arguments::Arguments;
-use super::remote::{Remote, in_network, word};
+use super::remote::{Remote, in_network};
 use super::table::{distance, duration, table};
 use super::{Failed, no_verb};
+use crate::contract::{CreateKey, CreatedKey, KeyEntry, KeyList, RevokedKey};
 
 pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
     let verb = arguments.need("list, create or revoke")?;
@@ -24,48 +23,49 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
             let remote = Remote::new(&mut arguments)?;
             arguments.finish()?;
             let answer = remote.delete(&format!("keys/{id}"))?;
-            remote.show(&answer, |_| format!("key {id} opens nothing any more; nodes that used it stay members\n"))
+            remote.show(&answer, |_: RevokedKey| {
+                format!("key {id} opens nothing any more; nodes that used it stay members\n")
+            })
         }
         other => Err(no_verb("keys", other, &["list", "create", "revoke"])),
     }
 }
 
 fn create(mut arguments: Arguments) -> Result<(), Failed> {
-    let mut body = json!({ "one_off": arguments.switch("one-off") });
-    if let Some(network) = arguments.value("network")? {
-        body["network"] = json!(network);
-    }
-    if let Some(expires) = arguments.value("expires")? {
-        body["expires_in"] = json!(duration(&expires)?);
-    }
+    let expires = arguments.value("expires")?;
+    let body = CreateKey {
+        network: arguments.value("network")?,
+        one_off: arguments.switch("one-off"),
+        expires_in: expires.map(|text| duration(&text)).transpose()?,
+    };
     let remote = Remote::new(&mut arguments)?;
     arguments.finish()?;
     // The token alone on its line, as `serve` prints it: easy to copy and to cut out.
     let answer = remote.post("keys", &body)?;
-    remote.show(&answer, |answer| format!("join-token: {}\n", word(&answer["join_token"]))).map_err(|failed| {
-        let id = word(&answer["key"]["id"]);
+    remote.show(&answer, |answer: CreatedKey| format!("join-token: {}\n", answer.join_token)).map_err(|failed| {
+        let id = &answer["key"]["id"];
         failed.losing(&format!(
             "key {id} exists all the same, and its join token is shown once only: revoke it by `taut-coordinator keys revoke {id}`"
         ))
     })
 }
 
-fn list(answer: &Value) -> String {
-    let keys = answer["keys"].as_array().map(Vec::as_slice).unwrap_or_default();
+fn list(answer: KeyList) -> String {
+    let keys = answer.keys;
     if keys.is_empty() {
         return String::from("no keys; `taut-coordinator keys create` makes one\n");
     }
     let heads = ["ID", "NETWORK", "KIND", "STATE", "USED", "EXPIRES", "CREATED"].map(String::from).to_vec();
-    let row = |key: &Value| {
+    let row = |key: KeyEntry| {
         vec![
-            word(&key["id"]),
-            word(&key["network"]),
-            String::from(if key["one_off"] == true { "one-off" } else { "reusable" }),
-            word(&key["state"]),
-            word(&key["used"]),
-            key["expires_at"].as_i64().map_or_else(|| String::from("never"), distance),
-            distance(key["created_at"].as_i64().unwrap_or(0)),
+            key.id.to_string(),
+            key.network,
+            String::from(if key.one_off { "one-off" } else { "reusable" }),
+            String::from(key.state.name()),
+            key.used.to_string(),
+            key.expires_at.map_or_else(|| String::from("never"), distance),
+            distance(key.created_at),
         ]
     };
-    table(&std::iter::once(heads).chain(keys.iter().map(row)).collect::<Vec<_>>())
+    table(&std::iter::once(heads).chain(keys.into_iter().map(row)).collect::<Vec<_>>())
 }

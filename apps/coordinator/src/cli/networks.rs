@@ -1,12 +1,10 @@
 //! `networks`.
 
-use serde_json::{Value, json};
-use taut_base::Prefix;
-
 use super::arguments::Arguments;
-use super::remote::{Remote, escape, word};
+use super::remote::{Remote, escape};
 use super::table::{distance, table};
 use super::{Failed, complain, no_verb};
+use crate::contract::{CreateNetwork, NetworkAnswer, NetworkEntry, NetworkList, RemovedNetwork};
 
 pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
     let verb = arguments.need("list, show, create or remove")?;
@@ -20,18 +18,19 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
             let name = arguments.need("the network")?;
             let remote = Remote::new(&mut arguments)?;
             arguments.finish()?;
-            remote.show(&remote.get(&format!("networks/{}", escape(&name)))?, |answer| one(&answer["network"]))
+            let answer = remote.get(&format!("networks/{}", escape(&name)))?;
+            remote.show(&answer, |answer: NetworkAnswer| one(answer.network))
         }
         "create" => {
-            let mut body = json!({ "name": arguments.need("the network's name")? });
-            if let Some(prefix) = arguments.value("ipv4-prefix")? {
-                body["ipv4_prefix"] = json!(prefix);
-            }
+            let name = arguments.need("the network's name")?;
+            let body = CreateNetwork { name, ipv4_prefix: arguments.value("ipv4-prefix")? };
             let remote = Remote::new(&mut arguments)?;
             arguments.finish()?;
             let answer = remote.post("networks", &body)?;
-            warn_of_overlaps(&remote, &answer["network"]);
-            remote.show(&answer, |answer| one(&answer["network"]))
+            if let Ok(created) = remote.typed::<NetworkAnswer>(&answer) {
+                warn_of_overlaps(&remote, &created.network);
+            }
+            remote.show(&answer, |answer: NetworkAnswer| one(answer.network))
         }
         "remove" => {
             let (name, force) = (arguments.need("the network")?, arguments.switch("force"));
@@ -39,9 +38,9 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
             arguments.finish()?;
             let force = if force { "?force=true" } else { "" };
             let answer = remote.delete(&format!("networks/{}{force}", escape(&name)))?;
-            remote.show(&answer, |answer| match answer["removed"]["nodes"].as_u64() {
-                Some(0) | None => format!("network {name} is removed\n"),
-                Some(nodes) => format!("network {name} is removed; members that were removed with it: {nodes}\n"),
+            remote.show(&answer, |answer: RemovedNetwork| match answer.removed.nodes {
+                0 => format!("network {name} is removed\n"),
+                nodes => format!("network {name} is removed; members that were removed with it: {nodes}\n"),
             })
         }
         other => Err(no_verb("networks", other, &["list", "show", "create", "remove"])),
@@ -49,17 +48,16 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
 }
 
 /// Warns of networks of this coordinator whose IPv4 prefixes overlap that of a new one. That is allowed: most hosts are in one network only.
-fn warn_of_overlaps(remote: &Remote, new: &Value) {
-    let answer = match remote.get("networks") {
-        Ok(answer) => answer,
+fn warn_of_overlaps(remote: &Remote, new: &NetworkEntry) {
+    let networks = match remote.get("networks").and_then(|answer| remote.typed::<NetworkList>(&answer)) {
+        Ok(answer) => answer.networks,
         Err(failed) => return complain(&format!("the other networks' prefixes could not be compared: {failed}")),
     };
-    let prefix = |network: &Value| network["ipv4"].as_str()?.parse::<Prefix>().ok();
-    let Some(own) = prefix(new) else { return };
-    let others = answer["networks"].as_array().into_iter().flatten().filter(|other| other["id"] != new["id"]);
-    let overlapping: Vec<String> = others
-        .filter(|other| prefix(other).is_some_and(|other| other.overlaps(own)))
-        .map(|other| format!("{} ({})", word(&other["name"]), word(&other["ipv4"])))
+    let own = new.ipv4;
+    let overlapping: Vec<String> = networks
+        .iter()
+        .filter(|other| other.id != new.id && other.ipv4.overlaps(own))
+        .map(|other| format!("{} ({})", other.name, other.ipv4))
         .collect();
     if !overlapping.is_empty() {
         complain(&format!(
@@ -70,19 +68,25 @@ fn warn_of_overlaps(remote: &Remote, new: &Value) {
     }
 }
 
-fn one(network: &Value) -> String {
-    let fields = ["name", "id", "ipv4", "ipv6", "nodes", "online", "version"];
-    let rows: Vec<Vec<String>> = fields.iter().map(|field| vec![format!("{field}:"), word(&network[*field])]).collect();
-    table(&rows)
+fn one(network: NetworkEntry) -> String {
+    let NetworkEntry { id, name, ipv4, ipv6, version, nodes, online, .. } = network;
+    let fields = [
+        ("name", name),
+        ("id", id),
+        ("ipv4", ipv4.to_string()),
+        ("ipv6", ipv6.to_string()),
+        ("nodes", nodes.to_string()),
+        ("online", online.to_string()),
+        ("version", version.to_string()),
+    ];
+    table(&fields.map(|(field, value)| vec![format!("{field}:"), value]))
 }
 
-fn list(answer: &Value) -> String {
+fn list(answer: NetworkList) -> String {
     let heads = ["NAME", "IPV4", "IPV6", "NODES", "ONLINE", "CREATED"].map(String::from).to_vec();
-    let row = |network: &Value| {
-        let created = distance(network["created_at"].as_i64().unwrap_or(0));
-        let field = |name: &str| word(&network[name]);
-        vec![field("name"), field("ipv4"), field("ipv6"), field("nodes"), field("online"), created]
+    let row = |network: NetworkEntry| {
+        let NetworkEntry { name, ipv4, ipv6, nodes, online, created_at, .. } = network;
+        vec![name, ipv4.to_string(), ipv6.to_string(), nodes.to_string(), online.to_string(), distance(created_at)]
     };
-    let networks = answer["networks"].as_array().map(Vec::as_slice).unwrap_or_default();
-    table(&std::iter::once(heads).chain(networks.iter().map(row)).collect::<Vec<_>>())
+    table(&std::iter::once(heads).chain(answer.networks.into_iter().map(row)).collect::<Vec<_>>())
 }

@@ -1,11 +1,10 @@
 //! `relays` and `ticket-key`.
 
-use serde_json::{Value, json};
-
 use super::arguments::Arguments;
-use super::remote::{Remote, escape, in_network, word};
+use super::remote::{Remote, escape, in_network, joined};
 use super::table::table;
 use super::{Failed, no_verb};
+use crate::contract::{AddRelay, RelayAnswer, RelayEntry, RelayList, RemovedRelay, TicketKeyAnswer};
 
 pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
     let verb = arguments.need("list, add or remove")?;
@@ -16,13 +15,13 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
             arguments.finish()?;
             remote.show(&remote.get(&format!("relays{}", in_network(network.as_deref())))?, list)
         }
-        "add" => add(arguments, network.as_deref()),
+        "add" => add(arguments, network),
         "remove" => {
             let name = arguments.need("the relay")?;
             let remote = Remote::new(&mut arguments)?;
             arguments.finish()?;
             let answer = remote.delete(&format!("relays/{}{}", escape(&name), in_network(network.as_deref())))?;
-            remote.show(&answer, |answer| format!("nodes are told of {} no more\n", word(&answer["removed"]["name"])))
+            remote.show(&answer, |answer: RemovedRelay| format!("nodes are told of {} no more\n", answer.removed.name))
         }
         other => Err(no_verb("relays", other, &["list", "add", "remove"])),
     }
@@ -32,10 +31,10 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
 pub(super) fn ticket_key(mut arguments: Arguments) -> Result<(), Failed> {
     let remote = Remote::new(&mut arguments)?;
     arguments.finish()?;
-    remote.show(&remote.get("ticket-key")?, |answer| format!("{}\n", word(&answer["ticket_key"])))
+    remote.show(&remote.get("ticket-key")?, |answer: TicketKeyAnswer| format!("{}\n", answer.ticket_key))
 }
 
-fn add(mut arguments: Arguments, network: Option<&str>) -> Result<(), Failed> {
+fn add(mut arguments: Arguments, network: Option<String>) -> Result<(), Failed> {
     let (name, key) = (arguments.need("the relay's name")?, arguments.need("the relay's key")?);
     let endpoints: Vec<String> = std::iter::from_fn(|| arguments.word()).collect();
     let (stun_port, web) = (arguments.value("stun-port")?, arguments.value("web")?);
@@ -43,36 +42,30 @@ fn add(mut arguments: Arguments, network: Option<&str>) -> Result<(), Failed> {
     let stun_port = stun_port.map(|text| text.parse::<u16>().map_err(|_| bad_port(&text))).transpose()?;
     let remote = Remote::new(&mut arguments)?;
     arguments.finish()?;
-    let body = json!({
-        "network": network,
-        "name": name,
-        "key": key,
-        "endpoints": endpoints,
-        "stun_port": stun_port,
-        "web": web,
-    });
+    let body = AddRelay { network, name, key, endpoints, stun_port, web };
     let answer = remote.post("relays", &body)?;
-    remote.show(&answer, |answer| {
-        let relay = &answer["relay"];
-        format!(
-            "nodes of {} are told of relay {} ({})\n",
-            word(&relay["network"]),
-            word(&relay["id"]),
-            word(&relay["name"])
-        )
+    remote.show(&answer, |RelayAnswer { relay, .. }| {
+        format!("nodes of {} are told of relay {} ({})\n", relay.network, relay.id, relay.name)
     })
 }
 
-fn list(answer: &Value) -> String {
-    let relays = answer["relays"].as_array().map(Vec::as_slice).unwrap_or_default();
+fn list(answer: RelayList) -> String {
+    let relays = answer.relays;
     if relays.is_empty() {
         return String::from("no relays; `taut-coordinator relays add NAME KEY ENDPOINT` names one\n");
     }
     let heads = ["ID", "NAME", "NETWORK", "BOUND", "STUN-PORT", "ENDPOINTS", "WEB", "KEY"].map(String::from).to_vec();
-    let row = |relay: &Value| {
-        let endpoints: Vec<String> = relay["endpoints"].as_array().into_iter().flatten().map(word).collect();
-        let fields = ["id", "name", "network", "bound", "stun_port"].map(|field| word(&relay[field]));
-        fields.into_iter().chain([endpoints.join(" "), word(&relay["web"]), word(&relay["key"])]).collect()
+    let row = |relay: RelayEntry| {
+        vec![
+            relay.id.to_string(),
+            relay.name,
+            relay.network,
+            relay.bound.to_string(),
+            relay.stun_port.to_string(),
+            joined(&relay.endpoints),
+            relay.web.unwrap_or_else(|| String::from("-")),
+            relay.key.to_string(),
+        ]
     };
-    table(&std::iter::once(heads).chain(relays.iter().map(row)).collect::<Vec<_>>())
+    table(&std::iter::once(heads).chain(relays.into_iter().map(row)).collect::<Vec<_>>())
 }

@@ -4,6 +4,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use taut_netmap::{OPERATOR_PREFIX, TOKEN_PREFIX};
 use ureq::Agent;
@@ -15,6 +17,7 @@ use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 use super::arguments::Arguments;
 use super::target::{Target, judge};
 use super::{Failed, show, tls};
+use crate::contract::ErrorAnswer;
 
 /// Longest wait for an answer; the coordinator itself gives up a request after 30 s.
 const PATIENCE: Duration = Duration::from_secs(35);
@@ -69,22 +72,36 @@ impl Remote {
         self.read(request.call())
     }
 
-    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, Failed> {
+    pub(super) fn post(&self, path: &str, body: &impl Serialize) -> Result<Value, Failed> {
         let request = self.agent.post(self.address(path)).header("Authorization", self.bearer());
         self.read(request.send_json(body))
     }
 
-    pub(super) fn patch(&self, path: &str, body: &Value) -> Result<Value, Failed> {
+    pub(super) fn patch(&self, path: &str, body: &impl Serialize) -> Result<Value, Failed> {
         let request = self.agent.patch(self.address(path)).header("Authorization", self.bearer());
         self.read(request.send_json(body))
     }
 
-    /// Shows an answer: as it came with `--json`, else in words.
-    pub(super) fn show(&self, answer: &Value, words: impl FnOnce(&Value) -> String) -> Result<(), Failed> {
+    /// Prints an answer: with `--json` unchanged, otherwise as text.
+    pub(super) fn show<A: DeserializeOwned>(
+        &self,
+        answer: &Value,
+        text: impl FnOnce(A) -> String,
+    ) -> Result<(), Failed> {
         if self.json {
             return show(&format!("{answer:#}\n"));
         }
-        show(&words(answer))
+        show(&text(self.typed(answer)?))
+    }
+
+    /// Reads an answer as a type of the contract.
+    pub(super) fn typed<A: DeserializeOwned>(&self, answer: &Value) -> Result<A, Failed> {
+        A::deserialize(answer).map_err(|error| {
+            Failed::Run(format!(
+                "the answer of {} is not understood: {error}; the coordinator is of another release; --json prints the answer unchanged",
+                self.api
+            ))
+        })
     }
 
     fn address(&self, path: &str) -> String {
@@ -116,9 +133,10 @@ impl Remote {
         if status.is_success() {
             return Ok(body);
         }
-        let part = |name: &str| body["error"][name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
-        let message = part("message").unwrap_or_else(|| format!("{} answers with status {status}", self.api));
-        Err(Failed::Refused { message, hint: part("hint") })
+        let error = serde_json::from_value::<ErrorAnswer>(body).map(|answer| (answer.error.message, answer.error.hint));
+        let (message, hint) = error.unwrap_or_default();
+        let message = if message.is_empty() { format!("{} answers with status {status}", self.api) } else { message };
+        Err(Failed::Refused { message, hint: Some(hint).filter(|hint| !hint.is_empty()) })
     }
 }
 
@@ -167,11 +185,7 @@ pub(super) fn in_network(network: Option<&str>) -> String {
     network.map(|name| format!("?network={}", escape(name))).unwrap_or_default()
 }
 
-/// A field as words.
-pub(super) fn word(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null => String::from("-"),
-        other => other.to_string(),
-    }
+/// Returns the items separated by spaces.
+pub(super) fn joined(items: &[impl ToString]) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }

@@ -1,12 +1,11 @@
 //! `operator-token`: `create` on the state directory, the rest over the API.
 
-use serde_json::Value;
-
 use super::arguments::Arguments;
-use super::remote::{Remote, word};
+use super::remote::Remote;
 use super::serve::{runtime, state_directory};
 use super::table::{distance, table};
 use super::{Failed, no_verb, show};
+use crate::contract::{OperatorTokenEntry, OperatorTokenList, RevokedOperatorToken};
 use crate::state::new_operator_token;
 
 pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
@@ -26,8 +25,8 @@ pub(super) fn run(mut arguments: Arguments) -> Result<(), Failed> {
             let remote = Remote::new(&mut arguments)?;
             arguments.finish()?;
             let answer = remote.delete(&format!("operator-tokens/{id}"))?;
-            remote.show(&answer, |answer| {
-                let own = if answer["current"] == true { "; it was the one that you use" } else { "" };
+            remote.show(&answer, |answer: RevokedOperatorToken| {
+                let own = if answer.current { "; it was the one that you use" } else { "" };
                 format!("operator token {id} opens nothing any more{own}\n")
             })
         }
@@ -46,13 +45,12 @@ fn create(mut arguments: Arguments) -> Result<(), Failed> {
     })
 }
 
-fn list(answer: &Value) -> String {
+fn list(answer: OperatorTokenList) -> String {
     let heads = ["ID", "STATE", "CREATED", ""].map(String::from).to_vec();
-    let row = |token: &Value| {
-        let current = if token["current"] == true { "the one that you use" } else { "" };
-        let created = distance(token["created_at"].as_i64().unwrap_or(0));
-        vec![word(&token["id"]), word(&token["state"]), created, String::from(current)]
+    let row = |token: OperatorTokenEntry| {
+        let current = if token.current { "the one that you use" } else { "" };
+        let (state, created) = (token.state.name(), distance(token.created_at));
+        vec![token.id.to_string(), String::from(state), created, String::from(current)]
     };
-    let tokens = answer["operator_tokens"].as_array().map(Vec::as_slice).unwrap_or_default();
-    table(&std::iter::once(heads).chain(tokens.iter().map(row)).collect::<Vec<_>>())
+    table(&std::iter::once(heads).chain(answer.operator_tokens.into_iter().map(row)).collect::<Vec<_>>())
 }

@@ -8,11 +8,11 @@ use std::sync::PoisonError;
 use std::time::Instant;
 
 use taut_base::{MAX_PEERS, NodeId, PrivateKey, PublicKey};
-use taut_netmap::{Enrol, Hello, MAX_NAME, name_from_host};
+use taut_netmap::{Enrol, Hello};
 use taut_noise::dh;
 
 use super::error::KeyFault;
-use super::members::is_number;
+use super::names::free_name;
 use super::{Secret, State, StateError, addresses, joins, key_changes, random, random_bits};
 use crate::clock::unix_now;
 use crate::log;
@@ -216,29 +216,6 @@ async fn free_host(tx: &mut Reading, network: &NetworkRow) -> Result<u32, StateE
         host = addresses::next_host(network.ipv4, host);
     }
     Ok(host)
-}
-
-/// The name that the node would like, made a DNS label that may be given (faults E10, E20) and unique.
-async fn free_name(tx: &mut Reading, network: NetworkId, wish: &str) -> Result<String, StateError> {
-    let mut base = name_from_host(wish);
-    if is_number(&base) {
-        base = name_from_host(&format!("node-{base}"));
-    }
-    unique_name(tx, network, &base).await
-}
-
-/// Returns `base`, with a number behind it if a member of the network has that name.
-pub(super) async fn unique_name(tx: &mut Reading, network: NetworkId, base: &str) -> Result<String, StateError> {
-    if tx.node_by_name(network, base).await?.is_none() {
-        return Ok(String::from(base));
-    }
-    let taken: std::collections::BTreeSet<String> = tx.nodes(network).await?.into_iter().map(|row| row.name).collect();
-    let numbered = |number: u32| {
-        let tail = format!("-{number}");
-        let head = &base[..base.len().min(MAX_NAME - tail.len())];
-        format!("{}{tail}", head.trim_end_matches('-'))
-    };
-    (2..).map(numbered).find(|name| !taken.contains(name)).ok_or(StateError::Full)
 }
 
 fn printable(text: &str) -> String {

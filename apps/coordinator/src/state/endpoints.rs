@@ -2,7 +2,6 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use super::members::Places;
 use crate::store::NetworkRow;
 
 /// Endpoints kept per node; a node tries at most 8 of them for one handshake, and takes at most 32.
@@ -14,9 +13,20 @@ const MAX_SEEN: usize = 8;
 /// How many of them may be what the node learned from relays and gateways: two families, a mapping each, and a NAT's changing port.
 const MAX_OBSERVED: usize = 6;
 
+/// The endpoints that a node reports of itself.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReportedEndpoints {
+    /// Addresses and ports of its interfaces, best first.
+    pub(crate) listed: Vec<SocketAddr>,
+    /// UDP ports of the node, for the address that the coordinator sees.
+    pub(crate) ports: Vec<u16>,
+    /// Endpoints that were observed from outside: mapped ports of gateways, then what relays observed.
+    pub(crate) observed: Vec<SocketAddr>,
+}
+
 /// The node's own list, then where it is seen from outside, then the address that the coordinator saw with each of its ports; nonsense and
 /// repetitions are left out. Places for the latter two are kept, so that a host with many interfaces is still found from outside.
-pub(super) fn fit(network: &NetworkRow, said: &Places, seen: IpAddr) -> Vec<SocketAddr> {
+pub(super) fn select(network: &NetworkRow, reported: &ReportedEndpoints, seen: IpAddr) -> Vec<SocketAddr> {
     let good = |places: &[SocketAddr], most: usize| -> Vec<SocketAddr> {
         let canonical = places.iter().map(|place| SocketAddr::new(place.ip().to_canonical(), place.port()));
         let mut good: Vec<SocketAddr> = Vec::with_capacity(most);
@@ -27,10 +37,10 @@ pub(super) fn fit(network: &NetworkRow, said: &Places, seen: IpAddr) -> Vec<Sock
         }
         good
     };
-    let seen: Vec<SocketAddr> = said.ports.iter().map(|port| SocketAddr::new(seen, *port)).collect();
+    let seen: Vec<SocketAddr> = reported.ports.iter().map(|port| SocketAddr::new(seen, *port)).collect();
     let seen = good(&seen, MAX_SEEN);
-    let observed = good(&said.observed, MAX_OBSERVED.min(MAX_ENDPOINTS - seen.len()));
-    let listed = good(&said.listed, MAX_ENDPOINTS - seen.len() - observed.len());
+    let observed = good(&reported.observed, MAX_OBSERVED.min(MAX_ENDPOINTS - seen.len()));
+    let listed = good(&reported.listed, MAX_ENDPOINTS - seen.len() - observed.len());
     good(&[listed, observed, seen].concat(), MAX_ENDPOINTS)
 }
 
@@ -68,8 +78,8 @@ mod tests {
 
     fn all(listed: &[&str], observed: &[&str], ports: &[u16], seen: &str) -> Vec<String> {
         let read = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
-        let said = Places { listed: read(listed), ports: ports.to_vec(), observed: read(observed) };
-        fit(&network(), &said, seen.parse().unwrap()).iter().map(ToString::to_string).collect()
+        let reported = ReportedEndpoints { listed: read(listed), ports: ports.to_vec(), observed: read(observed) };
+        select(&network(), &reported, seen.parse().unwrap()).iter().map(ToString::to_string).collect()
     }
 
     fn texts(listed: &[&str], ports: &[u16], seen: &str) -> Vec<String> {

@@ -1,23 +1,13 @@
 //! Requests of members: to note their endpoints and relays, and to get the map.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use taut_base::NodeId;
 use taut_netmap::{Delta, NetworkMap};
 
-use super::{State, StateError, endpoints, maps, random_bits, relays};
+use super::endpoints::{self, ReportedEndpoints};
+use super::{State, StateError, maps, random_bits, relays};
 use crate::store::{NetworkId, NetworkRow, NodeRow, Reading};
-
-/// Where a node says that it may be reached.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Places {
-    /// Interface addresses, best first.
-    pub(crate) listed: Vec<SocketAddr>,
-    /// Its UDP ports.
-    pub(crate) ports: Vec<u16>,
-    /// Where it is seen from outside: mapped ports, then what relays say.
-    pub(crate) observed: Vec<SocketAddr>,
-}
 
 /// What a node is sent.
 #[derive(Debug)]
@@ -33,13 +23,13 @@ impl State {
         &self,
         network: NetworkId,
         node: NodeId,
-        said: &Places,
+        reported: &ReportedEndpoints,
         seen: IpAddr,
     ) -> Result<(), StateError> {
         let mut tx = self.store.write(self.party(network)).await?;
         let row = tx.node(node).await?.ok_or(StateError::NotAMember)?;
         let network = tx.network(row.network).await?.ok_or(StateError::NotAMember)?;
-        let endpoints = endpoints::fit(&network, said, seen);
+        let endpoints = endpoints::select(&network, reported, seen);
         if endpoints == row.endpoints {
             return Ok(());
         }
@@ -73,9 +63,4 @@ pub(super) async fn member(tx: &mut Reading, node: NodeId) -> Result<(NetworkRow
     let row = tx.node(node).await?.ok_or(StateError::NotAMember)?;
     let network = tx.network(row.network).await?.ok_or(StateError::NotAMember)?;
     Ok((network, row))
-}
-
-/// A name of digits only would be mistaken for a node's number.
-pub(super) fn is_number(name: &str) -> bool {
-    name.bytes().all(|byte| byte.is_ascii_digit())
 }

@@ -5,7 +5,8 @@ use std::sync::PoisonError;
 use taut_base::NodeId;
 use taut_netmap::{BadName, check_new_name};
 
-use super::members::{is_number, member};
+use super::members::member;
+use super::names::is_number;
 use super::{State, StateError, networks, random_bits};
 use crate::clock::unix_now;
 use crate::log;

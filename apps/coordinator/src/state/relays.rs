@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use taut_base::{NodeId, PublicKey, RelayId};
 use taut_netmap::{BadName, MAX_PEER_RELAYS, MAX_RELAYS, Relay, RelayFault, check_name};
 
-use super::members::is_number;
+use super::names::is_number;
 use super::{State, StateError, networks, random_bits};
 use crate::clock::unix_now;
 use crate::log;

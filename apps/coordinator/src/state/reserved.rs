@@ -2,7 +2,7 @@
 
 use taut_netmap::{is_reserved, placeholder_name};
 
-use super::admission::unique_name;
+use super::names::unique_name;
 use super::{StateError, random_bits};
 use crate::log;
 use crate::store::{NetworkRow, NodeRow, Party, Store};

@@ -3,11 +3,12 @@
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use taut_base::{Entropy, NodeId, PrivateKey, Time};
+use taut_base::{NodeId, PrivateKey, Time};
 use taut_netmap::{Hello, JoinToken, SCHEMA, ToCoordinator, ToNode};
 use taut_noise::public_key;
 use taut_relay::{Client, Credentials};
 use taut_relay_server::{Admission, Relay};
+use taut_testkit::Seeded;
 
 use super::relays::{next_tickets, read};
 use super::world::{Channel, Coordinator, Directory, Host};
@@ -18,20 +19,12 @@ use crate::store::Party;
 /// Ends only what is hopeless.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The randomness of the system.
-struct Dice;
-
-impl Entropy for Dice {
-    fn fill(&mut self, bytes: &mut [u8]) {
-        bytes.iter_mut().for_each(|byte| *byte = random::<1>()[0]);
-    }
-}
-
 /// A member at the relay.
 struct Member {
     socket: UdpSocket,
     client: Client,
     began: Instant,
+    random: Seeded,
 }
 
 impl Member {
@@ -41,7 +34,7 @@ impl Member {
         socket.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
         let mut client = Client::new(relay.key(), credentials, Time::ZERO);
         client.set_clock(super::relays::now());
-        Self { socket, client, began: Instant::now() }
+        Self { socket, client, began: Instant::now(), random: Seeded::new(taut_testkit::seed()) }
     }
 
     /// Lives until `done` says so.
@@ -50,13 +43,13 @@ impl Member {
         while !done(self) {
             assert!(self.began.elapsed() < PATIENCE, "nothing came of it");
             let now = Time::from_duration(self.began.elapsed());
-            self.client.handle_timeout(now, &mut Dice);
+            self.client.handle_timeout(now, &mut self.random);
             while let Some(datagram) = self.client.poll_transmit() {
                 let _ = self.socket.send(datagram.as_bytes());
             }
             let mut buffer = [0; 2048];
             if let Ok(length) = self.socket.recv(&mut buffer) {
-                self.client.handle_datagram(&buffer[..length], now, &mut Dice);
+                self.client.handle_datagram(&buffer[..length], now, &mut self.random);
             }
         }
     }

@@ -7,7 +7,7 @@ use taut_netmap::{Enrol, Hello, JoinToken, ProblemCode, SCHEMA, ToCoordinator, T
 use tokio::task::JoinSet;
 
 use super::world::{Channel, Coordinator, Directory, Host};
-use crate::state::{Expiry, Places, StateError, random};
+use crate::state::{Expiry, ReportedEndpoints, StateError, random};
 use crate::store::{Origin, Party};
 
 /// Where machines of these tests join from.
@@ -31,7 +31,11 @@ fn fault_e21_one_networks_changes_leave_the_others_their_turn() {
         let mut waiting = JoinSet::new();
         let mut change = |network, node, port: u16| {
             let (state, order) = (Arc::clone(&coordinator.state), Arc::clone(&order));
-            let places = Places { listed: vec![([10, 9, 9, 9], port).into()], ports: Vec::new(), observed: Vec::new() };
+            let places = ReportedEndpoints {
+                listed: vec![([10, 9, 9, 9], port).into()],
+                ports: Vec::new(),
+                observed: Vec::new(),
+            };
             waiting.spawn(async move {
                 state.set_endpoints(network, node, &places, [192, 0, 2, 9].into()).await.unwrap();
                 order.lock().unwrap().push(node);

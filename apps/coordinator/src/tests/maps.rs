@@ -5,7 +5,7 @@ use taut_netmap::{NetworkMap, ProblemCode, ToCoordinator, ToNode};
 
 use super::relays::{named, own};
 use super::world::{Channel, Coordinator, Directory, Host, Node};
-use crate::state::{Places, Update};
+use crate::state::{ReportedEndpoints, Update};
 
 fn endpoints(port: u16) -> ToCoordinator {
     ToCoordinator::Endpoints {
@@ -30,7 +30,7 @@ fn endpoints_reach_the_peers_and_repetitions_do_not() {
         "loopback, as seen here, is left out"
     );
     let version = watcher.fresh_map(&coordinator).version;
-    let same = Places { listed: vec!["10.1.2.3:7".parse().unwrap()], ports: vec![7], observed: Vec::new() };
+    let same = ReportedEndpoints { listed: vec!["10.1.2.3:7".parse().unwrap()], ports: vec![7], observed: Vec::new() };
     let same = coordinator.state.set_endpoints(node.network, id, &same, "127.0.0.1".parse().unwrap());
     coordinator.wait(same).unwrap();
     assert_eq!(watcher.fresh_map(&coordinator).version, version);
@@ -76,7 +76,7 @@ fn change(coordinator: &Coordinator, nodes: &mut Vec<Node>, pick: usize, step: u
         2 => drop(coordinator.wait(state.rename_node(None, &id.to_string(), &format!("r{step}"))).unwrap()),
         3 => {
             let listed = vec![format!("10.0.0.9:{}", step + 1).parse().unwrap()];
-            let places = Places { listed, ports: vec![1], observed: Vec::new() };
+            let places = ReportedEndpoints { listed, ports: vec![1], observed: Vec::new() };
             coordinator.wait(state.set_endpoints(network, id, &places, "192.0.2.9".parse().unwrap())).unwrap();
         }
         4 => drop(coordinator.wait(state.set_bound(

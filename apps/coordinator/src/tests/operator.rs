@@ -7,6 +7,7 @@ use taut_netmap::{JoinToken, ProblemCode, ToNode};
 
 use super::world::{Coordinator, Directory, Host};
 use crate::api::document;
+use crate::contract::{CreateKey, CreatedKey, KeyList, KeyState, RevokedKey};
 use crate::state::{Expiry, Secret, findings, new_operator_token};
 
 /// Who is asking.
@@ -255,23 +256,30 @@ fn fault_e3_fields_that_nobody_asked_for_are_ignored() {
 fn keys_are_made_listed_and_ended() {
     let directory = Directory::new();
     let coordinator = Coordinator::start(&directory);
-    let token = coordinator.operator_token();
-    let make = |body: &str| coordinator.ask("POST", "/api/v1/keys", Some(token), Some(body)).1;
-    let one_off = make(r#"{"one_off":true,"expires_in":3600}"#);
-    assert_eq!(make(r#"{"expires_in":null}"#)["key"]["expires_at"], Value::Null);
-    assert!(make("{}")["key"]["expires_at"].is_i64(), "90 days unless told otherwise");
-    let in_an_hour = make(r#"{"expires_in":3600.0}"#);
-    assert_eq!(
-        in_an_hour["key"]["expires_at"].as_i64(),
-        in_an_hour["key"]["created_at"].as_i64().map(|now| now + 3600)
-    );
-    let join = one_off["join_token"].as_str().unwrap().parse().unwrap();
-    Host::new().join(&coordinator, &join, "n").unwrap();
-    assert_eq!(coordinator.ask("DELETE", "/api/v1/keys/3", Some(token), None).0, 200);
-    let (_, answer) = coordinator.ask("GET", "/api/v1/keys", Some(token), None);
-    let states: Vec<&str> =
-        answer["keys"].as_array().unwrap().iter().map(|key| key["state"].as_str().unwrap()).collect();
-    assert_eq!(states, ["valid", "used", "revoked", "valid", "valid"]);
+    let create = |body: &str| coordinator.ask_for::<CreatedKey>("POST", "/api/v1/keys", Some(body));
+    let one_off = create(r#"{"one_off":true,"expires_in":3600}"#);
+    assert_eq!(create(r#"{"expires_in":null}"#).key.expires_at, None);
+    assert!(create("{}").key.expires_at.is_some(), "90 days by default");
+    let in_an_hour = create(r#"{"expires_in":3600.0}"#).key;
+    assert_eq!(in_an_hour.expires_at, Some(in_an_hour.created_at + 3600));
+    Host::new().join(&coordinator, &one_off.join_token.parse().unwrap(), "n").unwrap();
+    assert_eq!(coordinator.ask_for::<RevokedKey>("DELETE", "/api/v1/keys/3", None).revoked, 3);
+    let keys = coordinator.ask_for::<KeyList>("GET", "/api/v1/keys", None).keys;
+    let states: Vec<KeyState> = keys.iter().map(|key| key.state).collect();
+    assert_eq!(states, [KeyState::Valid, KeyState::Used, KeyState::Revoked, KeyState::Valid, KeyState::Valid]);
+}
+
+#[test]
+fn requests_of_the_commands_are_read_back_by_the_server() {
+    for (expires_in, text) in [
+        (None, r#"{"one_off":true}"#),
+        (Some(None), r#"{"one_off":true,"expires_in":null}"#),
+        (Some(Some(60)), r#"{"one_off":true,"expires_in":60}"#),
+    ] {
+        let body = serde_json::to_string(&CreateKey { network: None, one_off: true, expires_in }).unwrap();
+        assert_eq!(body, text);
+        assert_eq!(serde_json::from_str::<CreateKey>(&body).unwrap().expires_in, expires_in);
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use taut_base::{NodeId, PrivateKey, PublicKey, WhenFull, encode_base64url};
 use taut_netmap::{
@@ -131,6 +132,13 @@ impl Coordinator {
         let (status, answer) = self.ask_unheld(method, path, token, body);
         super::document::hold(method, path, status, &answer);
         (status, answer)
+    }
+
+    /// Asks the operator's API as the operator. Returns the answer as a type of the contract.
+    pub(super) fn ask_for<A: DeserializeOwned>(&self, method: &str, path: &str, body: Option<&str>) -> A {
+        let (status, answer) = self.ask(method, path, Some(self.operator_token()), body);
+        serde_json::from_value(answer.clone())
+            .unwrap_or_else(|error| panic!("{method} {path}: {status} {answer}: {error}"))
     }
 
     /// Asks anything.

@@ -5,7 +5,6 @@
 #![expect(clippy::panic, reason = "the same")]
 
 mod client;
-mod dice;
 mod writer;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,9 +16,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 use taut_netmap::{JoinToken, NetworkMap, ToNode};
+use taut_testkit::Seeded;
 
 use client::{Host, Operator, PROGRAM, Serve, random};
-use dice::Dice;
 use writer::Ledger;
 
 /// Kills unless `TAUT_KILLS` says otherwise.
@@ -48,7 +47,7 @@ impl Drop for Directory {
 /// One coordinator's life of many deaths.
 struct Life {
     directory: Directory,
-    dice: Dice,
+    dice: Seeded,
     operator: String,
     join: JoinToken,
     ledgers: Vec<Ledger>,
@@ -91,7 +90,7 @@ impl Life {
         let directory = Directory(std::env::temp_dir().join(name));
         let seed = u64::from_le_bytes(random()[..8].try_into().unwrap());
         eprintln!("coordinator {number}: seed {seed}");
-        let mut dice = Dice(seed);
+        let mut dice = Seeded::new(seed);
         for _ in 0..3 {
             kill_at_start(&directory.0, &mut dice);
         }
@@ -107,7 +106,7 @@ impl Life {
 
     fn round(&mut self) {
         let path = self.directory.0.clone();
-        if self.dice.below(4) == 0 {
+        if self.dice.index(4) == 0 {
             kill_at_start(&path, &mut self.dice);
         }
         let serve = Serve::start(&path);
@@ -115,11 +114,11 @@ impl Life {
             let (join, serve) = (&self.join, &serve);
             for (number, ledger) in self.ledgers.iter_mut().enumerate() {
                 let operator = Operator::new(serve, &self.operator);
-                let mut dice = Dice(self.dice.next());
+                let mut dice = Seeded::new(self.dice.next_u64());
                 let host = move || Host::new(join, format!("writer-{number}"));
                 scope.spawn(move || ledger.write(&operator, &serve.address, host, &mut dice));
             }
-            thread::sleep(Duration::from_millis(5 + self.dice.below(LONGEST) as u64));
+            thread::sleep(Duration::from_millis(5 + self.dice.index(LONGEST) as u64));
             signal_kill(serve);
         });
         serve.kill();
@@ -212,7 +211,7 @@ impl Life {
             }
         }
         for _ in 0..RESUMED.min(given.len()) {
-            let (host, map) = given.swap_remove(self.dice.below(given.len()));
+            let (host, map) = given.swap_remove(self.dice.index(given.len()));
             let (_, change) = host.hello(&serve.address, map.version).expect("an answer");
             let (_, whole) = host.hello(&serve.address, 0).expect("an answer");
             match (change, whole) {
@@ -224,9 +223,9 @@ impl Life {
 }
 
 /// Kills a start somewhere in its first moments.
-fn kill_at_start(path: &Path, dice: &mut Dice) {
+fn kill_at_start(path: &Path, dice: &mut Seeded) {
     let mut child = Serve::spawn(path);
-    thread::sleep(Duration::from_millis(dice.below(40) as u64));
+    thread::sleep(Duration::from_millis(dice.index(40) as u64));
     child.kill().unwrap();
     child.wait().unwrap();
 }

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 use taut_netmap::{NetworkMap, ToCoordinator, ToNode};
+use taut_testkit::Seeded;
 
 use crate::client::{Host, Operator};
-use crate::dice::Dice;
 
 /// Nodes of one writer at most; then it removes some.
 const MOST: usize = 6;
@@ -45,14 +45,14 @@ pub(crate) struct Member {
 
 impl Ledger {
     /// Writes until no answer comes any more.
-    pub(crate) fn write(&mut self, operator: &Operator, address: &str, host: impl Fn() -> Host, dice: &mut Dice) {
+    pub(crate) fn write(&mut self, operator: &Operator, address: &str, host: impl Fn() -> Host, dice: &mut Seeded) {
         while self.step(operator, address, &host, dice).is_some() {}
     }
 
-    fn step(&mut self, operator: &Operator, address: &str, host: &impl Fn() -> Host, dice: &mut Dice) -> Option<()> {
+    fn step(&mut self, operator: &Operator, address: &str, host: &impl Fn() -> Host, dice: &mut Seeded) -> Option<()> {
         let ids: Vec<u64> = self.members.keys().copied().collect();
-        let picked = if ids.is_empty() { None } else { Some(ids[dice.below(ids.len())]) };
-        match (dice.below(10), picked) {
+        let picked = if ids.is_empty() { None } else { Some(ids[dice.index(ids.len())]) };
+        match (dice.index(10), picked) {
             (0..4, _) | (_, None) if ids.len() < MOST => self.join(address, host()),
             (0..6, Some(id)) => self.remove(operator, id),
             (6, Some(id)) => self.rename(operator, id, dice),
@@ -93,8 +93,8 @@ impl Ledger {
         Some(())
     }
 
-    fn rename(&mut self, operator: &Operator, id: u64, dice: &mut Dice) -> Option<()> {
-        let name = format!("r{:x}", dice.next());
+    fn rename(&mut self, operator: &Operator, id: u64, dice: &mut Seeded) -> Option<()> {
+        let name = format!("r{:x}", dice.next_u64());
         let member = self.members.get_mut(&id)?;
         member.names.push(name.clone());
         let (status, answer) = operator.ask("PATCH", &format!("nodes/{id}"), &json!({ "name": name }))?;
@@ -105,11 +105,11 @@ impl Ledger {
     }
 
     /// A node says where it is; the change that comes back to it is the acknowledgement.
-    fn end_points(&mut self, address: &str, id: u64, dice: &mut Dice) -> Option<()> {
+    fn end_points(&mut self, address: &str, id: u64, dice: &mut Seeded) -> Option<()> {
         let member = self.members.get_mut(&id)?;
         let (mut channel, answer) = member.host.hello(address, 0)?;
         let ToNode::Map(mut map) = answer else { panic!("{answer:?} for a node without a map") };
-        let port = u16::try_from(1 + dice.below(60_000)).unwrap();
+        let port = u16::try_from(1 + dice.index(60_000)).unwrap();
         let endpoints = vec![SocketAddr::from(([10, 1, 2, 3], port))];
         member.endpoints.push(endpoints.clone());
         channel.send(&ToCoordinator::Endpoints {
@@ -135,9 +135,9 @@ impl Ledger {
         Some(())
     }
 
-    fn create_key(&mut self, operator: &Operator, dice: &mut Dice) -> Option<String> {
+    fn create_key(&mut self, operator: &Operator, dice: &mut Seeded) -> Option<String> {
         self.creating += 1;
-        let (status, answer) = operator.ask("POST", "keys", &json!({ "one_off": dice.below(2) == 0 }))?;
+        let (status, answer) = operator.ask("POST", "keys", &json!({ "one_off": dice.index(2) == 0 }))?;
         assert_eq!(status, 201, "{answer}");
         self.creating -= 1;
         self.keys.insert(answer["key"]["id"].as_i64().unwrap(), Some(false));

@@ -243,7 +243,7 @@ fn fault_f15_channels_of_a_network_that_has_too_many_make_room_for_another_one()
 fn fault_f15_whoever_comes_a_network_with_its_fair_share_keeps_its_clients() {
     for seed in 0..10 {
         let mut net = Net::new(Limits { clients: 12, ..Limits::DEFAULT });
-        let mut dice = Dice(seed);
+        let mut dice = Seeded::new(seed);
         let mut of: Vec<u8> = Vec::new();
         for number in 0..60_u8 {
             let network = [0, 0, 0, 1, 1, 2][dice.below(6) as usize];

@@ -147,7 +147,7 @@ fn fault_a14_random_bytes_change_nothing() {
 fn whatever_happens_the_tables_agree() {
     for seed in 0..30 {
         let mut net = Net::with(&[1, 2, 3, 4]);
-        let mut dice = Dice(seed);
+        let mut dice = Seeded::new(seed);
         for _ in 0..200 {
             let (client, peer) = (dice.below(4) as usize, dice.below(4) as u8 + 1);
             match dice.below(6) {

@@ -233,7 +233,7 @@ fn a_client_that_moves_has_its_pong_within_two_round_trips() {
 struct Adversary {
     /// Frames of all clients, sent or held back.
     seen: Vec<Vec<u8>>,
-    dice: Dice,
+    dice: Seeded,
 }
 
 impl Adversary {
@@ -261,7 +261,7 @@ fn fault_f14_whatever_is_forged_or_repeated_traffic_goes_only_where_a_nonce_came
         for (client, peer) in [(0, 2), (0, 3), (1, 3)] {
             net.open(client, peer);
         }
-        let mut adversary = Adversary { seen: Vec::new(), dice: Dice(seed) };
+        let mut adversary = Adversary { seen: Vec::new(), dice: Seeded::new(seed) };
         let mut homes: Vec<Vec<Place>> = net.clients.iter().map(|(place, ..)| vec![*place]).collect();
         for step in 0..200_u16 {
             net.now = net.now + Duration::from_millis(150);

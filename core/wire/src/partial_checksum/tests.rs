@@ -1,7 +1,7 @@
 use super::*;
 use crate::merge::{Merger, Offloads};
 use crate::split::Split;
-use crate::testkit::{Ip, Tcp, is_right, payload};
+use crate::testkit::{Ip, Superpackets, Tcp, is_right, payload};
 use crate::vnet::{GSO_ECN, GSO_UDP_L4};
 use proptest::prelude::*;
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::testkit::{Ip, Tcp, is_right, naive_sum, payload, upper_layer};
+use crate::testkit::{Ip, Superpackets, Tcp, is_right, naive_sum, payload, upper_layer};
 use crate::vnet::{GSO_UDP, NEEDS_CSUM};
 use proptest::prelude::*;
 

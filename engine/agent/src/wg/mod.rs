@@ -240,7 +240,7 @@ pub enum Error {
     /// The device cannot be configured.
     Netlink(NetlinkError),
     /// The lane cannot be started.
-    Lane(taut_lane::StartError),
+    Lane(taut_lane::LaneStartError),
     /// The kernel refuses something that every interface needs.
     System(&'static str, io::Error),
 }

@@ -45,11 +45,11 @@ fn initiation_of(from: &Identity, to: &Remote, index: u32) -> [u8; 148] {
 }
 
 impl Door {
-    fn judge(&mut self, source: impl Into<Way>, bytes: &[u8], now: Time) -> Verdict {
+    fn judge(&mut self, source: impl Into<Way>, bytes: &[u8], now: Time) -> HandshakeVerdict {
         self.ingress.judge(source.into(), &classify(bytes).unwrap(), bytes, |_| false, now)
     }
 
-    fn ask(&mut self, source: impl Into<Way>, now: Time) -> Verdict {
+    fn ask(&mut self, source: impl Into<Way>, now: Time) -> HandshakeVerdict {
         let message = self.message;
         self.judge(source, &message, now)
     }
@@ -65,8 +65,10 @@ impl Door {
 
     /// Strangers from everywhere ask until new senders need a cookie; the agent keeps up.
     fn flood(&mut self, now: Time) -> usize {
-        let taken = (0..1_000).filter(|number| self.ask(anywhere(0x0a00_0000 + number), now) == Verdict::Taken).count();
-        while self.ingress.poll().is_some() {}
+        let taken = (0..1_000)
+            .filter(|number| self.ask(anywhere(0x0a00_0000 + number), now) == HandshakeVerdict::Passed)
+            .count();
+        while self.ingress.poll_output().is_some() {}
         taken
     }
 }
@@ -77,35 +79,36 @@ fn fault_b1_without_a_mac1_for_us_there_is_no_answer() {
     let mut forged = door.message;
     forged[116] ^= 1;
     for number in 0..10_000 {
-        let dropped = Verdict::Dropped(Drop::BadMac1);
+        let dropped = HandshakeVerdict::Dropped(DropReason::BadMac1);
         assert_eq!(door.judge(anywhere(number % 7), &forged, at(0)), dropped);
     }
-    assert!(door.ingress.poll().is_none());
-    assert_eq!(door.ask(anywhere(3), at(0)), Verdict::Taken, "and it costs nobody anything");
+    assert!(door.ingress.poll_output().is_none());
+    assert_eq!(door.ask(anywhere(3), at(0)), HandshakeVerdict::Passed, "and it costs nobody anything");
 }
 
 #[test]
 fn fault_b2_spoofed_strangers_get_cookies_and_who_shows_one_gets_in() {
     let mut door = door();
     assert_eq!(door.flood(at(0)), 48);
-    let Verdict::Cookie(reply) = door.ask(place(1, 1), at(1)) else { panic!("no cookie") };
+    let HandshakeVerdict::Cookie(reply) = door.ask(place(1, 1), at(1)) else { panic!("no cookie") };
     let message = door.with_cookie(&reply, at(1));
-    assert_eq!(door.judge(place(1, 1), &message, at(1)), Verdict::Taken);
-    assert!(matches!(door.judge(place(1, 2), &message, at(1)), Verdict::Cookie(_)), "not from elsewhere");
+    assert_eq!(door.judge(place(1, 1), &message, at(1)), HandshakeVerdict::Passed);
+    assert!(matches!(door.judge(place(1, 2), &message, at(1)), HandshakeVerdict::Cookie(_)), "not from elsewhere");
     assert!(door.flood(at(1_001)) <= 500);
 }
 
 #[test]
 fn fault_b4_only_who_floods_is_asked_for_a_cookie() {
     let mut door = door();
-    let answers: Vec<Verdict> = (0..100).map(|_| door.ask(place(9, 9), at(0))).collect();
-    assert_eq!(answers.iter().filter(|verdict| **verdict == Verdict::Taken).count(), 5);
-    assert!(answers[5..].iter().all(|verdict| matches!(verdict, Verdict::Cookie(_))));
-    assert_eq!(door.ask(place(1, 1), at(0)), Verdict::Taken);
+    let answers: Vec<HandshakeVerdict> = (0..100).map(|_| door.ask(place(9, 9), at(0))).collect();
+    assert_eq!(answers.iter().filter(|verdict| **verdict == HandshakeVerdict::Passed).count(), 5);
+    assert!(answers[5..].iter().all(|verdict| matches!(verdict, HandshakeVerdict::Cookie(_))));
+    assert_eq!(door.ask(place(1, 1), at(0)), HandshakeVerdict::Passed);
     // A cookie opens the door no wider than it was.
-    let Verdict::Cookie(reply) = door.ask(place(9, 9), at(0)) else { panic!("no cookie") };
+    let HandshakeVerdict::Cookie(reply) = door.ask(place(9, 9), at(0)) else { panic!("no cookie") };
     let message = door.with_cookie(&reply, at(0));
-    let taken = (0..1_000).filter(|time| door.judge(place(9, 9), &message, at(*time)) == Verdict::Taken).count();
+    let taken =
+        (0..1_000).filter(|time| door.judge(place(9, 9), &message, at(*time)) == HandshakeVerdict::Passed).count();
     assert_eq!(taken, 5 + 19);
 }
 
@@ -115,11 +118,11 @@ fn fault_b5_the_neighbour_behind_the_same_nat_gets_in_with_a_cookie() {
     for port in 1..1_000 {
         door.ask(place(9, port), at(0));
     }
-    while door.ingress.poll().is_some() {}
-    let Verdict::Cookie(reply) = door.ask(place(9, 40_000), at(0)) else { panic!("no cookie") };
+    while door.ingress.poll_output().is_some() {}
+    let HandshakeVerdict::Cookie(reply) = door.ask(place(9, 40_000), at(0)) else { panic!("no cookie") };
     let message = door.with_cookie(&reply, at(0));
-    assert_eq!(door.judge(place(9, 40_000), &message, at(0)), Verdict::Taken);
-    assert_eq!(door.ask(place(8, 1), at(0)), Verdict::Taken, "other addresses need none");
+    assert_eq!(door.judge(place(9, 40_000), &message, at(0)), HandshakeVerdict::Passed);
+    assert_eq!(door.ask(place(8, 1), at(0)), HandshakeVerdict::Passed, "other addresses need none");
 }
 
 #[test]
@@ -127,11 +130,11 @@ fn fault_b10_a_peer_that_we_talk_to_needs_no_cookie_in_a_flood() {
     let mut door = door();
     door.ingress.peer_moved(PeerId(1), None, Some(place(1, 1).into()));
     door.flood(at(0));
-    assert_eq!(door.ask(place(1, 1), at(0)), Verdict::Taken);
-    assert!(matches!(door.ask(place(1, 2), at(0)), Verdict::Cookie(_)));
+    assert_eq!(door.ask(place(1, 1), at(0)), HandshakeVerdict::Passed);
+    assert!(matches!(door.ask(place(1, 2), at(0)), HandshakeVerdict::Cookie(_)));
     door.ingress.peer_moved(PeerId(1), Some(place(1, 1).into()), Some(place(1, 2).into()));
-    assert_eq!(door.ask(place(1, 2), at(0)), Verdict::Taken);
-    assert!(matches!(door.ask(place(1, 1), at(0)), Verdict::Cookie(_)));
+    assert_eq!(door.ask(place(1, 2), at(0)), HandshakeVerdict::Passed);
+    assert!(matches!(door.ask(place(1, 1), at(0)), HandshakeVerdict::Cookie(_)));
 }
 
 #[test]
@@ -145,8 +148,10 @@ fn known_senders_are_heard_first_and_no_class_fills_anothers_place() {
         }
     }
     assert_eq!(door.ingress.waiting.each_ref().map(VecDeque::len), [0, 0, WAITING]);
-    assert_eq!(door.ask(place(1, 1), at(100_000)), Verdict::Taken);
-    assert!(matches!(door.ingress.poll(), Some(FromLane::Handshake { source, .. }) if source == place(1, 1).into()));
+    assert_eq!(door.ask(place(1, 1), at(100_000)), HandshakeVerdict::Passed);
+    assert!(
+        matches!(door.ingress.poll_output(), Some(FromLane::Handshake { source, .. }) if source == place(1, 1).into())
+    );
 }
 
 #[test]
@@ -155,10 +160,10 @@ fn fault_b8_a_cookie_reply_that_answers_nothing_of_ours_is_dropped() {
     let mut reply = [0; cookie_reply::LEN];
     reply[0] = 3;
     reply[4..8].copy_from_slice(&0x4560_u32.to_le_bytes());
-    assert_eq!(door.judge(place(1, 1), &reply, at(0)), Verdict::Dropped(Drop::UnknownIndex));
+    assert_eq!(door.judge(place(1, 1), &reply, at(0)), HandshakeVerdict::Dropped(DropReason::UnknownIndex));
     let ours = initiation_of(&identity(1), &door.remote, 0x4560);
     door.ingress.sent(&ours);
-    let taken = (0..1_000).filter(|_| door.judge(place(1, 1), &reply, at(0)) == Verdict::Taken).count();
+    let taken = (0..1_000).filter(|_| door.judge(place(1, 1), &reply, at(0)) == HandshakeVerdict::Passed).count();
     assert_eq!(taken, 5);
 }
 
@@ -170,7 +175,7 @@ impl Door {
     fn proven(&mut self, source: impl Into<Way>, now: Time) -> (Way, [u8; 148]) {
         let source = source.into();
         loop {
-            if let Verdict::Cookie(reply) = self.ask(source, now) {
+            if let HandshakeVerdict::Cookie(reply) = self.ask(source, now) {
                 return (source, self.with_cookie(&reply, now));
             }
             self.flood(now);
@@ -185,15 +190,15 @@ impl Door {
             let now = at(10 * moment);
             for _ in 0..100 {
                 let (source, message) = &attackers[next % attackers.len()];
-                taken += usize::from(self.judge(*source, message, now) == Verdict::Taken);
+                taken += usize::from(self.judge(*source, message, now) == HandshakeVerdict::Passed);
                 next += 1;
             }
             if moment % 10 == 0 {
                 let (source, message) =
                     self.proven(anywhere(0xc000_0000 + 0x0001_0000 * u32::try_from(moment).unwrap()), now);
-                honest += usize::from(self.judge(source, &message, now) == Verdict::Taken);
+                honest += usize::from(self.judge(source, &message, now) == HandshakeVerdict::Passed);
             }
-            while self.ingress.poll().is_some() {}
+            while self.ingress.poll_output().is_some() {}
         }
         (honest, taken)
     }
@@ -240,10 +245,13 @@ fn fault_b12_a_peer_that_we_talk_to_does_not_compete_with_its_prefix() {
     for (source, message) in &attackers {
         door.judge(*source, message, at(0));
     }
-    while door.ingress.poll().is_some() {}
-    assert_eq!(door.judge(attackers[0].0, &attackers[0].1, at(1)), Verdict::Dropped(Drop::HandshakeRate));
-    assert_eq!(door.judge(peer.0, &peer.1, at(1)), Verdict::Taken, "with a cookie");
-    assert_eq!(door.ask(peer.0, at(1)), Verdict::Taken, "and without");
+    while door.ingress.poll_output().is_some() {}
+    assert_eq!(
+        door.judge(attackers[0].0, &attackers[0].1, at(1)),
+        HandshakeVerdict::Dropped(DropReason::HandshakeRate)
+    );
+    assert_eq!(door.judge(peer.0, &peer.1, at(1)), HandshakeVerdict::Passed, "with a cookie");
+    assert_eq!(door.ask(peer.0, at(1)), HandshakeVerdict::Passed, "and without");
     // Forged messages in the names of a hundred peers use up what known senders may: a peer is asked for a cookie, and gets in with it.
     let mut door = self::door();
     let peer = door.proven(place(9, 8288), at(0));
@@ -252,10 +260,11 @@ fn fault_b12_a_peer_that_we_talk_to_does_not_compete_with_its_prefix() {
         door.ingress.peer_moved(PeerId(number), None, Some(*way));
     }
     door.ingress.peer_moved(PeerId(1), None, Some(peer.0));
-    let forged = peers.iter().cycle().take(1_000).filter(|way| door.ask(**way, at(1)) == Verdict::Taken).count();
+    let forged =
+        peers.iter().cycle().take(1_000).filter(|way| door.ask(**way, at(1)) == HandshakeVerdict::Passed).count();
     assert_eq!(forged, 48);
-    assert!(matches!(door.ask(peer.0, at(1)), Verdict::Cookie(_)));
-    assert_eq!(door.judge(peer.0, &peer.1, at(1)), Verdict::Taken);
+    assert!(matches!(door.ask(peer.0, at(1)), HandshakeVerdict::Cookie(_)));
+    assert_eq!(door.judge(peer.0, &peer.1, at(1)), HandshakeVerdict::Passed);
 }
 
 #[test]
@@ -266,13 +275,13 @@ fn fault_b12_hosts_behind_one_carrier_nat_get_in() {
     for quarter in 0..12 {
         let now = at(250 * quarter);
         waiting.retain(|source| match door.ask(*source, now) {
-            Verdict::Cookie(reply) => {
+            HandshakeVerdict::Cookie(reply) => {
                 let message = door.with_cookie(&reply, now);
-                door.judge(*source, &message, now) != Verdict::Taken
+                door.judge(*source, &message, now) != HandshakeVerdict::Passed
             }
-            verdict => verdict != Verdict::Taken,
+            verdict => verdict != HandshakeVerdict::Passed,
         });
-        while door.ingress.poll().is_some() {}
+        while door.ingress.poll_output().is_some() {}
     }
     assert_eq!(waiting, [], "two hundred in three seconds");
 }
@@ -286,11 +295,12 @@ fn fault_b12_a_flood_of_new_senders_does_not_keep_answers_from_us() {
     let ours = initiation_of(&identity(1), &door.remote, 0x4560);
     door.ingress.sent(&ours);
     door.flood(at(0));
-    assert_eq!(door.judge(place(1, 1), &reply, at(0)), Verdict::Taken);
+    assert_eq!(door.judge(place(1, 1), &reply, at(0)), HandshakeVerdict::Passed);
     // The peer that was asked answers from thousands of ports, and uses up nothing of others'.
-    let taken = (1..5_000).filter(|port| door.judge(place(9, *port), &reply, at(0)) == Verdict::Taken).count();
+    let taken =
+        (1..5_000).filter(|port| door.judge(place(9, *port), &reply, at(0)) == HandshakeVerdict::Passed).count();
     assert_eq!(taken, 15);
     // The index of no initiation answers nothing.
     reply[4..8].copy_from_slice(&0_u32.to_le_bytes());
-    assert_eq!(door.judge(place(1, 1), &reply, at(0)), Verdict::Dropped(Drop::UnknownIndex));
+    assert_eq!(door.judge(place(1, 1), &reply, at(0)), HandshakeVerdict::Dropped(DropReason::UnknownIndex));
 }

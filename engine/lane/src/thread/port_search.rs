@@ -1,17 +1,17 @@
-//! Sockets beside the lane's own: many for a moment, to look for a peer that no other way leads to (protocol.md 5.7), and then perhaps one for as long as
-//! that is the way.
+//! Extra sockets for a port search: many for a short time, to reach a peer behind a hard NAT (protocol.md 5.7), and then perhaps one of them for as long as
+//! it is the path.
 //!
 //! ```text
-//! ToLane::OpenSearch ─▶ digging ─── an authentic packet of the peer from there, on one of them ──▶ that one is kept, the others are closed
-//!                   │ time is up                                                              │ ToLane::CloseSearch, or the next OpenSearch for this peer
-//!                   └──▶ all are closed                                                       └──▶ it is closed
+//! ToLane::OpenSearch ─▶ searching ─── an authentic packet of the peer from its endpoint, on one socket ──▶ that socket is kept, the others are closed
+//!                          │ time is up                                                │ ToLane::CloseSearch, or the next OpenSearch for this peer
+//!                          └──▶ all are closed                                         └──▶ it is closed
 //! ```
-//! A NAT that gives each destination another port gives it to each socket, too: what one of them opened is open for that one alone. So while one is kept, all that
-//! goes to this place goes by it: probes, handshakes, data. Ways know nothing of sockets, as no other socket leads there. A packet that is authentic is no proof
-//! of a way (law 3): the agent probes it, and then data takes it.
+//! A NAT that maps each destination to another port does so for each socket, too: the mapping that one socket opened is open for that socket only. So while
+//! a socket is kept, everything to that endpoint leaves from it: probes, handshakes, data. Paths need not name sockets, because no other socket reaches that
+//! endpoint. An authentic packet does not prove a path (law 3): the agent probes it, and then data takes it.
 //!
-//! Sockets are opened some at a time, so that packets do not wait for them. Where the kernel refuses one, those that are there must do. With none of this
-//! going on, all of it costs one look at an empty list per system call.
+//! Sockets are opened a few at a time, so that packets do not wait. If the kernel refuses one, the search goes on with those that are open. Without a search,
+//! all of this costs one look at an empty list per system call.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -19,59 +19,58 @@ use std::time::Duration;
 
 use taut_base::{LaneId, PeerId, SessionId, Time};
 use taut_event::{Interest, Poller};
-use taut_node::ToLane;
 use taut_path::PortSearch;
 use taut_udp::{Transmit, UdpSocket};
 use taut_wire::control::ControlMessage;
 
-use super::Worker;
 use crate::batch::{Flush, SendBatch};
-use crate::drops::Drop;
+use crate::drops::{DropCounts, DropReason};
+use crate::lane_core::LaneCore;
 
-/// The first token of these sockets; each has one that none had before.
+/// The first poller token of these sockets. Each socket has a token that no socket had before.
 pub(super) const TOKENS: u64 = 16;
 
-/// Sockets that are opened at a time: some 20 system calls of a microsecond each.
+/// Sockets that are opened at a time, 16: some 20 system calls of a microsecond each.
 const AT_A_TIME: u16 = 16;
 
-/// Between those: 256 are open within a sixth of a second, and a small router's table does not fill at once.
-const APART: Duration = Duration::from_millis(10);
+/// Time between two such steps, 10 ms: 256 sockets are open within a sixth of a second, and the table of a small router does not fill at once.
+const STEP: Duration = Duration::from_millis(10);
 
-/// Sockets that are kept at most. Who has more peers that are found by chance only reaches the others by the relay.
+/// Sockets that are kept at most, 64. A node with more peers that only a port search reaches reaches the others through the relay.
 const KEPT: usize = 64;
 
-/// The id of the probes: nobody waits for their answers, because none comes before the other end has found one of our ports, and then it probes us.
-const NOBODYS: u64 = 0;
+/// The id of the probes. Their answers are not waited for: none comes before the peer has found one of our ports, and then the peer probes us.
+const UNANSWERED: u64 = 0;
 
-/// The sockets.
+/// The port search of one lane, and the sockets that earlier searches ended with.
 #[derive(Default)]
 pub(super) struct PortSearches {
-    digging: Option<Digging>,
-    kept: Vec<Kept>,
-    /// Tokens that were given so far.
-    given: u64,
-    /// The one whose buffer is full.
+    active: Option<ActiveSearch>,
+    kept: Vec<KeptSocket>,
+    /// Tokens that were given away so far.
+    tokens_given: u64,
+    /// The token of the socket whose send buffer is full.
     full: Option<u64>,
 }
 
-/// A search.
-struct Digging {
+/// A search that is going on.
+struct ActiveSearch {
     peer: PeerId,
-    /// The probes' session.
+    /// The session of the probes.
     session: SessionId,
-    /// Where the peer is.
+    /// The endpoint of the peer.
     to: SocketAddr,
-    /// Those that are open, by their tokens.
+    /// The open sockets, by token.
     sockets: Vec<(u64, UdpSocket)>,
-    /// Still to be opened, and when.
+    /// Sockets that are still to be opened, and when the next ones are.
     left: u16,
     next: Time,
-    /// When all are closed.
+    /// When all sockets are closed.
     until: Time,
 }
 
 /// The socket that a search ended with.
-struct Kept {
+struct KeptSocket {
     peer: PeerId,
     to: SocketAddr,
     token: u64,
@@ -79,23 +78,23 @@ struct Kept {
 }
 
 impl PortSearches {
-    /// Whether there is none.
+    /// Returns true if no extra socket is open and none will be.
     pub(super) fn is_empty(&self) -> bool {
-        self.digging.is_none() && self.kept.is_empty()
+        self.active.is_none() && self.kept.is_empty()
     }
 
-    /// Whether it is the buffer of one of these that is full.
+    /// Returns true if the send buffer of an extra socket is full.
     pub(super) fn is_full(&self) -> bool {
         self.full.is_some()
     }
 
-    /// When there is something to do.
+    /// Returns when [`Self::handle_timeout`] is due.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
-        let digging = self.digging.as_ref()?;
-        Some(if digging.left > 0 { digging.next.min(digging.until) } else { digging.until })
+        let search = self.active.as_ref()?;
+        Some(if search.left > 0 { search.next.min(search.until) } else { search.until })
     }
 
-    /// The socket that the first of these leave by, if it is not the lane's own, and how many do.
+    /// Returns the socket that the first of these transmits leaves from, its token if it is an extra socket, and how many transmits leave from it.
     pub(super) fn route<'a>(
         &'a self,
         own: &'a UdpSocket,
@@ -104,54 +103,65 @@ impl PortSearches {
         if self.kept.is_empty() {
             return (own, None, transmits.len());
         }
-        let by = |transmit: &Transmit<'_>| self.kept.iter().find(|kept| kept.to == transmit.destination);
-        let first = transmits.first().and_then(by);
+        let kept_for = |transmit: &Transmit<'_>| self.kept.iter().find(|kept| kept.to == transmit.destination);
+        let first = transmits.first().and_then(kept_for);
         let token = first.map(|kept| kept.token);
-        let count = transmits.iter().take_while(|transmit| by(transmit).map(|kept| kept.token) == token).count();
+        let count = transmits.iter().take_while(|transmit| kept_for(transmit).map(|kept| kept.token) == token).count();
         (first.map_or(own, |kept| &kept.socket), token, count)
     }
 
-    /// The socket of this token.
+    /// Returns the socket with this token.
     pub(super) fn socket(&self, token: u64) -> Option<&UdpSocket> {
         let kept = self.kept.iter().find(|kept| kept.token == token).map(|kept| &kept.socket);
-        let digging = self.digging.iter().flat_map(|digging| &digging.sockets);
-        kept.or_else(|| digging.clone().find(|(own, _)| *own == token).map(|(_, socket)| socket))
+        let mut searching = self.active.iter().flat_map(|search| &search.sockets);
+        kept.or_else(|| searching.find(|(own, _)| *own == token).map(|(_, socket)| socket))
     }
 
-    /// The buffer of one is full, or that of none: the poller looks for room there.
+    /// Has the poller look for room at the socket with this token, whose send buffer is full, and at no other extra socket.
     pub(super) fn set_full(&mut self, token: Option<u64>, poller: &Poller) {
         if token == self.full {
             return;
         }
         for (token, interest) in [(self.full, Interest::READ), (token, Interest::READ_WRITE)] {
             if let Some((token, socket)) = token.and_then(|token| Some((token, self.socket(token)?))) {
-                // It is registered and open, so the kernel has no reason to refuse.
+                // The socket is registered and open, so the kernel has no reason to refuse.
                 let _ = poller.modify(socket.as_fd(), token, interest);
             }
         }
         self.full = token;
     }
 
-    /// An authentic packet of a peer came from there by this socket: it stays, and the others are closed.
-    fn found(&mut self, token: u64, peer: PeerId, source: SocketAddr, poller: &Poller) {
-        let here = |digging: &mut Digging| {
-            let known = digging.sockets.iter().any(|(own, _)| *own == token);
-            known && digging.peer == peer && digging.to == source
+    /// Notes that an authentic packet of `peer` came from `source` on the socket with this token. If it is what the search looks for, that socket is kept
+    /// and the others are closed.
+    pub(super) fn received(&mut self, token: u64, peer: PeerId, source: SocketAddr, poller: &Poller) {
+        let is_found = |search: &mut ActiveSearch| {
+            let known = search.sockets.iter().any(|(own, _)| *own == token);
+            known && search.peer == peer && search.to == source
         };
-        let Some(digging) = self.digging.take_if(here) else { return };
-        for (own, socket) in digging.sockets {
+        let Some(search) = self.active.take_if(is_found) else { return };
+        for (own, socket) in search.sockets {
             if own == token {
-                self.kept.push(Kept { peer, to: digging.to, token, socket });
+                self.kept.push(KeptSocket { peer, to: search.to, token, socket });
             } else {
                 poller.remove(socket.as_fd());
             }
         }
     }
 
-    /// Closes all that was opened for a peer.
-    fn fill(&mut self, peer: PeerId, poller: &Poller) {
-        if let Some(digging) = self.digging.take_if(|digging| digging.peer == peer) {
-            digging.sockets.iter().for_each(|(_, socket)| poller.remove(socket.as_fd()));
+    /// Starts a search, after [`Self::close`] for this peer. Nothing happens while another search goes on or [`KEPT`] sockets are kept.
+    pub(super) fn open(&mut self, peer: PeerId, session: SessionId, search: PortSearch, now: Time) {
+        if self.active.is_none() && self.kept.len() < KEPT {
+            let PortSearch { to, sockets: left, lasts } = search;
+            let sockets = Vec::with_capacity(left.into());
+            self.active = Some(ActiveSearch { peer, session, to, sockets, left, next: now, until: now + lasts });
+        }
+    }
+
+    /// Closes all sockets that were opened for a peer. Returns true if the socket whose send buffer was full is among them.
+    pub(super) fn close(&mut self, peer: PeerId, poller: &Poller) -> bool {
+        let was_full = self.full.is_some();
+        if let Some(search) = self.active.take_if(|search| search.peer == peer) {
+            search.sockets.iter().for_each(|(_, socket)| poller.remove(socket.as_fd()));
         }
         let full = &mut self.full;
         self.kept.retain(|kept| {
@@ -162,77 +172,48 @@ impl PortSearches {
             }
             stays
         });
-    }
-}
-
-impl Worker {
-    /// Carries out what the agent says of these sockets; gives back what is not about them.
-    pub(super) fn port_search(&mut self, command: ToLane, now: Time) -> Option<ToLane> {
-        match command {
-            ToLane::OpenSearch { peer, session, search } => self.begin_search(peer, session, search, now),
-            ToLane::CloseSearch(peer) => self.fill(peer),
-            other => return Some(other),
-        }
-        None
+        was_full && self.full.is_none()
     }
 
-    fn begin_search(&mut self, peer: PeerId, session: SessionId, search: PortSearch, now: Time) {
-        self.fill(peer);
-        let PortSearch { to, sockets: left, lasts } = search;
-        if self.digs.digging.is_none() && self.digs.kept.len() < KEPT {
-            let sockets = Vec::with_capacity(left.into());
-            self.digs.digging = Some(Digging { peer, session, to, sockets, left, next: now, until: now + lasts });
-        }
+    /// Returns the peer of a search whose time is up, to be [closed](Self::close). No socket is kept for this peer: it was closed when the search began.
+    pub(super) fn expired(&self, now: Time) -> Option<PeerId> {
+        self.active.as_ref().filter(|search| now >= search.until).map(|search| search.peer)
     }
 
-    fn fill(&mut self, peer: PeerId) {
-        let was_full = self.digs.full.is_some();
-        self.digs.fill(peer, &self.poller);
-        // What waited for its room goes by the lane's own.
-        self.blocked &= !was_full || self.digs.full.is_some();
-    }
-
-    /// Does what is due: opens some more, or closes all.
-    pub(super) fn go_on_digging(&mut self, now: Time) {
-        let Some(digging) = &mut self.digs.digging else { return };
-        if now >= digging.until {
-            let peer = digging.peer;
-            // One that is kept for this peer was closed when this began.
-            return self.fill(peer);
-        }
-        if digging.left == 0 || now < digging.next {
+    /// Opens the next sockets of a search, if they are due, each like the lane's own socket and with a probe to the peer.
+    pub(super) fn handle_timeout(
+        &mut self,
+        own: &UdpSocket,
+        poller: &Poller,
+        core: &mut LaneCore,
+        drops: &DropCounts,
+        now: Time,
+    ) {
+        let Some(search) = &mut self.active else { return };
+        if search.left == 0 || now < search.next {
             return;
         }
-        digging.next = now + APART;
-        let (peer, session, to) = (digging.peer, digging.session, digging.to);
+        search.next = now + STEP;
         let mut probes = SendBatch::new();
-        for _ in 0..AT_A_TIME.min(digging.left) {
-            digging.left -= 1;
-            self.digs.given += 1;
-            let token = TOKENS + self.digs.given;
-            let opened =
-                self.udp.another().ok().filter(|socket| self.poller.add(socket.as_fd(), token, Interest::READ).is_ok());
+        for _ in 0..AT_A_TIME.min(search.left) {
+            search.left -= 1;
+            self.tokens_given += 1;
+            let token = TOKENS + self.tokens_given;
+            let opened = own.another().ok().filter(|socket| poller.add(socket.as_fd(), token, Interest::READ).is_ok());
             let Some(socket) = opened else {
-                // No more descriptors: with fewer sockets the odds are smaller.
-                digging.left = 0;
+                // No file descriptors are left: the search goes on with fewer sockets and lower odds.
+                search.left = 0;
                 break;
             };
-            let (way, probe) = (Some(to.into()), ControlMessage::Probe { id: NOBODYS });
-            self.core.send_control(peer, session, LaneId::FIRST, way, probe, &mut probes);
-            let nothing = Transmit { destination: to, contents: &[], segment_size: 0, ecn: 0 };
-            let mut transmits = [nothing];
+            let (way, probe) = (Some(search.to.into()), ControlMessage::Probe { id: UNANSWERED });
+            core.send_control(search.peer, search.session, LaneId::FIRST, way, probe, &mut probes);
+            let empty = Transmit { destination: search.to, contents: &[], segment_size: 0, ecn: 0 };
+            let mut transmits = [empty];
             let count = probes.transmits(Flush::All, &mut transmits);
             let sent = socket.send(&transmits[..count]);
-            self.shared.drops.add(Drop::SendFailed, sent.failed as u64);
+            drops.add(DropReason::SendFailed, sent.failed as u64);
             probes.consume(count, 0);
-            digging.sockets.push((token, socket));
-        }
-    }
-
-    /// What came to one of them is read as what comes to the lane's own.
-    pub(super) fn receive_dug(&mut self, token: u64, now: Time) {
-        if let Some((peer, source)) = self.receive(Some(token), now) {
-            self.digs.found(token, peer, source, &self.poller);
+            search.sockets.push((token, socket));
         }
     }
 }

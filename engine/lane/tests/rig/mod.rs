@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
-use taut_lane::{DropCounts, Flush, InboundPorts, LaneCore, SendBatch};
+use taut_lane::{DropCounts, Flush, InboundIo, LaneCore, SendBatch};
 use taut_node::{Routes, ToLane};
 use taut_path::{Choice, Way};
 use taut_tunnel::handshake::Identity;
@@ -42,7 +42,7 @@ pub(crate) struct Tun {
     pub(crate) bytes: u64,
 }
 
-impl InboundPorts for Tun {
+impl InboundIo for Tun {
     fn write(&mut self, run: Run<'_>) -> bool {
         self.writes += 1;
         self.packets += run.packets() as u64;
@@ -56,7 +56,7 @@ impl InboundPorts for Tun {
 }
 
 /// One host: its lane core, what it sends, and what it wrote.
-pub(crate) struct End {
+pub(crate) struct Host {
     pub(crate) side: u8,
     pub(crate) core: LaneCore,
     pub(crate) out: SendBatch,
@@ -64,7 +64,7 @@ pub(crate) struct End {
     pub(crate) drops: Arc<DropCounts>,
 }
 
-impl End {
+impl Host {
     fn new(side: u8) -> Self {
         let drops = Arc::<DropCounts>::default();
         let checker = Identity::new(PrivateKey::from_bytes([side; 32])).checker([side; 32]);
@@ -107,7 +107,7 @@ impl End {
     }
 
     /// Hands all that waits to `other`, which changes it in place as it does with what it received; `wire` is the kernel between them.
-    pub(crate) fn deliver(&mut self, other: &mut End, wire: &mut [u8], now: Time) {
+    pub(crate) fn deliver(&mut self, other: &mut Host, wire: &mut [u8], now: Time) {
         while !self.out.is_empty() {
             let mut transmits = [Transmit { destination: outer(0), contents: &[], segment_size: 0, ecn: 0 }; 8];
             let count = self.out.transmits(Flush::All, &mut transmits);
@@ -128,7 +128,7 @@ impl End {
     /// Timers, and what the agent would take.
     pub(crate) fn turn(&mut self, now: Time) {
         self.core.handle_timeout(&mut self.out, now);
-        while self.core.poll_message().is_some() {}
+        while self.core.poll_output().is_some() {}
     }
 
     /// Packets that were dropped for whatever reason.
@@ -137,7 +137,7 @@ impl End {
     }
 }
 
-impl End {
+impl Host {
     /// Has all peers reached by a relay, which is where the other host is, and changes no number.
     pub(crate) fn go_by_relay(&mut self, also: bool) {
         let place = outer(3 - self.side);
@@ -153,8 +153,8 @@ impl End {
 }
 
 /// Two hosts that have spoken on all their sessions.
-pub(crate) fn pair(suite: Suite) -> (End, End) {
-    let (mut here, mut there) = (End::new(1), End::new(2));
+pub(crate) fn pair(suite: Suite) -> (Host, Host) {
+    let (mut here, mut there) = (Host::new(1), Host::new(2));
     for peer in 0..PEERS {
         there.add_session(peer, suite);
         here.add_session(peer, suite);

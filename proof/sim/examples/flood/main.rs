@@ -19,7 +19,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use taut_base::{Entropy, PresharedKey, PrivateKey, PublicKey, ReceiverIndex, Time};
-use taut_sim::Seeded;
+use taut_testkit::Seeded;
 use taut_tunnel::cookie::{Cookies, mac1};
 use taut_tunnel::handshake::{Identity, Remote, SentInitiation, Timestamp};
 use taut_udp::{Config, Transmit, UdpSocket};

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use taut_base::{Entropy, PublicKey};
 use taut_noise::{hash, keyed_mac};
-use taut_sim::Seeded;
+use taut_testkit::Seeded;
 use taut_wire::wireguard::{
     DATA_MIN, Message, TYPE_COOKIE_REPLY, TYPE_DATA, classify, cookie_reply, initiation, response,
 };

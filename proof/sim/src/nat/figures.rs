@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use taut_base::Entropy;
 
-use crate::chance::Seeded;
 use crate::link::Link;
 use crate::nat::kind::{Kind, Place};
 use crate::nat::matrix::pairs;
 use crate::nat::scene::Setup;
 use crate::nat::verdict::{Reach, possible};
+use taut_testkit::Seeded;
 
 /// What is measured. The names, limits and units are those of the table in docs/paths.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

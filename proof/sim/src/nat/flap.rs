@@ -17,12 +17,12 @@ use std::time::Duration;
 
 use taut_base::{Entropy, Time};
 
-use crate::chance::Seeded;
 use crate::nat::kind::{Kind, Place};
 use crate::nat::matrix::pairs;
 use crate::nat::scene::{Carries, Scene, Setup};
 use crate::nat::verdict::{Reach, possible};
 use crate::side::Side;
+use taut_testkit::Seeded;
 
 use fault::{Fault, Thing};
 

@@ -5,9 +5,9 @@ use std::net::SocketAddrV4;
 
 use taut_base::{Entropy, Time};
 
-use crate::chance::Seeded;
 use crate::nat::internet::{HostId, Internet};
 use crate::nat::verdict::Reach;
+use taut_testkit::Seeded;
 
 /// Rounds in which both send to all that they know. Two are enough to be let in and to answer; one more for an address that is heard of on the way.
 const ROUNDS: usize = 4;

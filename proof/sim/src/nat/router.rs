@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 
 use taut_base::Time;
 
-use crate::chance::Seeded;
 use crate::nat::kind::{Filtering, Ports, Traits};
+use taut_testkit::Seeded;
 
 /// Mappings at most; when it is full, those that ran out go, and if that gives no room, nothing new goes out.
 const MAX_MAPPINGS: usize = 16_384;

@@ -22,7 +22,6 @@ use std::time::Duration;
 use taut_base::Time;
 use taut_path::Way;
 
-use crate::chance::Seeded;
 use crate::host::Host;
 use crate::ledger::Ledger;
 use crate::link::Link;
@@ -32,6 +31,7 @@ use crate::party::Party;
 use crate::relay::Relay;
 use crate::side::Side;
 use crate::taut::{Settings, TautHost};
+use taut_testkit::Seeded;
 
 use centre::{Coordinator, Listed};
 use wire::{InFlight, Post};

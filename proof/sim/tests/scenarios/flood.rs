@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use taut_base::{LaneId, PresharedKey, PrivateKey, ReceiverIndex};
-use taut_lane::Drop;
+use taut_lane::DropReason;
 use taut_netmap::NetworkMap;
 use taut_node::{Clocks, FromLane, HandshakeCounts, HandshakeMessage, Node, Output, ToLane};
 use taut_sim::{Link, Party, Side, map_for};
@@ -68,7 +68,7 @@ fn fault_b1_a_flood_without_a_good_mac1_gets_no_answer_and_costs_no_packet() {
     world.run(secs(1));
     assert_complete(&world, start, world.ago(secs(1)));
     assert_eq!(world.counts(Side::B).astray, 0);
-    assert_eq!(world.b().drops().count(Drop::BadMac1), 30_000);
+    assert_eq!(world.b().drops().count(DropReason::BadMac1), 30_000);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn fault_b10_two_nodes_talk_and_rekey_through_a_flood_from_everywhere() {
         world.run(secs(1));
         assert_complete(&world, start, world.ago(secs(1)));
         assert_eq!(world.b().established(), sessions + 1, "the rekey came through, and nothing else");
-        let asked = world.b().drops().count(Drop::CookieAsked);
+        let asked = world.b().drops().count(DropReason::CookieAsked);
         assert!(asked > 45_000, "{asked} of 50,000 were asked for a cookie");
         assert_eq!(world.counts(Side::B).astray, asked, "nobody got anything else");
     });

@@ -1,6 +1,6 @@
 //! The network changes while traffic flows.
 
-use taut_lane::Drop;
+use taut_lane::DropReason;
 use taut_netmap::NetworkMap;
 use taut_sim::{Link, Settings, Side, map_for};
 
@@ -46,7 +46,7 @@ fn nothing_passes_once_a_peer_is_removed_and_all_does_when_it_is_back() {
         let (sent, arrived) = (world.ledger(Side::A).sent(), world.ledger(Side::B).arrived());
         world.run(secs(200));
         assert_eq!(world.ledger(Side::B).arrived(), arrived, "nothing comes in");
-        assert_eq!((world.ledger(Side::A).sent() - sent) as u64, world.a().drops().count(Drop::NoRoute));
+        assert_eq!((world.ledger(Side::A).sent() - sent) as u64, world.a().drops().count(DropReason::NoRoute));
         assert_eq!(world.counts(Side::A).responses, responses, "a stranger gets no answer");
         assert_eq!((world.a().sessions(), world.a().node().indices_in_use()), (0, 0));
 

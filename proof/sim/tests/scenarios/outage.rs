@@ -1,6 +1,6 @@
 //! Nobody there for a while, or nothing to say.
 
-use taut_lane::Drop;
+use taut_lane::DropReason;
 use taut_sim::{Link, Probability, Side};
 
 use crate::{for_seeds, minutes, ms, secs, taut_world, took};
@@ -59,7 +59,7 @@ fn nobody_is_asked_for_longer_than_ninety_seconds_and_then_a_packet_starts_anew(
             world.run(ms(10));
         }
         world.run(secs(89));
-        let drops = |world: &crate::TautWorld| world.a().drops().count(Drop::NoHandshake);
+        let drops = |world: &crate::TautWorld| world.a().drops().count(DropReason::NoHandshake);
         assert_eq!(drops(&world), 0);
         world.run(secs(1));
         assert_eq!(drops(&world), 3);

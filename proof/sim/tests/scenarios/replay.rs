@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use taut_lane::Drop;
+use taut_lane::DropReason;
 use taut_sim::{Link, Recorded, Settings, Side, TautHost, map_for};
 
 use crate::{TautWorld, for_seeds, minutes, ms, parties, secs, taut_world, took};
@@ -86,7 +86,8 @@ fn a_restarted_node_is_not_held_back_by_old_initiations() {
 /// Replays the whole history to both sides, who are silent meanwhile. Each data message is refused, under its name; nothing is delivered (the
 /// world's ledgers see to that), no session comes into use, and nobody moves.
 fn is_refused(world: &mut TautWorld, history: &[Recorded]) {
-    let refused = |host: &TautHost| host.drops().count(Drop::Replayed) + host.drops().count(Drop::UnknownIndex);
+    let refused =
+        |host: &TautHost| host.drops().count(DropReason::Replayed) + host.drops().count(DropReason::UnknownIndex);
     let state = |world: &TautWorld| {
         let arrived = Side::BOTH.map(|side| world.ledger(side).arrived());
         (arrived, world.a().established(), world.b().established())
@@ -160,6 +161,6 @@ fn fault_c5_after_a_change_of_keys_old_packets_are_refused() {
         world.with_a(|host, _| *host = TautHost::new(&renewed, map_for(&renewed, &[&b]), Settings::default(), 99));
         world.with_b(|host, now| host.set_map(map_for(&b, &[&renewed]), now));
         is_refused(&mut world, &history);
-        assert!(world.a().drops().count(Drop::BadMac1) > 0, "handshakes were for the former key");
+        assert!(world.a().drops().count(DropReason::BadMac1) > 0, "handshakes were for the former key");
     });
 }

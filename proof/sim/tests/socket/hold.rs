@@ -3,10 +3,11 @@
 use std::net::UdpSocket;
 use std::time::Duration;
 
+use taut_namespace::in_namespace;
 use taut_node::ToLane;
 use taut_path::Choice;
 
-use crate::rig::{Peer, Rig, in_namespace};
+use crate::rig::{Peer, Rig};
 
 /// Packets of the kind that waits, and of the other, in the order in which they are sent.
 const TRIES: usize = 200;
@@ -41,7 +42,7 @@ fn next_is(wire: &UdpSocket, bystander: &Peer) -> Option<bool> {
 
 #[test]
 fn fault_b11_what_waits_for_closing_lanes_of_a_peer_holds_up_no_other() {
-    in_namespace("hold::fault_b11_what_waits_for_closing_lanes_of_a_peer_holds_up_no_other", || {
+    in_namespace(|| {
         let (rig, member, bystander) = rig();
         // Where this thread is kept from running for 50 ms the wait is over before it begins: then it is tried again.
         let overtaken = (0..TRIES).any(|_| {
@@ -58,7 +59,7 @@ fn fault_b11_what_waits_for_closing_lanes_of_a_peer_holds_up_no_other() {
 
 #[test]
 fn fault_b11_what_waits_for_a_change_of_a_peers_path_holds_up_no_other() {
-    in_namespace("hold::fault_b11_what_waits_for_a_change_of_a_peers_path_holds_up_no_other", || {
+    in_namespace(|| {
         let (rig, member, bystander) = rig();
         let place = Rig::place(2);
         place.set_nonblocking(true).unwrap();

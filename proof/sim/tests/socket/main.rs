@@ -13,10 +13,11 @@ mod rig;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use rig::{IN_FLIGHT, Peer, Rig, in_namespace};
-use taut_lane::Drop;
+use rig::{IN_FLIGHT, Peer, Rig};
+use taut_lane::DropReason;
+use taut_namespace::in_namespace;
 use taut_node::{FromLane, ToLane};
-use taut_sim::Seeded;
+use taut_testkit::Seeded;
 use taut_tunnel::REJECT_AFTER_MESSAGES;
 
 /// How far below the highest counter the window reaches, that one included.
@@ -38,9 +39,9 @@ fn once(delivered: &[u64]) -> BTreeSet<u64> {
 
 #[test]
 fn fault_c1_every_edge_of_the_window_through_the_real_socket() {
-    in_namespace("fault_c1_every_edge_of_the_window_through_the_real_socket", || {
+    in_namespace(|| {
         let (rig, peer) = rig();
-        let (new, seen, limit) = (None, Some(Drop::Replayed), Some(Drop::NotAuthentic));
+        let (new, seen, limit) = (None, Some(DropReason::Replayed), Some(DropReason::NotAuthentic));
         let (far, farther, top) = (1_u64 << 32, 1_u64 << 60, REJECT_AFTER_MESSAGES - 1);
         let steps = [
             (0, new),
@@ -97,12 +98,12 @@ fn fault_c1_every_edge_of_the_window_through_the_real_socket() {
         ];
         for (number, (counter, verdict)) in steps.into_iter().enumerate() {
             let number = number as u64;
-            let before = [Drop::Replayed, Drop::NotAuthentic].map(|reason| rig.dropped(reason));
+            let before = [DropReason::Replayed, DropReason::NotAuthentic].map(|reason| rig.dropped(reason));
             let delivered = rig.play(&rig.wire, &[peer.frame(counter, number)]);
-            let after = [Drop::Replayed, Drop::NotAuthentic].map(|reason| rig.dropped(reason));
+            let after = [DropReason::Replayed, DropReason::NotAuthentic].map(|reason| rig.dropped(reason));
             let expected = match verdict {
                 None => ([0, 0], vec![number]),
-                Some(Drop::Replayed) => ([1, 0], vec![]),
+                Some(DropReason::Replayed) => ([1, 0], vec![]),
                 Some(_) => ([0, 1], vec![]),
             };
             let seen = ([after[0] - before[0], after[1] - before[1]], delivered);
@@ -116,15 +117,15 @@ fn fault_c1_every_edge_of_the_window_through_the_real_socket() {
 
 #[test]
 fn fault_c2_every_packet_twice_is_delivered_once() {
-    in_namespace("fault_c2_every_packet_twice_is_delivered_once", || {
+    in_namespace(|| {
         let (rig, peer) = rig();
         let frames: Vec<Vec<u8>> = (0..10_000).map(|number| peer.frame(number, number)).collect();
         let twice: Vec<Vec<u8>> = frames.iter().flat_map(|frame| [frame.clone(), frame.clone()]).collect();
         let delivered = rig.play(&rig.wire, &twice);
         assert!(delivered.iter().copied().eq(0..10_000), "each once, in order; {} were delivered", delivered.len());
-        assert_eq!(rig.dropped(Drop::Replayed), 10_000);
+        assert_eq!(rig.dropped(DropReason::Replayed), 10_000);
         assert_eq!(rig.play(&rig.wire, &frames).len(), 0);
-        assert_eq!(rig.dropped(Drop::Replayed), 20_000);
+        assert_eq!(rig.dropped(DropReason::Replayed), 20_000);
     });
 }
 
@@ -140,7 +141,7 @@ fn delayed(count: u64, every: u64, late: u64, chance: &mut Seeded) -> Vec<u64> {
 
 #[test]
 fn fault_c3_eight_thousand_places_late_is_delivered_and_more_is_dropped() {
-    in_namespace("fault_c3_eight_thousand_places_late_is_delivered_and_more_is_dropped", || {
+    in_namespace(|| {
         let (rig, peer) = rig();
         let mut chance = Seeded::new(3);
         let count = 24_000;
@@ -148,7 +149,7 @@ fn fault_c3_eight_thousand_places_late_is_delivered_and_more_is_dropped() {
         assert!(order.windows(2).filter(|pair| pair[0] > pair[1]).count() > 3_000, "it is out of order");
         let frames: Vec<_> = order.iter().map(|counter| peer.frame(*counter, *counter)).collect();
         assert_eq!(once(&rig.play(&rig.wire, &frames)).len(), 24_000);
-        assert_eq!(rig.dropped(Drop::Replayed), 0);
+        assert_eq!(rig.dropped(DropReason::Replayed), 0);
 
         // The same, 8,200 places late: exactly the late ones are missing, as far as something was ahead of them.
         let base = 1_u64 << 40;
@@ -166,7 +167,7 @@ fn fault_c3_eight_thousand_places_late_is_delivered_and_more_is_dropped() {
         let delivered = once(&rig.play(&rig.wire, &frames));
         let all: BTreeSet<u64> = (base..base + count).collect();
         assert!(all.difference(&delivered).eq(&late), "{} delivered, {} late", delivered.len(), late.len());
-        assert_eq!(rig.dropped(Drop::Replayed), late.len() as u64);
+        assert_eq!(rig.dropped(DropReason::Replayed), late.len() as u64);
         assert_eq!(rig.play(&rig.wire, &[peer.frame(base + count, 7)]), [7], "the tunnel is fine");
     });
 }
@@ -175,7 +176,7 @@ fn fault_c3_eight_thousand_places_late_is_delivered_and_more_is_dropped() {
 /// them is a matter of the relay.
 #[test]
 fn fault_c6_frames_that_come_again_over_another_path_are_dropped_and_move_nothing() {
-    in_namespace("fault_c6_frames_that_come_again_over_another_path_are_dropped_and_move_nothing", || {
+    in_namespace(|| {
         let (rig, peer) = rig();
         let frames: Vec<Vec<u8>> = (0..5_000).map(|number| peer.frame(number, number)).collect();
         assert_eq!(rig.play(&rig.wire, &frames).len(), 5_000);
@@ -183,7 +184,7 @@ fn fault_c6_frames_that_come_again_over_another_path_are_dropped_and_move_nothin
         assert_eq!(rig.play(&relay, &frames).len(), 0);
         let backwards: Vec<_> = frames.iter().rev().cloned().collect();
         assert_eq!(rig.play(&other, &backwards).len(), 0);
-        assert_eq!(rig.dropped(Drop::Replayed), 10_000);
+        assert_eq!(rig.dropped(DropReason::Replayed), 10_000);
         let home = rig.wire.local_addr().unwrap();
         while let Some(said) = rig.hear() {
             assert!(!matches!(&said, FromLane::Moved { way, .. } if *way != home.into()), "{said:?}");
@@ -203,7 +204,7 @@ fn fault_c6_frames_that_come_again_over_another_path_are_dropped_and_move_nothin
 /// stays until the lane has surely heard a packet on it: however the threads are scheduled, some are heard and some are not known.
 #[test]
 fn fault_c8_threads_that_send_and_commands_that_race_leave_every_verdict_exact() {
-    in_namespace("fault_c8_threads_that_send_and_commands_that_race_leave_every_verdict_exact", || {
+    in_namespace(|| {
         const EACH: u64 = 10_000;
         const THREADS: u64 = 3;
         const AHEAD: u64 = 500;
@@ -270,9 +271,9 @@ fn fault_c8_threads_that_send_and_commands_that_race_leave_every_verdict_exact()
         let delivered = once(&delivered);
         let (steady, flickered): (Vec<u64>, Vec<u64>) = delivered.iter().partition(|number| **number < FLICKER);
         assert!(steady.iter().copied().eq(0..EACH * THREADS), "{} of {}", steady.len(), EACH * THREADS);
-        assert_eq!(rig.dropped(Drop::Replayed), EACH * THREADS, "each copy, and nothing else");
+        assert_eq!(rig.dropped(DropReason::Replayed), EACH * THREADS, "each copy, and nothing else");
         let (sent, sessions) = (flickers.load(Ordering::SeqCst), session.load(Ordering::SeqCst));
-        assert_eq!(flickered.len() as u64 + rig.dropped(Drop::UnknownIndex), sent);
+        assert_eq!(flickered.len() as u64 + rig.dropped(DropReason::UnknownIndex), sent);
         assert!(!flickered.is_empty() && sessions >= SESSIONS, "{} packets on {sessions} sessions", flickered.len());
 
         // A peer that is removed is heard on none of the sessions that it had; the other one is heard as before.
@@ -282,10 +283,10 @@ fn fault_c8_threads_that_send_and_commands_that_race_leave_every_verdict_exact()
         let renewed = Peer::new(2, 1 << 24);
         rig.tell(renewed.session(1 << 40));
         assert_eq!(rig.play(&rig.wire, &[renewed.frame(0, 7)]), [7]);
-        let unknown = rig.dropped(Drop::UnknownIndex);
+        let unknown = rig.dropped(DropReason::UnknownIndex);
         let frames: Vec<_> =
             (sessions - 50..=sessions).map(|number| Peer::new(3, number).frame(FLICKER, number.into())).collect();
         assert_eq!(rig.play(&rig.wire, &frames), [], "a removed peer is heard");
-        assert_eq!(rig.dropped(Drop::UnknownIndex) - unknown, frames.len() as u64);
+        assert_eq!(rig.dropped(DropReason::UnknownIndex) - unknown, frames.len() as u64);
     });
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use taut_base::{PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
 use taut_event::boot_time;
-use taut_lane::{Flush, InboundPorts, LaneCore, SendBatch};
+use taut_lane::{Flush, InboundIo, LaneCore, SendBatch};
+use taut_namespace::in_namespace;
 use taut_node::{FromLane, Routes, ToLane};
 use taut_path::{Choice, PortSearch, Way};
 use taut_tunnel::handshake::Identity;
@@ -15,7 +16,7 @@ use taut_udp::Transmit;
 use taut_wire::control::{ControlMessage, Suites};
 use taut_wire::merge::{Offloads, Run};
 
-use crate::rig::{Peer, Rig, in_namespace, wait_until};
+use crate::rig::{Peer, Rig, wait_until};
 
 const SESSION: SessionId = SessionId(7);
 
@@ -36,7 +37,7 @@ fn keys(role: Role) -> Box<SessionKeys> {
 /// What the peer's TUN is given.
 struct Tun;
 
-impl InboundPorts for Tun {
+impl InboundIo for Tun {
     fn write(&mut self, _: Run<'_>) -> bool {
         true
     }
@@ -97,7 +98,7 @@ impl Far {
         let mut buffer = [0; 2_000];
         let (length, from) = self.place.recv_from(&mut buffer).unwrap();
         self.core.inbound(from, &mut buffer[..length], length, &mut Tun, &mut self.out, now());
-        (from.port(), std::iter::from_fn(|| self.core.poll_message()).collect())
+        (from.port(), std::iter::from_fn(|| self.core.poll_output()).collect())
     }
 
     /// Probes a port of the lane's host.
@@ -118,11 +119,11 @@ impl Far {
     }
 }
 
-/// UDP sockets of this namespace.
+/// Returns the number of UDP sockets in the namespace of the calling thread.
 fn sockets() -> usize {
     ["udp", "udp6"]
         .iter()
-        .map(|kind| std::fs::read_to_string(format!("/proc/self/net/{kind}")).unwrap().lines().count() - 1)
+        .map(|kind| std::fs::read_to_string(format!("/proc/thread-self/net/{kind}")).unwrap().lines().count() - 1)
         .sum()
 }
 
@@ -151,7 +152,7 @@ fn dig(rig: &Rig, far: &Far, sockets: u16, lasts: Duration) {
 
 #[test]
 fn the_socket_that_hears_the_peer_stays_and_carries_all_and_the_others_are_closed() {
-    in_namespace("port_search::the_socket_that_hears_the_peer_stays_and_carries_all_and_the_others_are_closed", || {
+    in_namespace(|| {
         let (rig, peer, mut far) = rig();
         let stranger = Rig::place(5);
         let before = sockets();
@@ -199,25 +200,22 @@ fn the_socket_that_hears_the_peer_stays_and_carries_all_and_the_others_are_close
 
 #[test]
 fn sockets_that_nobody_finds_are_closed_in_time_and_another_search_replaces_the_former() {
-    in_namespace(
-        "port_search::sockets_that_nobody_finds_are_closed_in_time_and_another_search_replaces_the_former",
-        || {
-            let (rig, peer, mut far) = rig();
-            let before = sockets();
-            dig(&rig, &far, 20, Duration::from_secs(2));
-            (0..20).for_each(|_| drop(far.read()));
-            wait_until(|| sockets() == before);
-            dig(&rig, &far, 20, Duration::from_secs(600));
-            let first: Vec<u16> = (0..20).map(|_| far.read().0).collect();
-            far.probe(first[0], 2);
-            far.read();
-            wait_until(|| sockets() == before + 1);
-            dig(&rig, &far, 10, Duration::from_secs(600));
-            let second: Vec<u16> = (0..10).map(|_| far.read().0).collect();
-            wait_until(|| sockets() == before + 10);
-            assert!(second.iter().all(|port| *port != first[0]));
-            rig.tell(ToLane::CloseSearch(peer.id));
-            wait_until(|| sockets() == before);
-        },
-    );
+    in_namespace(|| {
+        let (rig, peer, mut far) = rig();
+        let before = sockets();
+        dig(&rig, &far, 20, Duration::from_secs(2));
+        (0..20).for_each(|_| drop(far.read()));
+        wait_until(|| sockets() == before);
+        dig(&rig, &far, 20, Duration::from_secs(600));
+        let first: Vec<u16> = (0..20).map(|_| far.read().0).collect();
+        far.probe(first[0], 2);
+        far.read();
+        wait_until(|| sockets() == before + 1);
+        dig(&rig, &far, 10, Duration::from_secs(600));
+        let second: Vec<u16> = (0..10).map(|_| far.read().0).collect();
+        wait_until(|| sockets() == before + 10);
+        assert!(second.iter().all(|port| *port != first[0]));
+        rig.tell(ToLane::CloseSearch(peer.id));
+        wait_until(|| sockets() == before);
+    });
 }

@@ -2,14 +2,13 @@
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use taut_base::{LaneId, PeerId, Prefix, PrivateKey, ReceiverIndex, SessionId, Time};
-use taut_event::{Waker, boot_time, is_root};
-use taut_lane::{Drop, KeeperEnd, Lane, Rings, Shared, queues};
+use taut_event::{Waker, boot_time};
+use taut_lane::{AgentEnd, DropReason, Lane, LaneShared, Rings, queues};
 use taut_netlink::{Netlink, Route};
 use taut_node::{FromLane, Routes, ToLane};
 use taut_noise::AeadKey;
@@ -26,28 +25,6 @@ const PORT: u16 = 9000;
 /// IPv4 and UDP header, a number; filled up to a multiple of 16.
 const PACKET: usize = 20 + 8 + 8;
 const PADDED: usize = 48;
-
-/// Set in the process that runs inside the namespace.
-const INSIDE: &str = "TAUT_TEST_INSIDE";
-
-/// Runs `test`, the body of the test called `name`, in a network namespace: this program is started again inside of one, for that test alone.
-pub(crate) fn in_namespace(name: &str, test: impl FnOnce()) {
-    if std::env::var_os(INSIDE).is_some() {
-        return test();
-    }
-    if !is_root() {
-        return println!("skipped: needs root, to make a network namespace");
-    }
-    let program = std::env::current_exe().unwrap();
-    let run = Command::new("unshare").arg("--net").arg(program).args(["--exact", name]).env(INSIDE, "1").output();
-    let output = match run {
-        Ok(output) => output,
-        Err(error) if error.kind() == ErrorKind::NotFound => return println!("skipped: needs unshare of util-linux"),
-        Err(error) => panic!("{error}"),
-    };
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&output.stderr));
-}
 
 /// Waits until something is so.
 pub(crate) fn wait_until(is_so: impl Fn() -> bool) {
@@ -124,7 +101,7 @@ fn ones_sum(bytes: &[u8]) -> u16 {
 
 /// The lane and both ends. Every frame that is sent ends in a drop counter or at the application: so all of them are accounted for.
 pub(crate) struct Rig {
-    agent: Mutex<KeeperEnd>,
+    agent: Mutex<AgentEnd>,
     pub(crate) target: SocketAddr,
     /// The peer's place on the wire.
     pub(crate) wire: UdpSocket,
@@ -132,7 +109,7 @@ pub(crate) struct Rig {
     pub(crate) app: UdpSocket,
     pub(crate) sent: AtomicU64,
     received: AtomicU64,
-    shared: Arc<Shared>,
+    shared: Arc<LaneShared>,
     _lane: Lane,
 }
 
@@ -161,7 +138,7 @@ impl Rig {
         let (agent, lane_end) = queues(other, waker.clone());
         let checker = Identity::new(PrivateKey::from_bytes([1; 32])).checker([1; 32]);
         let limits = Limits::WIREGUARD;
-        let config = taut_lane::Config {
+        let config = taut_lane::LaneConfig {
             own: LaneId::FIRST,
             lanes: 1,
             rings: Rings::default(),
@@ -219,7 +196,7 @@ impl Rig {
         self.agent.lock().unwrap().receive()
     }
 
-    pub(crate) fn dropped(&self, reason: Drop) -> u64 {
+    pub(crate) fn dropped(&self, reason: DropReason) -> u64 {
         self.shared.drops.count(reason)
     }
 

@@ -26,8 +26,7 @@ fn cable(far: Config) -> UdpSocket {
     let (say, hear) = mpsc::channel();
     let (go, wait) = mpsc::channel::<()>();
     let host = thread::spawn(move || {
-        // SAFETY: no pointers; only this thread changes its namespace.
-        assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0);
+        assert!(taut_namespace::enter_new());
         // SAFETY: no pointers, cannot fail.
         say.send(unsafe { libc::gettid() }).unwrap();
         wait.recv().unwrap();

@@ -20,7 +20,7 @@ use super::refusal;
 use crate::api::door::Guest;
 use crate::api::{Channels, Context, stopped};
 use crate::log;
-use crate::state::{Admitted, LEASE, Membership, Pace, Places, Signed, State, StateError, Update};
+use crate::state::{Admitted, LEASE, Membership, Pace, ReportedEndpoints, Signed, State, StateError, Update};
 use crate::store::NetworkId;
 
 /// Channels per node: the one in use, and an older one that is being closed because the newer one replaced it.
@@ -64,7 +64,7 @@ pub(super) struct Session {
     update_due: Option<Instant>,
     updated: Instant,
     /// Where the node says that it may be reached, and at which relays, as long as that is not written.
-    places: Option<Places>,
+    places: Option<ReportedEndpoints>,
     bound: Option<Vec<RelayId>>,
     /// When the next message may be read.
     reads: Pace,
@@ -251,7 +251,7 @@ impl Session {
                 Ok(())
             }
             ToCoordinator::Endpoints { endpoints, ports, observed } => {
-                self.places = Some(Places { listed: endpoints, ports, observed });
+                self.places = Some(ReportedEndpoints { listed: endpoints, ports, observed });
                 Ok(())
             }
             ToCoordinator::Relays { ids } => {
@@ -301,7 +301,7 @@ impl Session {
         Ok(())
     }
 
-    async fn take_places(&mut self, places: Places) -> Result<(), Stop> {
+    async fn take_places(&mut self, places: ReportedEndpoints) -> Result<(), Stop> {
         match self.state.set_endpoints(self.network, self.node, &places, self.seen).await {
             Err(error @ StateError::Store(_)) => {
                 self.not_stored(&error);

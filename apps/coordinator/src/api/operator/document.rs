@@ -1,125 +1,119 @@
-//! The document of the API: OpenAPI 3.1, made from the table of routes. Committed as `docs/spec/openapi.json`.
+//! The OpenAPI 3.1 document of the API, made from its routes and the types of [`crate::contract`].
 
 use std::collections::BTreeMap;
 
-use axum::Json;
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
-use serde_json::{Map, Value, json};
+use axum::http::Method;
+use utoipa::PartialSchema;
+use utoipa::openapi::path::{HttpMethod, OperationBuilder, PathItem, PathsBuilder};
+use utoipa::openapi::request_body::RequestBodyBuilder;
+use utoipa::openapi::schema::{ComponentsBuilder, ObjectBuilder, Schema, Type};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{
+    Content, InfoBuilder, License, OpenApi, OpenApiBuilder, Ref, RefOr, Required, Response, ResponseBuilder,
+    ResponsesBuilder, Server,
+};
 
-use super::failure::Code;
-use super::routes::{Route, routes};
-use super::schema::{object, one_of, text};
-use super::{keys, networks, nodes, relays, tokens};
-use crate::api::SCHEMA;
+use super::route::Route;
+use crate::contract::{ErrorAnswer, ErrorBody, ErrorCode, SCHEMA, SchemaVersion};
 
-const ABOUT: &str = "For operators. Every path below /api wants `Authorization: Bearer tautop-…`, paths that do not exist included. \
-    Every answer has `schema`; fields that are not known are to be ignored, in both directions. Times are seconds since 1970. \
-    A path that is not here is answered by 404 `no-such-path`, another method by 405 `no-such-method`; what is not HTTP/1.1 or has \
-    headers that are too large is refused without a body.";
+const ABOUT: &str = "The API of the coordinator for operators. Every path below /api, also an unknown one, needs \
+    `Authorization: Bearer tautop-…`. Every answer has the field `schema`. Clients and servers ignore unknown fields. \
+    Times are seconds since 1970. The answer to an unknown path is 404 `no-such-path`, to an unknown method 405 \
+    `no-such-method`. A request that is not HTTP/1.1, or whose headers are too large, is refused without a body.";
 
-/// What may go wrong with every request that wants a token.
-const ALWAYS: [Code; 3] = [Code::Unauthorized, Code::Slow, Code::Unavailable];
+/// Name of the security scheme.
+const TOKEN: &str = "operatorToken";
 
-/// `GET`: the document.
-pub(super) async fn show() -> Response {
-    (StatusCode::OK, Json(document())).into_response()
+/// Failures of every request that needs a token.
+const ALWAYS: [ErrorCode; 3] = [ErrorCode::Unauthorized, ErrorCode::Slow, ErrorCode::Unavailable];
+
+/// Returns the document of these routes.
+pub(super) fn document(routes: &[Route]) -> OpenApi {
+    let mut paths = PathsBuilder::new();
+    // Answers with the same set of codes share a component.
+    let mut failures = BTreeMap::new();
+    for route in routes {
+        paths = paths.path(route.path, PathItem::new(method(&route.method), operation(route, &mut failures)));
+    }
+    let mut license = License::new("Apache-2.0");
+    license.identifier = Some(String::from("Apache-2.0"));
+    let info = InfoBuilder::new().title("Taut coordinator").description(Some(ABOUT)).version(format!("v{SCHEMA}"));
+    let token = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("tautop-…").build();
+    let components = ComponentsBuilder::new()
+        .security_scheme(TOKEN, SecurityScheme::Http(token))
+        .schema("SchemaVersion", SchemaVersion::schema())
+        .schemas_from_iter(routes.iter().flat_map(|route| route.schemas.iter().cloned()))
+        .responses_from_iter(failures);
+    OpenApiBuilder::new()
+        .info(info.license(Some(license)).build())
+        .servers(Some([Server::new("/")]))
+        .security(Some([SecurityRequirement::new(TOKEN, [""; 0])]))
+        .paths(paths)
+        .components(Some(components.build()))
+        .build()
 }
 
-/// The whole document.
-pub(crate) fn document() -> Value {
-    let mut paths: Map<String, Value> = Map::new();
-    // What goes wrong in the same way is said once.
-    let mut failures: Map<String, Value> = Map::new();
-    for route in routes() {
-        let path = paths.entry(route.path).or_insert_with(|| json!({}));
-        path[route.method.as_str().to_lowercase()] = operation(&route, &mut failures);
+fn method(method: &Method) -> HttpMethod {
+    match *method {
+        Method::POST => HttpMethod::Post,
+        Method::PATCH => HttpMethod::Patch,
+        Method::DELETE => HttpMethod::Delete,
+        _ => HttpMethod::Get,
     }
-    json!({
-        "openapi": "3.1.0",
-        "info": {
-            "title": "Taut coordinator",
-            "description": ABOUT,
-            "version": format!("v{SCHEMA}"),
-            "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
-        },
-        "servers": [{ "url": "/" }],
-        "security": [{ "operatorToken": [] }],
-        "paths": paths,
-        "components": {
-            "securitySchemes": { "operatorToken": { "type": "http", "scheme": "bearer", "bearerFormat": "tautop-…" } },
-            "responses": failures,
-            "schemas": {
-                "Network": networks::schema(),
-                "Key": keys::schema(),
-                "Node": nodes::schema(),
-                "Relay": relays::schema(),
-                "OperatorToken": tokens::schema(),
-            },
-        },
-    })
 }
 
-/// The schema of a good answer.
-pub(super) fn answer(fields: &[(&str, Value)]) -> Value {
-    let schema = ("schema", json!({ "const": SCHEMA }));
-    object(&fields.iter().cloned().chain([schema]).collect::<Vec<_>>())
-}
-
-fn operation(route: &Route, failures: &mut Map<String, Value>) -> Value {
-    let mut operation =
-        json!({ "operationId": route.id, "summary": route.about, "responses": responses(route, failures) });
-    let mut parameters = Vec::new();
-    if let Some((name, schema)) = &route.place {
-        parameters.push(json!({ "name": name, "in": "path", "required": true, "schema": schema }));
-    }
-    if route.in_network {
-        let schema = text(
-            "name or number of a network; may be left out where one network alone has what is named, and in lists",
-        );
-        parameters.push(json!({ "name": "network", "in": "query", "schema": schema }));
-    }
-    if let Some((name, schema)) = &route.query {
-        parameters.push(json!({ "name": name, "in": "query", "schema": schema }));
-    }
-    if !parameters.is_empty() {
-        operation["parameters"] = Value::Array(parameters);
+fn operation(route: &Route, failures: &mut BTreeMap<String, Response>) -> OperationBuilder {
+    let mut operation = OperationBuilder::new()
+        .operation_id(Some(route.id))
+        .summary(Some(route.summary))
+        .responses(responses(route, failures));
+    if !route.parameters.is_empty() {
+        operation = operation.parameters(Some(route.parameters.clone()));
     }
     if let Some(body) = &route.body {
-        operation["requestBody"] = json!({ "required": true, "content": { "application/json": { "schema": body } } });
+        let body = RequestBodyBuilder::new().content("application/json", Content::new(Some(body.clone())));
+        operation = operation.request_body(Some(body.required(Some(Required::True)).build()));
     }
-    if route.open {
-        operation["security"] = json!([]);
-    }
-    operation
+    if route.open { operation.securities(Some([])) } else { operation }
 }
 
-fn responses(route: &Route, known: &mut Map<String, Value>) -> Value {
+fn responses(route: &Route, known: &mut BTreeMap<String, Response>) -> ResponsesBuilder {
     let always = if route.open { &ALWAYS[2..] } else { &ALWAYS[..] };
     let mut failures: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
     for code in always.iter().chain(&route.failures) {
-        let codes = failures.entry(code.status().as_u16()).or_default();
+        let codes = failures.entry(code.status()).or_default();
         if !codes.contains(&code.name()) {
             codes.push(code.name());
         }
     }
-    let mut responses = Map::new();
-    let (status, schema) = &route.good;
-    responses.insert(status.to_string(), response(if *status == 201 { "made" } else { "done" }, schema));
+    let description = if route.status == 201 { "created" } else { "success" };
+    let answer = response(description, route.answer.clone());
+    let mut responses = ResponsesBuilder::new().response(route.status.to_string(), answer);
     for (status, codes) in failures {
         let name = codes.join(".");
-        let reference = json!({ "$ref": format!("#/components/responses/{name}") });
-        known.entry(name).or_insert_with(|| response(&codes.join(", "), &failure(&codes)));
-        responses.insert(status.to_string(), reference);
+        responses = responses.response(status.to_string(), Ref::from_response_name(&name));
+        known.entry(name).or_insert_with(|| response(&codes.join(", "), failure(&codes)));
     }
-    Value::Object(responses)
+    responses
 }
 
-fn response(description: &str, schema: &Value) -> Value {
-    json!({ "description": description, "content": { "application/json": { "schema": schema } } })
+fn response(description: &str, schema: RefOr<Schema>) -> Response {
+    ResponseBuilder::new().description(description).content("application/json", Content::new(Some(schema))).build()
 }
 
-fn failure(codes: &[&str]) -> Value {
-    let error = [("code", one_of(codes)), ("message", text("what happened, and why")), ("hint", text("what to do"))];
-    answer(&[("error", object(&error))])
+/// Returns the schema of an error answer that has one of these codes.
+fn failure(codes: &[&str]) -> RefOr<Schema> {
+    let codes = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(codes.iter().copied()));
+    with_property(ErrorAnswer::schema(), "error", with_property(ErrorBody::schema(), "code", codes.into()))
+}
+
+/// Replaces the schema of one field of an object.
+fn with_property(object: RefOr<Schema>, name: &str, schema: RefOr<Schema>) -> RefOr<Schema> {
+    match object {
+        RefOr::T(Schema::Object(mut object)) => {
+            object.properties.insert(String::from(name), schema);
+            RefOr::T(Schema::Object(object))
+        }
+        other => other,
+    }
 }

@@ -10,8 +10,8 @@ mod keys;
 mod networks;
 mod nodes;
 mod relays;
+mod route;
 mod routes;
-mod schema;
 mod tokens;
 
 use std::sync::Arc;
@@ -23,14 +23,13 @@ use axum::extract::{Request, State as Shared};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use serde::Deserialize;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::timeout;
 
+use super::Context;
 use super::door::Guest;
-use super::{Context, SCHEMA};
-pub(crate) use document::document;
 pub(super) use failure::Failure;
 pub(crate) use networks::DEFAULT_IPV4;
 pub(super) use routes::routes;
@@ -42,10 +41,9 @@ const REQUEST: Duration = Duration::from_secs(30);
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Operator(i64);
 
-/// `?network=NAME`.
-#[derive(Deserialize)]
-struct InNetwork {
-    network: Option<String>,
+/// Returns the OpenAPI document as JSON.
+pub(crate) fn document() -> Value {
+    serde_json::to_value(document::document(&routes())).unwrap_or_default()
 }
 
 /// The requests of the table that want a token, below `/api`.
@@ -93,17 +91,14 @@ fn token(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
-/// A good answer: the object's fields and the schema.
-pub(super) fn answer(mut body: Value) -> Response {
-    body["schema"] = json!(SCHEMA);
+/// Returns an answer with status 200.
+pub(super) fn answer(body: impl Serialize) -> Response {
     (StatusCode::OK, axum::Json(body)).into_response()
 }
 
-/// Something was made.
-fn created(body: Value) -> Response {
-    let mut response = answer(body);
-    *response.status_mut() = StatusCode::CREATED;
-    response
+/// Returns an answer with status 201: the request created something.
+fn created(body: impl Serialize) -> Response {
+    (StatusCode::CREATED, axum::Json(body)).into_response()
 }
 
 /// Reads a body.

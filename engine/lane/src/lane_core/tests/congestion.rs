@@ -3,13 +3,13 @@
 use taut_wire::ecn::Ecn;
 use taut_wire::vnet::VnetHeader;
 
-use super::kit::{End, add_session, at, keys, outer, packet, read};
+use super::kit::{TestLane, add_session, at, keys, outer, packet, read};
 use crate::batch::Flush;
-use crate::drops::Drop;
+use crate::drops::DropReason;
 
 /// A host with a session, and one whose packets it takes.
-fn ends() -> (End, End) {
-    let (mut here, mut there) = (End::new(1, 2), End::new(2, 1));
+fn ends() -> (TestLane, TestLane) {
+    let (mut here, mut there) = (TestLane::new(1, 2), TestLane::new(2, 1));
     let (ours, theirs) = keys(1);
     here.command(add_session(1, ours, Some(outer(2)), at(0)), at(0));
     there.command(add_session(1, theirs, Some(outer(1)), at(0)), at(0));
@@ -66,8 +66,8 @@ fn fault_i6_what_a_router_marked_reaches_the_flow() {
         for datagram in here.datagrams() {
             there.inbound(outer(1), &datagram, datagram.len(), at(1));
         }
-        let written: Vec<_> = there.ports.written.iter().map(|(_, packet)| packet.clone()).collect();
+        let written: Vec<_> = there.io.written.iter().map(|(_, packet)| packet.clone()).collect();
         assert_eq!(written, leaves.map(marked).into_iter().collect::<Vec<_>>(), "{inner:?} in {outside:?}");
-        assert_eq!(there.core.drops.count(Drop::CongestionMet), u64::from(leaves.is_none()));
+        assert_eq!(there.core.drops.count(DropReason::CongestionMet), u64::from(leaves.is_none()));
     }
 }

@@ -4,13 +4,13 @@ use taut_tunnel::{Role, Session, SessionKeys};
 use taut_wire::control::{self, Abilities, ControlMessage, Lanes, Suite, Suites};
 use taut_wire::wireguard::{DATA_HEADER, DATA_OVERHEAD};
 
-use super::kit::{End, PEER, add_session, at, exporter, keys, outer, packet};
-use crate::control::CONTROL;
-use crate::drops::Drop;
+use super::kit::{PEER, TestLane, add_session, at, exporter, keys, outer, packet};
+use crate::control_limits::TO_AGENT;
+use crate::drops::DropReason;
 
 /// Host 2 with session 1 between Taut nodes, and the peer's side of the session.
-fn taut_end() -> (End, Session) {
-    let mut end = End::new(2, 1);
+fn taut_end() -> (TestLane, Session) {
+    let mut end = TestLane::new(2, 1);
     let (ours, theirs) = keys(1);
     let extended = |keys: SessionKeys| SessionKeys {
         extension: Some(exporter(keys.role, keys.stock.local, keys.stock.remote)),
@@ -60,7 +60,7 @@ fn a_probe_is_answered_where_it_came_from_and_moves_nothing() {
     assert_eq!(end.runs()[0].0, outer(1), "data goes where it went");
 
     end.inbound(outer(66), &probe, probe.len(), at(1));
-    end.assert_dropped(Drop::Replayed, 1);
+    end.assert_dropped(DropReason::Replayed, 1);
     assert!(end.datagrams().is_empty());
 }
 
@@ -81,8 +81,8 @@ fn what_is_the_keepers_goes_up_but_no_more_than_anybody_needs() {
     };
     let passed = end.said().iter().filter(|said| **said == up).count();
     assert_eq!(passed, 100);
-    end.assert_dropped(Drop::ControlRate, 900);
-    assert!(CONTROL == taut_tunnel::Rate::new(50, 100));
+    end.assert_dropped(DropReason::ControlRate, 900);
+    assert!(TO_AGENT == taut_tunnel::Rate::new(50, 100));
     let datagram = said_by(&mut peer, offer);
     end.inbound(outer(1), &datagram, datagram.len(), at(2));
     assert_eq!(end.said(), [up], "a second later there is room again");
@@ -96,7 +96,7 @@ fn fault_b11_a_peer_that_asks_all_the_time_is_answered_as_often_as_anybody_needs
         end.inbound(outer(1), &datagram, datagram.len(), at(1));
     }
     assert_eq!(end.datagrams().len(), 400);
-    end.assert_dropped(Drop::ControlRate, 600);
+    end.assert_dropped(DropReason::ControlRate, 600);
     let datagram = said_by(&mut peer, ControlMessage::Probe { id: 1_000 });
     end.inbound(outer(1), &datagram, datagram.len(), at(2));
     assert_eq!(end.datagrams().len(), 1, "a second later there is room again");
@@ -113,12 +113,12 @@ fn fault_b11_a_peer_that_says_too_much_is_not_listened_to_for_a_second_and_nobod
         forged[20] ^= 1;
         end.inbound(outer(1), &forged, forged.len(), at(1));
     }
-    end.assert_dropped(Drop::NotAuthentic, 3_000);
+    end.assert_dropped(DropReason::NotAuthentic, 3_000);
     for datagram in &said {
         end.inbound(outer(1), datagram, datagram.len(), at(1));
     }
     // 1,000 at once, and the one that was too many.
-    assert_eq!(end.dropped(Drop::ControlRate), 3_000 - 1_001);
+    assert_eq!(end.dropped(DropReason::ControlRate), 3_000 - 1_001);
     let probe = said_by(&mut peer, ControlMessage::Probe { id: 1 });
     end.inbound(outer(1), &probe, probe.len(), at(1) + std::time::Duration::from_millis(999));
     assert!(end.datagrams().is_empty());
@@ -135,19 +135,19 @@ fn what_nobody_knows_and_what_cannot_be_true_is_counted() {
     for datagram in [unknown, lie] {
         end.inbound(outer(1), &datagram, datagram.len(), at(1));
     }
-    end.assert_dropped(Drop::BadControl, 2);
+    end.assert_dropped(DropReason::BadControl, 2);
     assert!(end.datagrams().is_empty());
 }
 
 #[test]
 fn a_session_and_all_of_its_indices_go_together() {
     let (mut end, _) = taut_end();
-    assert_eq!(end.core.by_index.len(), 3);
+    assert_eq!(end.core.peers.indices(), 3);
     let control = keys(1).1;
     let exporter = exporter(Role::Responder, control.stock.local, control.stock.remote);
-    assert!(end.core.by_index.contains_key(&exporter.control(LaneId::FIRST).local));
+    assert!(end.core.peers.by_index(exporter.control(LaneId::FIRST).local).is_some());
     end.command(ToLane::RemovePeer(PEER), at(1));
-    assert_eq!(end.core.by_index.len(), 0);
+    assert_eq!(end.core.peers.indices(), 0);
 }
 
 #[test]

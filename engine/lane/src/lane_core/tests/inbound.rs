@@ -6,22 +6,22 @@ use taut_tunnel::Session;
 use taut_tunnel::handshake::{Remote, SentInitiation, Timestamp};
 use taut_wire::wireguard::DATA_HEADER;
 
-use super::kit::{End, PEER, add_session, at, identity, inner, keys, outer, packet, pair, read, superpacket};
-use crate::drops::Drop;
+use super::kit::{PEER, TestLane, add_session, at, identity, inner, keys, outer, packet, pair, read, superpacket};
+use crate::drops::DropReason;
 
 /// A datagram that `here` sends to host 2.
-fn sealed(here: &mut End, packet: &[u8]) -> Vec<u8> {
+fn sealed(here: &mut TestLane, packet: &[u8]) -> Vec<u8> {
     here.outbound(packet, at(1));
     here.datagrams().pop().unwrap()
 }
 
 #[test]
 fn a_session_that_waits_in_the_queue_is_looked_for_before_a_packet_is_dropped() {
-    let (mut here, mut there) = (End::new(1, 2), End::new(2, 1));
+    let (mut here, mut there) = (TestLane::new(1, 2), TestLane::new(2, 1));
     let (ours, theirs) = keys(1);
     here.command(add_session(1, ours, Some(outer(2)), at(0)), at(0));
     here.datagrams();
-    there.ports.commands.push_back(add_session(1, theirs, None, at(0)));
+    there.io.commands.push_back(add_session(1, theirs, None, at(0)));
     let datagram = sealed(&mut here, &packet(1, 2, 100));
     there.inbound(outer(1), &datagram, datagram.len(), at(1));
     assert_eq!(there.written(), [packet(1, 2, 100)]);
@@ -37,7 +37,7 @@ fn fault_a10_an_unknown_index_is_dropped_and_moves_no_endpoint() {
     let mut unknown = sealed(&mut here, &packet(1, 2, 100));
     unknown[4..8].copy_from_slice(&0x7777_7770_u32.to_le_bytes());
     there.inbound(outer(9), &unknown, unknown.len(), at(1));
-    there.assert_dropped(Drop::UnknownIndex, 1);
+    there.assert_dropped(DropReason::UnknownIndex, 1);
     there.outbound(&packet(2, 1, 100), at(1));
     assert_eq!(there.runs()[0].0, outer(1));
     assert!(there.said().is_empty());
@@ -62,7 +62,7 @@ fn a_replay_is_dropped_and_moves_no_endpoint() {
     there.inbound(outer(1), &datagram, datagram.len(), at(1));
     there.said();
     there.inbound(outer(9), &datagram, datagram.len(), at(1));
-    there.assert_dropped(Drop::Replayed, 1);
+    there.assert_dropped(DropReason::Replayed, 1);
     assert_eq!(there.written().len(), 1);
     assert!(there.said().is_empty());
 }
@@ -76,7 +76,7 @@ fn an_altered_packet_is_dropped_and_spoils_nothing() {
         altered[place] ^= 1;
         there.inbound(outer(9), &altered, altered.len(), at(1));
     }
-    there.assert_dropped(Drop::NotAuthentic, 3);
+    there.assert_dropped(DropReason::NotAuthentic, 3);
     assert!(there.said().is_empty() && there.written().is_empty());
     there.inbound(outer(1), &good, good.len(), at(1));
     assert_eq!(there.written(), [packet(1, 2, 100)]);
@@ -89,7 +89,7 @@ fn a_source_that_is_not_the_peers_is_dropped() {
         let datagram = sealed(&mut here, &packet(source, 2, 100));
         there.inbound(outer(1), &datagram, datagram.len(), at(1));
     }
-    there.assert_dropped(Drop::SourceNotAllowed, 2);
+    there.assert_dropped(DropReason::SourceNotAllowed, 2);
     assert_eq!(there.written(), [packet(1, 2, 100)]);
 }
 
@@ -100,7 +100,7 @@ fn fault_g15_a_destination_that_is_not_ours_is_dropped() {
     // A sender that routes all of this to host 2.
     let everywhere = Routes::new([("0.0.0.0/0".parse().unwrap(), PEER)]);
     here.command(ToLane::Routes(everywhere.into()), at(0));
-    let mut send = |there: &mut End, packets: &[Vec<u8>]| {
+    let mut send = |there: &mut TestLane, packets: &[Vec<u8>]| {
         let datagrams: Vec<_> = packets.iter().map(|packet| sealed(&mut here, packet)).collect();
         there.inbound(outer(1), &datagrams.concat(), datagrams[0].len(), at(1));
     };
@@ -109,7 +109,7 @@ fn fault_g15_a_destination_that_is_not_ours_is_dropped() {
     // In a run between packets that are ours, so that a remembered pair of addresses is no excuse.
     send(&mut there, &[good.clone(), packet(1, 3, 100), good.clone(), packet(1, 255, 100), good.clone()]);
     assert_eq!(there.written(), [good.clone(), good.clone(), good.clone()]);
-    there.assert_dropped(Drop::DestinationNotOurs, 2);
+    there.assert_dropped(DropReason::DestinationNotOurs, 2);
     let counted = there.received().0;
     for far in [[192, 168, 1, 7], [224, 0, 0, 251], [255, 255, 255, 255], [127, 0, 0, 1]] {
         let mut packet = good.clone();
@@ -117,7 +117,7 @@ fn fault_g15_a_destination_that_is_not_ours_is_dropped() {
         send(&mut there, &[packet]);
     }
     assert!(there.written().is_empty());
-    there.assert_dropped(Drop::DestinationNotOurs, 6);
+    there.assert_dropped(DropReason::DestinationNotOurs, 6);
     assert_eq!(there.received().0, counted, "what is not delivered is no traffic");
 
     // The node gets another address: what was allowed is not remembered.
@@ -141,7 +141,7 @@ fn fault_g15_a_source_route_is_no_way_around_the_destination() {
         there.inbound(outer(1), &datagram, datagram.len(), at(1));
     }
     assert_eq!(there.written(), [good]);
-    there.assert_dropped(Drop::DestinationNotOurs, 1);
+    there.assert_dropped(DropReason::DestinationNotOurs, 1);
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn what_is_sealed_but_no_packet_is_dropped() {
         session.seal(&mut datagram, content.len()).unwrap();
         there.inbound(outer(1), &datagram, datagram.len(), at(1));
     }
-    there.assert_dropped(Drop::BadOuter, 2);
+    there.assert_dropped(DropReason::BadOuter, 2);
     assert!(there.written().is_empty());
 }
 
@@ -202,9 +202,9 @@ fn fault_a11_an_authentic_packet_whose_ip_header_lies_is_dropped_and_its_session
         datagram[DATA_HEADER..][..content.len()].copy_from_slice(content);
         session.seal(&mut datagram, content.len()).unwrap();
         there.inbound(outer(1), &datagram, datagram.len(), at(1));
-        assert_eq!((there.dropped(Drop::BadOuter), there.written().len()), (number, 0), "{lie}");
+        assert_eq!((there.dropped(DropReason::BadOuter), there.written().len()), (number, 0), "{lie}");
     }
-    there.assert_dropped(Drop::BadOuter, lies.len() as u64);
+    there.assert_dropped(DropReason::BadOuter, lies.len() as u64);
     let mut datagram = vec![0; Session::sealed_len(good.len(), 1420)];
     datagram[DATA_HEADER..][..good.len()].copy_from_slice(&good);
     session.seal(&mut datagram, good.len()).unwrap();
@@ -230,7 +230,7 @@ fn fault_a18_padding_does_not_reach_the_tun() {
 
 #[test]
 fn an_empty_packet_is_not_written() {
-    let (mut here, mut there) = (End::new(1, 2), End::new(2, 1));
+    let (mut here, mut there) = (TestLane::new(1, 2), TestLane::new(2, 1));
     let (ours, theirs) = keys(1);
     there.command(add_session(1, theirs, None, at(0)), at(0));
     here.command(add_session(1, ours, Some(outer(2)), at(0)), at(0));
@@ -244,7 +244,7 @@ fn an_empty_packet_is_not_written() {
 fn fault_a1_a_datagram_without_a_byte_is_counted() {
     let (_, mut there) = pair();
     there.inbound(outer(1), &[], 0, at(1));
-    assert_eq!(there.dropped(Drop::NotWireGuard), 1);
+    assert_eq!(there.dropped(DropReason::NotWireGuard), 1);
 }
 
 #[test]
@@ -256,16 +256,16 @@ fn fault_a5_garbage_in_a_run_costs_only_itself() {
     datagrams[5].truncate(20);
     there.inbound(outer(1), &datagrams.concat(), datagrams[0].len(), at(1));
     assert_eq!(there.written(), vec![packet(1, 2, 100); 3]);
-    assert_eq!((there.dropped(Drop::NotWireGuard), there.dropped(Drop::NotAuthentic)), (2, 1));
+    assert_eq!((there.dropped(DropReason::NotWireGuard), there.dropped(DropReason::NotAuthentic)), (2, 1));
 }
 
 #[test]
 fn a_tun_that_does_not_take_a_packet_is_counted() {
     let (mut here, mut there) = pair();
-    there.ports.refuses = true;
+    there.io.refuses = true;
     let datagram = sealed(&mut here, &packet(1, 2, 100));
     there.inbound(outer(1), &datagram, datagram.len(), at(1));
-    there.assert_dropped(Drop::TunWrite, 1);
+    there.assert_dropped(DropReason::TunWrite, 1);
 }
 
 #[test]
@@ -276,12 +276,12 @@ fn the_segments_of_a_superpacket_become_one_write_again() {
     for (_, run, size) in here.runs() {
         there.inbound(outer(1), &run, size, at(1));
     }
-    assert_eq!(there.ports.written, [(header, packet)]);
+    assert_eq!(there.io.written, [(header, packet)]);
 }
 
 #[test]
 fn only_handshake_messages_that_are_made_for_us_reach_the_keeper() {
-    let mut there = End::new(2, 1);
+    let mut there = TestLane::new(2, 1);
     let initiation_to = |number: u8| {
         let identity = identity(1);
         let remote = Remote::new(&identity, super::kit::identity(number).public(), PresharedKey::NONE).unwrap();
@@ -290,7 +290,7 @@ fn only_handshake_messages_that_are_made_for_us_reach_the_keeper() {
     };
     there.inbound(outer(1), &initiation_to(3), 148, at(0));
     there.inbound(outer(1), &[[2, 0, 0, 0].as_slice(), &[7; 88]].concat(), 92, at(0));
-    there.assert_dropped(Drop::BadMac1, 2);
+    there.assert_dropped(DropReason::BadMac1, 2);
     assert!(there.said().is_empty());
     there.inbound(outer(1), &initiation_to(2), 148, at(0));
     let said = there.said();

@@ -16,9 +16,9 @@ use taut_wire::merge::{Offloads, Run};
 use taut_wire::vnet::VnetHeader;
 
 use crate::batch::{Flush, SendBatch};
-use crate::drops::Drop;
-use crate::lane_core::{LaneCore, Released};
-use crate::ports::InboundPorts;
+use crate::drops::DropReason;
+use crate::inbound_io::InboundIo;
+use crate::lane_core::LaneCore;
 
 /// The peer of each lane core.
 pub(super) const PEER: PeerId = PeerId(5);
@@ -42,21 +42,21 @@ pub(super) fn identity(number: u8) -> Identity {
 }
 
 /// A lane core with its batch, and what came in.
-pub(super) struct End {
+pub(super) struct TestLane {
     pub(super) core: LaneCore,
     pub(super) out: SendBatch,
-    pub(super) ports: Ports,
+    pub(super) io: TestIo,
 }
 
 /// Keeps what is written to the TUN.
 #[derive(Default)]
-pub(super) struct Ports {
+pub(super) struct TestIo {
     pub(super) written: Vec<(VnetHeader, Vec<u8>)>,
     pub(super) commands: VecDeque<ToLane>,
     pub(super) refuses: bool,
 }
 
-impl InboundPorts for Ports {
+impl InboundIo for TestIo {
     fn write(&mut self, run: Run<'_>) -> bool {
         self.written.push((run.header(), run.slices().collect::<Vec<_>>().concat()));
         !self.refuses
@@ -67,7 +67,7 @@ impl InboundPorts for Ports {
     }
 }
 
-impl End {
+impl TestLane {
     /// Host `number`, whose one peer is host `peer`, a stock WireGuard.
     pub(super) fn new(number: u8, peer: u8) -> Self {
         Self::with(number, peer, true)
@@ -76,7 +76,7 @@ impl End {
     fn with(number: u8, peer: u8, roams: bool) -> Self {
         let checker = identity(number).checker([number; 32]);
         let core = LaneCore::new(Limits::WIREGUARD, 1420, checker, true, Offloads::ALL, Arc::default(), Arc::default());
-        let mut end = Self { core, out: SendBatch::new(), ports: Ports::default() };
+        let mut end = Self { core, out: SendBatch::new(), io: TestIo::default() };
         end.command(ToLane::AddPeer { peer: PEER, persistent_keepalive: None, roams }, at(0));
         end.command(ToLane::Routes(Arc::new(Routes::new([(Prefix::host(inner(peer)), PEER)]))), at(0));
         end
@@ -94,12 +94,12 @@ impl End {
     /// Time passes, and what was held and need not wait any longer leaves.
     pub(super) fn time_passes(&mut self, now: Time) {
         self.core.handle_timeout(&mut self.out, now);
-        while self.core.release(&mut self.out, now) != Released::Nothing {}
+        while self.core.release(&mut self.out, now).is_some() {}
     }
 
     /// One datagram, or a run of equal ones, arrives.
     pub(super) fn inbound(&mut self, source: SocketAddr, data: &[u8], segment_size: usize, now: Time) {
-        self.core.inbound(source, &mut data.to_vec(), segment_size, &mut self.ports, &mut self.out, now);
+        self.core.inbound(source, &mut data.to_vec(), segment_size, &mut self.io, &mut self.out, now);
     }
 
     /// What the batch would send, as runs.
@@ -123,7 +123,7 @@ impl End {
 
     /// The packets that were written to the TUN, without their headers.
     pub(super) fn written(&mut self) -> Vec<Vec<u8>> {
-        std::mem::take(&mut self.ports.written).into_iter().map(|(_, packet)| packet).collect()
+        std::mem::take(&mut self.io.written).into_iter().map(|(_, packet)| packet).collect()
     }
 
     /// Bytes sent to the peer: of packets, and of messages.
@@ -137,16 +137,16 @@ impl End {
     }
 
     pub(super) fn said(&mut self) -> Vec<FromLane> {
-        std::iter::from_fn(|| self.core.poll_message()).collect()
+        std::iter::from_fn(|| self.core.poll_output()).collect()
     }
 
-    pub(super) fn dropped(&self, reason: Drop) -> u64 {
+    pub(super) fn dropped(&self, reason: DropReason) -> u64 {
         self.core.drops.count(reason)
     }
 
     /// Only this reason was counted, so many times.
     #[track_caller]
-    pub(super) fn assert_dropped(&self, reason: Drop, packets: u64) {
+    pub(super) fn assert_dropped(&self, reason: DropReason, packets: u64) {
         let total: u64 = self.core.drops.iter().map(|(_, count)| count).sum();
         assert_eq!((self.dropped(reason), total), (packets, packets), "{:?}", self.core.drops);
     }
@@ -179,8 +179,8 @@ pub(super) fn add_session(number: u32, keys: SessionKeys, proven: Option<SocketA
 }
 
 /// Hosts 1 and 2 with session 1, which host 1 started and which host 2 has not heard of yet, and nothing in the batches.
-pub(super) fn pair() -> (End, End) {
-    let (mut here, mut there) = (End::new(1, 2), End::new(2, 1));
+pub(super) fn pair() -> (TestLane, TestLane) {
+    let (mut here, mut there) = (TestLane::new(1, 2), TestLane::new(2, 1));
     let (ours, theirs) = keys(1);
     there.command(add_session(1, theirs, None, at(0)), at(0));
     here.command(add_session(1, ours, Some(outer(2)), at(0)), at(0));
@@ -190,8 +190,8 @@ pub(super) fn pair() -> (End, End) {
 }
 
 /// The same between Taut nodes; host 1 knows where host 2 is.
-pub(super) fn taut_pair() -> (End, End) {
-    let (mut here, mut there) = (End::with(1, 2, false), End::with(2, 1, false));
+pub(super) fn taut_pair() -> (TestLane, TestLane) {
+    let (mut here, mut there) = (TestLane::with(1, 2, false), TestLane::with(2, 1, false));
     let (ours, theirs) = keys(1);
     let extended = |keys: SessionKeys| SessionKeys {
         extension: Some(exporter(keys.role, keys.stock.local, keys.stock.remote)),

@@ -7,28 +7,28 @@ use taut_udp::Local;
 use taut_wire::ecn::Ecn;
 use taut_wire::wireguard::{TYPE_DATA, TYPE_INITIATION, TYPE_RESPONSE};
 
-use super::kit::{End, PEER, add_session, at, identity, keys, outer, packet, pair};
+use super::kit::{PEER, TestLane, add_session, at, identity, keys, outer, packet, pair};
 
 fn local(number: u8) -> Local {
     Local { address: IpAddr::from([203, 0, 113, number]), interface: 3 }
 }
 
 /// From where data leaves to host `number`.
-fn data(end: &End, number: u8) -> Option<Local> {
+fn data(end: &TestLane, number: u8) -> Option<Local> {
     end.core.local_for(outer(number), &TYPE_DATA.to_le_bytes())
 }
 
 /// A datagram from host 1 comes to host 2, at its address `at_local`.
-fn deliver(there: &mut End, from: u8, datagram: &[u8], at_local: u8) {
+fn deliver(there: &mut TestLane, from: u8, datagram: &[u8], at_local: u8) {
     deliver_later(there, from, datagram, at_local, at(1));
 }
 
-fn deliver_later(there: &mut End, from: u8, datagram: &[u8], at_local: u8, now: Time) {
+fn deliver_later(there: &mut TestLane, from: u8, datagram: &[u8], at_local: u8, now: Time) {
     there.core.arrived_at(Some(local(at_local)), Ecn::NotEct);
     there.inbound(outer(from), datagram, datagram.len(), now);
 }
 
-fn sealed(here: &mut End) -> Vec<u8> {
+fn sealed(here: &mut TestLane) -> Vec<u8> {
     here.outbound(&packet(1, 2, 100), at(1));
     here.datagrams().pop().unwrap()
 }
@@ -78,7 +78,7 @@ fn what_the_keeper_or_the_kernel_takes_back_comes_with_the_next_packet_again() {
 #[test]
 fn fault_d19_an_endpoint_or_a_mark_that_the_user_sets_leaves_the_source_to_the_routes() {
     let (mut here, mut there) = pair();
-    let mut hear = |there: &mut End| {
+    let mut hear = |there: &mut TestLane| {
         let datagram = sealed(&mut here);
         deliver(there, 1, &datagram, 1);
         assert_eq!(data(there, 1), Some(local(1)));
@@ -98,7 +98,7 @@ fn fault_d19_an_endpoint_or_a_mark_that_the_user_sets_leaves_the_source_to_the_r
 #[test]
 fn fault_d7_an_address_that_the_routes_left_is_not_learned_again_once_the_peer_is_heard_elsewhere() {
     let (mut here, mut there) = pair();
-    let mut hear = |there: &mut End, at_local, second| {
+    let mut hear = |there: &mut TestLane, at_local, second| {
         let datagram = sealed(&mut here);
         deliver_later(there, 1, &datagram, at_local, at(second));
         data(there, 1)
@@ -119,7 +119,7 @@ fn fault_d7_an_address_that_the_routes_left_is_not_learned_again_once_the_peer_i
 
 #[test]
 fn a_handshake_is_answered_from_where_it_came_to_and_proves_its_way_when_it_ends() {
-    let mut there = End::new(2, 1);
+    let mut there = TestLane::new(2, 1);
     let remote = Remote::new(&identity(1), identity(2).public(), PresharedKey::NONE).unwrap();
     let index = ReceiverIndex(16);
     let (_, initiation) = SentInitiation::start(
@@ -152,7 +152,7 @@ fn a_peer_that_moves_very_often_leaves_little_behind() {
     }
     let table = std::sync::Arc::default();
     there.core.share_locals(std::sync::Arc::clone(&table));
-    there.core.forget_locals(&mut |_, _| false);
+    there.core.locals.forget(&mut |_, _| false);
     let known = (1..=250).filter(|place| data(&there, *place).is_some()).count();
     assert!((1..30).contains(&known), "{known}");
 }

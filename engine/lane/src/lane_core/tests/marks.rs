@@ -8,8 +8,8 @@ use taut_wire::merge::{Merger, Offloads};
 use taut_wire::vnet::VnetHeader;
 use taut_wire::wireguard::{DATA_HEADER, DATA_OVERHEAD};
 
-use super::kit::{End, PEER, add_session, at, exporter, keys, outer, packet, read, superpacket};
-use crate::drops::{Drop, DropCounts};
+use super::kit::{PEER, TestLane, add_session, at, exporter, keys, outer, packet, read, superpacket};
+use crate::drops::{DropCounts, DropReason};
 
 /// The two sides of session 1 between Taut nodes that both have AES.
 fn taut_keys() -> (SessionKeys, SessionKeys) {
@@ -23,8 +23,8 @@ fn taut_keys() -> (SessionKeys, SessionKeys) {
 }
 
 /// Host 1, which was told this of its peer, and the session as the peer has it.
-fn sender(suite: Suite, abilities: Abilities) -> (End, Session) {
-    let mut here = End::new(1, 2);
+fn sender(suite: Suite, abilities: Abilities) -> (TestLane, Session) {
+    let mut here = TestLane::new(1, 2);
     let (ours, theirs) = taut_keys();
     here.command(add_session(1, ours, Some(outer(2)), at(0)), at(0));
     here.command(ToLane::UseSuite { peer: PEER, session: SessionId(1), suite, abilities }, at(0));
@@ -33,8 +33,8 @@ fn sender(suite: Suite, abilities: Abilities) -> (End, Session) {
 }
 
 /// Host 2, and the session as its peer has it, sealing under this suite.
-fn receiver(suite: Suite) -> (End, Session) {
-    let mut there = End::new(2, 1);
+fn receiver(suite: Suite) -> (TestLane, Session) {
+    let mut there = TestLane::new(2, 1);
     let (ours, theirs) = taut_keys();
     there.command(add_session(1, theirs, None, at(0)), at(0));
     let mut peer = Session::new(SessionId(1), ours, at(0));
@@ -75,7 +75,7 @@ fn a_superpacket_comes_out_as_it_went_in_and_no_checksum_was_computed() {
         for (_, run, size) in here.runs() {
             there.inbound(outer(1), &run, size, at(1));
         }
-        assert_eq!(std::mem::take(&mut there.ports.written), [(header, packet)]);
+        assert_eq!(std::mem::take(&mut there.io.written), [(header, packet)]);
     }
     let drops: &DropCounts = &there.core.drops;
     assert!(drops.iter().all(|(_, count)| count == 0));
@@ -108,8 +108,8 @@ fn fault_a11_a_mark_where_none_belongs_is_dropped_and_counted() {
     let (mut there, mut peer) = receiver(Suite::ChaCha20Poly1305);
     let datagram = sealed(&mut peer, &marked(100));
     there.inbound(outer(1), &datagram, datagram.len(), at(1));
-    there.assert_dropped(Drop::BadOuter, 1);
-    assert!(there.ports.written.is_empty(), "WireGuard's own pair has no marks");
+    there.assert_dropped(DropReason::BadOuter, 1);
+    assert!(there.io.written.is_empty(), "WireGuard's own pair has no marks");
 
     let (mut there, mut peer) = receiver(Suite::Aes256Gcm);
     let mut icmp = packet(1, 2, 100);
@@ -124,13 +124,13 @@ fn fault_a11_a_mark_where_none_belongs_is_dropped_and_counted() {
         let datagram = sealed(&mut peer, &lie);
         there.inbound(outer(1), &datagram, datagram.len(), at(1));
     }
-    there.assert_dropped(Drop::BadOuter, 4);
-    assert!(there.ports.written.is_empty());
+    there.assert_dropped(DropReason::BadOuter, 4);
+    assert!(there.io.written.is_empty());
 
     let good = sealed(&mut peer, &marked(100));
     there.inbound(outer(1), &good, good.len(), at(1));
     let told = VnetHeader { flags: 1, hdr_len: 38, csum_start: 20, csum_offset: 16, ..VnetHeader::NONE };
-    assert_eq!(there.ports.written, [(told, superpacket(100, 0).1)], "the session stays");
+    assert_eq!(there.io.written, [(told, superpacket(100, 0).1)], "the session stays");
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn without_a_virtio_header_the_checksum_is_completed() {
 
     let datagram = sealed(&mut peer, &marked(101));
     there.inbound(outer(1), &datagram, datagram.len(), at(1));
-    assert_eq!(there.ports.written, [(VnetHeader::NONE, complete)]);
+    assert_eq!(there.io.written, [(VnetHeader::NONE, complete)]);
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn a_corrupted_packet_beside_marked_ones_arrives_corrupted_and_alone() {
     let run: Vec<u8> =
         [marked(100), corrupted.clone(), marked(100)].iter().flat_map(|packet| sealed(&mut peer, packet)).collect();
     there.inbound(outer(1), &run, run.len() / 3, at(1));
-    let written = std::mem::take(&mut there.ports.written);
+    let written = std::mem::take(&mut there.io.written);
     assert_eq!(written.len(), 3);
     assert_eq!(written[1], (VnetHeader::NONE, corrupted));
 }
@@ -165,7 +165,7 @@ fn a_corrupted_packet_beside_marked_ones_arrives_corrupted_and_alone() {
 #[test]
 fn what_waited_for_a_session_goes_unmarked_before_anything_was_agreed() {
     let (ours, theirs) = taut_keys();
-    let mut here = End::new(1, 2);
+    let mut here = TestLane::new(1, 2);
     let (header, packet) = superpacket(2_000, 1_000);
     here.core.outbound(&read(header, &packet), &mut here.out, at(0));
     here.command(add_session(1, ours, Some(outer(2)), at(0)), at(0));

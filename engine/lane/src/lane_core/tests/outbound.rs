@@ -4,11 +4,11 @@ use taut_node::{FromLane, HandshakeMessage, ToLane};
 use taut_tunnel::Session;
 use taut_wire::vnet::VnetHeader;
 
-use super::kit::{End, PEER, add_session, at, inner, keys, outer, packet, pair, read, superpacket};
-use crate::drops::Drop;
+use super::kit::{PEER, TestLane, add_session, at, inner, keys, outer, packet, pair, read, superpacket};
+use crate::drops::DropReason;
 
 /// Hands everything that `here` would send to `there`, and yields what `there` wrote to its TUN.
-fn carry(here: &mut End, there: &mut End) -> Vec<Vec<u8>> {
+fn carry(here: &mut TestLane, there: &mut TestLane) -> Vec<Vec<u8>> {
     for datagram in here.datagrams() {
         there.inbound(outer(1), &datagram, datagram.len(), at(1));
     }
@@ -33,7 +33,7 @@ fn without_a_route_it_is_dropped() {
     let (mut here, _) = pair();
     here.outbound(&packet(1, 3, 100), at(1));
     here.outbound(&packet(1, 255, 100), at(1));
-    here.assert_dropped(Drop::NoRoute, 2);
+    here.assert_dropped(DropReason::NoRoute, 2);
     assert!(here.out.is_empty());
 }
 
@@ -56,13 +56,13 @@ fn what_is_no_packet_is_dropped() {
     for packet in &bad {
         here.core.outbound(packet, &mut here.out, at(1));
     }
-    here.assert_dropped(Drop::BadInner, 6);
+    here.assert_dropped(DropReason::BadInner, 6);
     assert!(here.out.is_empty());
 }
 
 #[test]
 fn without_a_session_packets_wait_and_the_keeper_is_asked_once_a_second() {
-    let mut here = End::new(1, 2);
+    let mut here = TestLane::new(1, 2);
     for quarter in 0..8 {
         here.outbound(&packet(1, 2, 100), at(0) + Duration::from_millis(250 * quarter));
     }
@@ -72,7 +72,7 @@ fn without_a_session_packets_wait_and_the_keeper_is_asked_once_a_second() {
 
 #[test]
 fn what_waited_leaves_in_order_with_the_session_we_started() {
-    let (mut here, mut there) = (End::new(1, 2), End::new(2, 1));
+    let (mut here, mut there) = (TestLane::new(1, 2), TestLane::new(2, 1));
     let packets: Vec<Vec<u8>> = (0..20).map(|number| packet(1, 2, 100 + number)).collect();
     for packet in &packets {
         here.outbound(packet, at(0));
@@ -85,7 +85,7 @@ fn what_waited_leaves_in_order_with_the_session_we_started() {
 
 #[test]
 fn a_session_we_started_is_confirmed_by_an_empty_packet_if_nothing_waits() {
-    let mut here = End::new(1, 2);
+    let mut here = TestLane::new(1, 2);
     here.command(add_session(1, keys(1).0, Some(outer(2)), at(1)), at(1));
     assert_eq!(here.datagrams().iter().map(Vec::len).collect::<Vec<_>>(), [32]);
 }
@@ -106,7 +106,7 @@ fn a_session_we_answered_for_is_used_when_the_peer_has_used_it() {
 
 #[test]
 fn packets_queue_up_behind_those_that_still_wait() {
-    let (mut here, mut there) = (End::new(1, 2), End::new(2, 1));
+    let (mut here, mut there) = (TestLane::new(1, 2), TestLane::new(2, 1));
     let packets: Vec<Vec<u8>> = (0..150).map(|number| packet(1, 2, 1200 + number)).collect();
     let (waiting, later) = packets.split_at(140);
     for packet in waiting {
@@ -130,12 +130,12 @@ fn packets_queue_up_behind_those_that_still_wait() {
 
 #[test]
 fn when_too_much_waits_the_oldest_is_dropped() {
-    let (mut here, mut there) = (End::new(1, 2), End::new(2, 1));
+    let (mut here, mut there) = (TestLane::new(1, 2), TestLane::new(2, 1));
     let (header, packet) = superpacket(60_000, 1300);
     for _ in 0..6 {
         here.core.outbound(&read(header, &packet), &mut here.out, at(0));
     }
-    here.assert_dropped(Drop::StagedOverflow, 2);
+    here.assert_dropped(DropReason::StagedOverflow, 2);
     let (ours, theirs) = keys(1);
     there.command(add_session(1, theirs, None, at(1)), at(1));
     here.command(add_session(1, ours, Some(outer(2)), at(1)), at(1));
@@ -148,12 +148,12 @@ fn when_too_much_waits_the_oldest_is_dropped() {
 
 #[test]
 fn what_waits_is_dropped_when_the_keeper_gives_up() {
-    let mut here = End::new(1, 2);
+    let mut here = TestLane::new(1, 2);
     for _ in 0..7 {
         here.outbound(&packet(1, 2, 100), at(0));
     }
     here.command(ToLane::GiveUp(PEER), at(90));
-    here.assert_dropped(Drop::NoHandshake, 7);
+    here.assert_dropped(DropReason::NoHandshake, 7);
     here.command(add_session(1, keys(1).0, Some(outer(2)), at(91)), at(91));
     assert_eq!(
         here.datagrams().iter().map(Vec::len).collect::<Vec<_>>(),
@@ -181,22 +181,22 @@ fn a_superpacket_of_crumbs_is_dropped() {
     let (mut here, _) = pair();
     let (header, packet) = superpacket(65_000, 8);
     here.core.outbound(&read(header, &packet), &mut here.out, at(1));
-    here.assert_dropped(Drop::BadInner, 1);
+    here.assert_dropped(DropReason::BadInner, 1);
     assert!(here.out.is_empty());
 }
 
 #[test]
 fn a_handshake_message_without_room_is_counted() {
-    let mut here = End::new(1, 2);
+    let mut here = TestLane::new(1, 2);
     let message = HandshakeMessage::new(&[1; 148]).unwrap();
     // To ever other destinations, so that no run takes more than one, as in a map of very many peers.
     let destinations = (1..=u16::MAX).map(|port| (inner(2), port).into());
     let sent = destinations.take_while(|destination: &std::net::SocketAddr| {
         here.command(ToLane::Send { way: (*destination).into(), message }, at(0));
-        here.dropped(Drop::SendFailed) == 0
+        here.dropped(DropReason::SendFailed) == 0
     });
     let sent = sent.count();
-    here.assert_dropped(Drop::SendFailed, 1);
+    here.assert_dropped(DropReason::SendFailed, 1);
     assert_eq!(here.runs().len(), sent);
     assert!(here.out.has_room());
 }
@@ -210,9 +210,9 @@ fn nothing_goes_to_a_peer_that_was_removed() {
     for datagram in &datagrams {
         there.inbound(outer(1), datagram, datagram.len(), at(1));
     }
-    there.assert_dropped(Drop::UnknownIndex, 1);
+    there.assert_dropped(DropReason::UnknownIndex, 1);
     there.outbound(&packet(2, 1, 100), at(1));
-    assert_eq!(there.dropped(Drop::NoRoute), 1);
+    assert_eq!(there.dropped(DropReason::NoRoute), 1);
     assert!(there.written().is_empty() && there.out.is_empty());
     assert!(there.said().is_empty(), "the agent knows");
 }

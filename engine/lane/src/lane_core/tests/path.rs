@@ -11,8 +11,8 @@ use taut_path::{Choice, Way};
 use taut_wire::control::{ControlMessage, Endpoints};
 use taut_wire::relay::{HEADER, id};
 
-use super::kit::{End, PEER, at, choice, outer, packet, read, superpacket, taut_pair};
-use crate::drops::Drop;
+use super::kit::{PEER, TestLane, at, choice, outer, packet, read, superpacket, taut_pair};
+use crate::drops::DropReason;
 use crate::held;
 
 /// Where the relay is; what it carries for either of two hosts, it carries under the number 7.
@@ -26,12 +26,12 @@ fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-fn set(end: &mut End, choice: Choice, now: Time) {
+fn set(end: &mut TestLane, choice: Choice, now: Time) {
     end.command(ToLane::SetPath { peer: PEER, choice }, now);
 }
 
 /// Both ends speak directly, and may use the relay.
-fn both() -> (End, End) {
+fn both() -> (TestLane, TestLane) {
     let (mut here, mut there) = taut_pair();
     for (end, other) in [(&mut here, 2), (&mut there, 1)] {
         end.command(ToLane::Relays(Arc::new([outer(RELAY)])), at(0));
@@ -53,7 +53,7 @@ fn both() -> (End, End) {
 }
 
 /// Takes what host `number` sends to the other, as the wire and the relay do.
-fn carry(number: u8, from: &mut End, to: &mut End, now: Time) {
+fn carry(number: u8, from: &mut TestLane, to: &mut TestLane, now: Time) {
     for (destination, run, size) in from.runs() {
         let source = if destination == outer(RELAY) { outer(RELAY) } else { outer(number) };
         to.inbound(source, &run, size, now);
@@ -77,7 +77,7 @@ fn in_doubt_the_same_bytes_go_both_ways_and_are_taken_once() {
     there.inbound(outer(1), direct, *size, now);
     there.inbound(outer(RELAY), copy, *copied, now);
     assert_eq!(there.written().len(), 1);
-    there.assert_dropped(Drop::Duplicate, 21);
+    there.assert_dropped(DropReason::Duplicate, 21);
     assert_eq!(here.core.traffic.copied_of(PEER), copy.len() as u64);
     assert_eq!(here.core.traffic.relayed_of(PEER).1, 0, "a copy is no traffic");
 }
@@ -97,7 +97,7 @@ fn copies_that_came_first_make_no_noise_either() {
         }
     }
     assert_eq!(there.written().len(), 10);
-    there.assert_dropped(Drop::Duplicate, 10);
+    there.assert_dropped(DropReason::Duplicate, 10);
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn receipts_go_where_data_goes_and_both_ways_in_doubt() {
 fn what_the_peer_is_told_goes_both_ways_in_doubt_and_a_probe_its_own() {
     let (mut here, mut there) = both();
     set(&mut here, Choice { also: Some(relayed()), ..choice(outer(2).into()) }, at(1));
-    let say = |end: &mut End, message| {
+    let say = |end: &mut TestLane, message| {
         let command = ToLane::Control { peer: PEER, session: SessionId(1), lane: LaneId::FIRST, way: None, message };
         end.command(command, at(1));
     };
@@ -228,22 +228,25 @@ fn further_lanes_are_for_direct_ways_only() {
     let (mut here, _) = both();
     let open = || ToLane::OpenLanes { peer: PEER, lanes: vec![(LaneId(1), outer(2))], barrier: 1 };
     here.command(open(), at(1));
-    assert!(here.core.peers[&PEER].selector.are_open());
+    assert!(here.core.peers.get(PEER).unwrap().selector.are_open());
     set(&mut here, choice(relayed()), at(1));
-    assert!(!here.core.peers[&PEER].selector.are_open());
+    assert!(!here.core.peers.get(PEER).unwrap().selector.are_open());
     assert!(here.said().contains(&FromLane::Silent { peer: PEER }));
     here.command(open(), at(1));
-    assert!(!here.core.peers[&PEER].selector.are_open() && here.said().contains(&FromLane::Silent { peer: PEER }));
+    assert!(
+        !here.core.peers.get(PEER).unwrap().selector.are_open()
+            && here.said().contains(&FromLane::Silent { peer: PEER })
+    );
     set(&mut here, choice(outer(2).into()), at(1));
     here.command(open(), at(1));
-    assert!(here.core.peers[&PEER].selector.are_open());
+    assert!(here.core.peers.get(PEER).unwrap().selector.are_open());
     // In doubt, what is open stays so, and what is not stays closed.
     let doubted = Choice { also: Some(relayed()), ..choice(outer(2).into()) };
     set(&mut here, doubted, at(2));
-    assert!(here.core.peers[&PEER].selector.are_open());
+    assert!(here.core.peers.get(PEER).unwrap().selector.are_open());
     here.command(ToLane::CloseLanes(PEER), at(2));
     here.command(open(), at(2));
-    assert!(!here.core.peers[&PEER].selector.are_open());
+    assert!(!here.core.peers.get(PEER).unwrap().selector.are_open());
     assert_eq!(here.said().iter().filter(|said| **said == FromLane::Silent { peer: PEER }).count(), 1);
 }
 
@@ -273,7 +276,7 @@ fn a_gap_is_waited_for_and_then_made() {
     let (mut here, _) = both();
     set(&mut here, choice(relayed()), at(1));
     // Where a packet goes that is sent now, and what was held with it.
-    let send = |here: &mut End, now| {
+    let send = |here: &mut TestLane, now| {
         here.time_passes(now);
         here.outbound(&packet(1, 2, 100), now);
         here.runs().first().map(|(place, run, size)| (*place, run.len() / size))
@@ -287,7 +290,7 @@ fn a_gap_is_waited_for_and_then_made() {
     let last = 241;
     assert_eq!(send(&mut here, at(1) + ms(251)), None);
     assert_eq!(send(&mut here, at(1) + ms(last + 29)), None);
-    assert_eq!(here.core.peers[&PEER].held_until(), Some(at(1) + ms(last + 30)));
+    assert_eq!(here.core.peers.get(PEER).unwrap().held_until(), at(1) + ms(last + 30));
     assert_eq!(send(&mut here, at(1) + ms(last + 30)), Some((outer(2), 3)), "all of them, at once");
     // A gap of its own is found by the next packet, or by the clock.
     set(&mut here, choice(relayed()), at(3));
@@ -298,7 +301,7 @@ fn a_gap_is_waited_for_and_then_made() {
     send(&mut here, at(4));
     set(&mut here, Choice { behind: ms(900), ..choice(outer(2).into()) }, at(4));
     here.core.handle_timeout(&mut here.out, at(4) + ms(50));
-    assert_eq!(here.core.peers[&PEER].first.way, Some(outer(2).into()), "never longer than 50 ms");
+    assert_eq!(here.core.peers.get(PEER).unwrap().first.way, Some(outer(2).into()), "never longer than 50 ms");
     // What nobody is in front of goes at once, and what is dead is waited for by nobody.
     set(&mut here, Choice { behind: ms(30), ..choice(relayed()) }, at(5));
     assert_eq!(send(&mut here, at(5)), Some((outer(RELAY), 1)));
@@ -307,13 +310,13 @@ fn a_gap_is_waited_for_and_then_made() {
 }
 
 /// Whether packets are held for the peer.
-fn waits(end: &End) -> bool {
-    !end.core.peers[&PEER].held.is_empty()
+fn waits(end: &TestLane) -> bool {
+    end.core.held.has(PEER)
 }
 
 /// A host that sends packets of this length, one in a millisecond, while it is to leave the relay for a way that is 50 ms shorter: what it sends goes
 /// where, in order, and how much was held at most.
-fn leaves_the_relay(length: usize, milliseconds: u64) -> (Vec<(std::net::SocketAddr, usize)>, End) {
+fn leaves_the_relay(length: usize, milliseconds: u64) -> (Vec<(std::net::SocketAddr, usize)>, TestLane) {
     let (mut here, _) = both();
     set(&mut here, choice(relayed()), at(1));
     here.outbound(&packet(1, 2, length), at(1));
@@ -362,7 +365,7 @@ fn fault_b11_while_lanes_are_drained_nothing_is_held() {
     here.outbound(&packet(1, 2, 200), at(1));
     here.time_passes(at(1) + ms(49));
     assert!(waits(&here) && here.runs().is_empty());
-    here.core.hold_nothing(true, at(1) + ms(49));
+    here.core.begin_drain(at(1) + ms(49));
     here.time_passes(at(1) + ms(49));
     here.outbound(&packet(1, 2, 300), at(1) + ms(49));
     assert_eq!(here.datagrams().iter().map(Vec::len).collect::<Vec<_>>(), [144, 240, 336], "in their order");
@@ -371,14 +374,14 @@ fn fault_b11_while_lanes_are_drained_nothing_is_held() {
     here.outbound(&packet(1, 2, 100), at(2));
     here.time_passes(at(2));
     assert_eq!((waits(&here), here.runs().len()), (false, 1));
-    here.core.hold_nothing(false, at(2));
+    here.core.end_drain();
     // A peer that goes takes along what is held for it.
     here.command(ToLane::OpenLanes { peer: PEER, lanes: Vec::new(), barrier: 1 }, at(3));
     here.command(ToLane::CloseLanes(PEER), at(3));
     here.outbound(&packet(1, 2, 100), at(3));
     here.command(ToLane::RemovePeer(PEER), at(3));
-    assert!(!here.core.has_released() && here.core.holds.holding().is_empty());
-    here.assert_dropped(Drop::NoRoute, 1);
+    assert!(!here.core.has_released() && here.core.held.peers().is_empty());
+    here.assert_dropped(DropReason::NoRoute, 1);
 }
 
 /// What a host does at a time: sends a packet, or changes its way.

@@ -10,8 +10,8 @@ use taut_wire::control::ControlMessage;
 use taut_wire::relay::{HEADER, header, id};
 use taut_wire::wireguard::{cookie_reply, initiation};
 
-use super::kit::{End, PEER, at, choice, identity, outer, packet, pair, read, superpacket, taut_pair};
-use crate::drops::Drop;
+use super::kit::{PEER, TestLane, at, choice, identity, outer, packet, pair, read, superpacket, taut_pair};
+use crate::drops::DropReason;
 
 /// Where the relay is.
 const RELAY: u8 = 9;
@@ -20,11 +20,11 @@ fn by(id: u32) -> Way {
     Way::Relayed { relay: outer(RELAY), id }
 }
 
-fn hears_relay(end: &mut End) {
+fn hears_relay(end: &mut TestLane) {
     end.command(ToLane::Relays(Arc::new([outer(RELAY)])), at(0));
 }
 
-fn goes(end: &mut End, way: Way) {
+fn goes(end: &mut TestLane, way: Way) {
     end.command(ToLane::SetPath { peer: PEER, choice: choice(way) }, at(0));
 }
 
@@ -53,7 +53,7 @@ fn what_goes_by_a_relay_comes_out_as_it_was() {
         there.inbound(outer(RELAY), &relayed(run, *size, 7, 3), *size, at(1));
     }
     assert!(runs.len() <= 3 && segments == 40, "equal sizes still form runs: {} of {segments}", runs.len());
-    let written = std::mem::take(&mut there.ports.written);
+    let written = std::mem::take(&mut there.io.written);
     assert_eq!(written.len(), 1, "and are merged again");
     assert_eq!(written[0].1[40..], packet[40..]);
     let said = there.said();
@@ -99,19 +99,19 @@ fn only_known_relays_are_heard() {
     here.outbound(&packet(1, 2, 100), at(1));
     let [(_, frame, size)] = &here.runs()[..] else { panic!("one datagram") };
     there.inbound(outer(RELAY), frame, *size, at(1));
-    there.assert_dropped(Drop::NotWireGuard, 1);
+    there.assert_dropped(DropReason::NotWireGuard, 1);
     let bind = [0x82; 60];
     there.inbound(outer(RELAY), &bind, bind.len(), at(1));
-    there.assert_dropped(Drop::NotWireGuard, 2);
+    there.assert_dropped(DropReason::NotWireGuard, 2);
     hears_relay(&mut there);
     there.inbound(outer(8), frame, *size, at(1));
-    there.assert_dropped(Drop::NotWireGuard, 3);
+    there.assert_dropped(DropReason::NotWireGuard, 3);
     assert!(there.said().is_empty() && there.written().is_empty());
     there.inbound(outer(RELAY), frame, *size, at(1));
     assert_eq!(there.written().len(), 1, "nobody opened it before");
     there.command(ToLane::Relays(Arc::new([])), at(1));
     there.inbound(outer(RELAY), &bind, bind.len(), at(1));
-    there.assert_dropped(Drop::NotWireGuard, 4);
+    there.assert_dropped(DropReason::NotWireGuard, 4);
 }
 
 #[test]
@@ -130,18 +130,18 @@ fn frames_and_stun_answers_go_up_within_a_rate() {
     for bytes in other {
         there.inbound(outer(RELAY), bytes, bytes.len(), at(1));
     }
-    there.assert_dropped(Drop::NotWireGuard, 6);
+    there.assert_dropped(DropReason::NotWireGuard, 6);
     let taken = (0..10_000)
         .filter(|_| {
             there.inbound(outer(RELAY), &stun, stun.len(), at(2));
             there.said().len() == 1
         })
         .count();
-    assert_eq!((taken, there.dropped(Drop::RelayRate)), (200, 9_800));
+    assert_eq!((taken, there.dropped(DropReason::RelayRate)), (200, 9_800));
 }
 
 /// Something leaves for the relay: a bind, or a STUN request.
-fn asks(end: &mut End, bytes: &[u8]) {
+fn asks(end: &mut TestLane, bytes: &[u8]) {
     let bytes = Datagram::new(bytes).unwrap();
     end.command(ToLane::Datagram { destination: outer(RELAY), bytes }, at(0));
     end.runs();
@@ -207,7 +207,7 @@ fn fault_c6_what_a_relay_repeats_is_dropped() {
     // Under another client's number, too: it proves nothing.
     there.inbound(outer(RELAY), &relayed(&frame, *size, 3, 4), *size, at(2));
     there.inbound(outer(1), &frame[HEADER..], *size - HEADER, at(2));
-    there.assert_dropped(Drop::Replayed, 102);
+    there.assert_dropped(DropReason::Replayed, 102);
     assert_eq!(there.written().len(), 1);
     assert!(there.said().is_empty());
 }
@@ -241,7 +241,7 @@ fn fault_d2_an_authentic_packet_from_elsewhere_moves_no_taut_peer() {
 
 #[test]
 fn fault_b3_a_flood_by_a_relay_is_asked_for_cookies_and_who_shows_one_gets_in() {
-    let mut there = End::new(2, 1);
+    let mut there = TestLane::new(2, 1);
     hears_relay(&mut there);
     let remote = Remote::new(&identity(1), identity(2).public(), taut_base::PresharedKey::NONE).unwrap();
     let stamp = Timestamp::from_wall_clock(std::time::Duration::from_secs(1));
@@ -249,7 +249,7 @@ fn fault_b3_a_flood_by_a_relay_is_asked_for_cookies_and_who_shows_one_gets_in() 
     let (_, message) =
         SentInitiation::start(&identity(1), &remote, taut_base::ReceiverIndex(0x1230), stamp, key).unwrap();
     let frame = |id: u32, message: &[u8]| [&header(id), message].concat();
-    let ask = |there: &mut End, id: u32, message: &[u8]| {
+    let ask = |there: &mut TestLane, id: u32, message: &[u8]| {
         let frame = frame(id, message);
         there.inbound(outer(RELAY), &frame, frame.len(), at(1));
         let taken = there.said().len();

@@ -4,11 +4,11 @@ use taut_base::{ReceiverIndex, SessionId};
 use taut_node::{FromLane, ToLane};
 use taut_tunnel::SessionIndices;
 
-use super::kit::{End, PEER, add_session, at, keys, outer, packet, pair};
-use crate::drops::Drop;
+use super::kit::{PEER, TestLane, add_session, at, keys, outer, packet, pair};
+use crate::drops::DropReason;
 
 /// Lets the timers of `end` run until `seconds`.
-fn pass(end: &mut End, seconds: u64) {
+fn pass(end: &mut TestLane, seconds: u64) {
     while let Some(due) = end.core.poll_timeout().filter(|due| *due <= at(seconds)) {
         end.core.handle_timeout(&mut end.out, due);
     }
@@ -38,7 +38,7 @@ fn the_timer_heap_does_not_grow_with_traffic() {
         }
     }
     assert_eq!(there.written().len(), 3599);
-    let timers = [here.core.timers.len(), there.core.timers.len()];
+    let timers = [here.core.peers.timers(), there.core.peers.timers()];
     assert!(timers.iter().all(|timers| *timers <= 8), "{timers:?} entries for one peer");
 }
 
@@ -54,7 +54,7 @@ fn an_old_session_is_retired_and_opens_nothing() {
         indices: SessionIndices { stock: ReceiverIndex(3 << 4), control: None, fast: None }
     }));
     there.inbound(outer(1), &datagrams[0], datagrams[0].len(), at(180));
-    there.assert_dropped(Drop::UnknownIndex, 1);
+    there.assert_dropped(DropReason::UnknownIndex, 1);
     here.outbound(&packet(1, 2, 100), at(180));
     assert!(here.out.is_empty(), "the packet waits for a new session");
     assert!(here.said().contains(&FromLane::WantsHandshake(PEER)));
@@ -92,16 +92,16 @@ fn sessions_that_follow_each_other_push_out_the_oldest_and_free_its_index() {
     }
     let freed: Vec<_> = here.said().into_iter().filter(|said| matches!(said, FromLane::Retired { .. })).collect();
     assert_eq!(freed.len(), 3, "current and previous are left");
-    assert_eq!(here.core.by_index.len(), 2);
+    assert_eq!(here.core.peers.indices(), 2);
 }
 
 #[test]
 fn a_configured_keepalive_starts_at_once_and_goes_on() {
-    let mut here = End::new(1, 2);
+    let mut here = TestLane::new(1, 2);
     here.command(ToLane::SetEndpoint { peer: PEER, endpoint: outer(2) }, at(0));
     here.command(ToLane::SetKeepalive { peer: PEER, interval: Some(Duration::from_secs(25)) }, at(0));
     here.core.handle_timeout(&mut here.out, at(0));
-    assert_eq!(here.core.poll_message(), Some(FromLane::WantsHandshake(PEER)), "there is no session yet");
+    assert_eq!(here.core.poll_output(), Some(FromLane::WantsHandshake(PEER)), "there is no session yet");
     here.command(add_session(1, keys(1).0, Some(outer(2)), at(1)), at(1));
     assert_eq!(here.datagrams().len(), 1);
     here.core.handle_timeout(&mut here.out, at(25));

@@ -5,11 +5,11 @@ use std::time::Duration;
 use taut_base::Entropy;
 
 use super::{Figure, Measured};
-use crate::chance::Seeded;
 use crate::nat::internet::Hole;
 use crate::nat::kind::Kind;
 use crate::nat::scene::{Carries, Scene, Setup};
 use crate::side::Side;
+use taut_testkit::Seeded;
 
 /// How often applications send while something is measured.
 const INTERVAL: Duration = Duration::from_millis(5);

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use taut_base::Entropy;
 
-use crate::chance::{Probability, Seeded};
 use crate::link::Link;
 use crate::nat::internet::Hole;
 use crate::nat::scene::Scene;
 use crate::side::Side;
+use taut_testkit::{Probability, Seeded};
 
 /// What breaks; one fault at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,12 +7,12 @@ use std::time::Duration;
 use taut_base::Time;
 
 use super::{PORT, Scene, Setup};
-use crate::chance::Seeded;
 use crate::host::Host;
 use crate::nat::internet::{HostId, Internet, Transit};
 use crate::relay::Relay;
 use crate::side::Side;
 use crate::station::Station;
+use taut_testkit::Seeded;
 
 /// A relay, and how far it is from the middle.
 pub(super) struct Post {

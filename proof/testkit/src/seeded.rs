@@ -1,24 +1,25 @@
-//! Randomness that is the same every time.
+//! A deterministic random generator.
 
 use std::time::Duration;
 
 use taut_base::Entropy;
 
-/// A seeded generator: xoshiro256** (Blackman and Vigna, 2018), its state filled by SplitMix64 as its authors advise. Good for simulations; no secret may
-/// ever come from it.
+/// A seeded generator: xoshiro256** (Blackman and Vigna, 2018), its state filled by SplitMix64 as its authors advise. Good for tests and simulations; never
+/// use it for real secrets.
 #[derive(Clone, Debug)]
 pub struct Seeded {
     state: [u64; 4],
 }
 
 impl Seeded {
-    /// The generator of this seed.
+    /// Returns the generator of this seed.
+    #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut counter = seed;
         Self { state: std::array::from_fn(|_| split_mix(&mut counter)) }
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         let [a, b, c, d] = &mut self.state;
         let result = b.wrapping_mul(5).rotate_left(7).wrapping_mul(9);
@@ -32,12 +33,23 @@ impl Seeded {
         result
     }
 
-    /// Whether something of this probability happens. Draws always, so that a changed probability changes nothing else.
+    /// Returns a number below `bound`, or 0 if `bound` is 0. The bias is at most `bound / 2^64`.
+    pub fn below_u64(&mut self, bound: u64) -> u64 {
+        self.next_u64() % bound.max(1)
+    }
+
+    /// Returns an index below `length`, or 0 if `length` is 0.
+    pub fn index(&mut self, length: usize) -> usize {
+        usize::try_from(self.below_u64(length as u64)).unwrap_or(0)
+    }
+
+    /// Returns true if something of this probability happens. Draws one number whatever the probability, so that another probability does not change the
+    /// numbers that follow.
     pub fn happens(&mut self, probability: Probability) -> bool {
         self.below(Probability::WHOLE) < probability.0
     }
 
-    /// A duration from zero up to and without `bound`, in steps of a microsecond.
+    /// Returns a duration below `bound`, in steps of a microsecond.
     pub fn up_to(&mut self, bound: Duration) -> Duration {
         Duration::from_micros(u64::from(self.below(u32::try_from(bound.as_micros()).unwrap_or(u32::MAX))))
     }
@@ -61,19 +73,20 @@ fn split_mix(counter: &mut u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// How likely something is, in millionths.
+/// A probability, in millionths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Probability(u32);
 
 impl Probability {
     const WHOLE: u32 = 1_000_000;
 
-    /// It never happens.
+    /// Probability 0.
     pub const NEVER: Self = Self(0);
-    /// It always happens.
+    /// Probability 1.
     pub const ALWAYS: Self = Self(Self::WHOLE);
 
-    /// So many times in a hundred; more than 100 is always.
+    /// Returns a probability in percent; more than 100 counts as 100.
+    #[must_use]
     pub const fn percent(percent: u32) -> Self {
         if percent >= 100 { Self::ALWAYS } else { Self(percent * (Self::WHOLE / 100)) }
     }

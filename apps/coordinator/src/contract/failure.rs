@@ -1,0 +1,115 @@
+//! Answers to requests that failed.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::SchemaVersion;
+
+/// Kinds of failures, for programs. Each kind has one HTTP status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ErrorCode {
+    BadRequest,
+    BadName,
+    BadPrefix,
+    BadExpiry,
+    BadRelay,
+    WhichNetwork,
+    Unauthorized,
+    NoSuchPath,
+    NoSuchNetwork,
+    NoSuchNode,
+    NoSuchKey,
+    NoSuchToken,
+    NoSuchRelay,
+    NoSuchMethod,
+    Slow,
+    NetworkExists,
+    NetworkNotEmpty,
+    NameTaken,
+    RelayExists,
+    OwnRelay,
+    Full,
+    LastToken,
+    TooLarge,
+    Internal,
+    Unavailable,
+}
+
+impl ErrorCode {
+    /// Returns the HTTP status of an answer with this code.
+    pub(crate) fn status(self) -> u16 {
+        match self {
+            Self::BadRequest | Self::BadName | Self::BadPrefix | Self::BadExpiry | Self::BadRelay => 400,
+            Self::Unauthorized => 401,
+            Self::NoSuchPath
+            | Self::NoSuchNetwork
+            | Self::NoSuchNode
+            | Self::NoSuchKey
+            | Self::NoSuchToken
+            | Self::NoSuchRelay => 404,
+            Self::NoSuchMethod => 405,
+            Self::Slow => 408,
+            // The request is valid, but the present state does not allow it.
+            Self::WhichNetwork
+            | Self::NetworkExists
+            | Self::NetworkNotEmpty
+            | Self::NameTaken
+            | Self::RelayExists
+            | Self::OwnRelay
+            | Self::Full
+            | Self::LastToken => 409,
+            Self::TooLarge => 413,
+            Self::Internal => 500,
+            Self::Unavailable => 503,
+        }
+    }
+
+    /// Returns the code as it is spelled in answers.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::BadRequest => "bad-request",
+            Self::BadName => "bad-name",
+            Self::BadPrefix => "bad-prefix",
+            Self::BadExpiry => "bad-expiry",
+            Self::BadRelay => "bad-relay",
+            Self::WhichNetwork => "which-network",
+            Self::Unauthorized => "unauthorized",
+            Self::NoSuchPath => "no-such-path",
+            Self::NoSuchNetwork => "no-such-network",
+            Self::NoSuchNode => "no-such-node",
+            Self::NoSuchKey => "no-such-key",
+            Self::NoSuchToken => "no-such-token",
+            Self::NoSuchRelay => "no-such-relay",
+            Self::NoSuchMethod => "no-such-method",
+            Self::Slow => "slow",
+            Self::NetworkExists => "network-exists",
+            Self::NetworkNotEmpty => "network-not-empty",
+            Self::NameTaken => "name-taken",
+            Self::RelayExists => "relay-exists",
+            Self::OwnRelay => "own-relay",
+            Self::Full => "full",
+            Self::LastToken => "last-token",
+            Self::TooLarge => "too-large",
+            Self::Internal => "internal",
+            Self::Unavailable => "unavailable",
+        }
+    }
+}
+
+/// Answer to a request that failed.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ErrorAnswer {
+    pub(crate) schema: SchemaVersion,
+    pub(crate) error: ErrorBody,
+}
+
+/// A failure: what happened, why, and what to do.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct ErrorBody {
+    /// kind of the failure, for programs
+    pub(crate) code: String,
+    /// what happened, and why
+    pub(crate) message: String,
+    /// what to do
+    pub(crate) hint: String,
+}

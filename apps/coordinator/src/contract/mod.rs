@@ -1,0 +1,22 @@
+//! The contract of the operator's HTTP API: its requests and answers as types. The server ([`crate::api`]), the commands ([`crate::cli`]) and the tests share
+//! them, and `docs/spec/openapi.json` is generated from them.
+//!
+//! A later release of version 1 only adds fields. Both sides ignore fields that they do not know. Times are seconds since 1970.
+
+mod failure;
+mod keys;
+mod networks;
+mod nodes;
+mod relays;
+mod service;
+mod tokens;
+
+pub(crate) use failure::{ErrorAnswer, ErrorBody, ErrorCode};
+pub(crate) use keys::{CreateKey, CreatedKey, KeyEntry, KeyList, KeyState, RevokedKey};
+pub(crate) use networks::{
+    CreateNetwork, NetworkAnswer, NetworkEntry, NetworkList, NetworkQuery, RemoveNetworkQuery, RemovedNetwork,
+};
+pub(crate) use nodes::{NodeAnswer, NodeEntry, NodeList, RemovedNode, RenameNode};
+pub(crate) use relays::{AddRelay, RelayAnswer, RelayEntry, RelayList, RemovedRelay, TicketKeyAnswer};
+pub(crate) use service::{HealthAnswer, HealthStatus, SCHEMA, SchemaVersion};
+pub(crate) use tokens::{OperatorTokenEntry, OperatorTokenList, OperatorTokenState, RevokedOperatorToken};
