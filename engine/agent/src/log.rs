@@ -40,7 +40,7 @@ pub(crate) use kind::Kind;
 pub(crate) use limiter::Party;
 pub use line::MAX_LINE;
 pub(crate) use line::{Value, write as write_line};
-pub(crate) use render::note_node_event;
+pub(crate) use render::{Names, note_node_event};
 pub(crate) use ring::MAX_EVENTS;
 
 use limiter::Limiter;

@@ -1,8 +1,9 @@
 //! What the daemon tells of itself: its events, and their way to the log.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use taut_base::{NodeId, PublicKey, RelayId, encode_base64};
+use taut_base::{NodeId, PeerId, PublicKey, RelayId, encode_base64};
 use taut_control::{Identity, Left, LogDisk, OtherPrefixes};
 use taut_netmap::NetworkMap;
 use taut_node::NodeEvent;
@@ -11,7 +12,8 @@ use super::{DISK_SILENCE, Daemon, clocks};
 use crate::api::{Failure, LogPart, Response};
 use crate::error::failure;
 use crate::host::HostEvent;
-use crate::log::{Kind, LOG_SCHEMA, Levels, Log, Party, Value, kind, listed, note_node_event};
+use crate::log::{Kind, LOG_SCHEMA, Levels, Log, Names, Party, Value, kind, listed, note_node_event};
+use crate::overlay::Overlay;
 use crate::status;
 
 impl Daemon {
@@ -196,6 +198,20 @@ impl Daemon {
         let levels = Value::text(self.log.levels());
         let previous = Value::Word(previous.unwrap_or("none"));
         self.note(&kind::DAEMON_STARTED, &[Value::text(&self.config.version), previous, levels]);
+    }
+}
+
+impl Names for Overlay {
+    fn peer(&self, id: PeerId) -> Option<(u64, String)> {
+        self.node().peer_name(id).map(|(number, name)| (number.0, String::from(name)))
+    }
+
+    fn relay(&self, id: RelayId) -> Option<String> {
+        self.node().relays().find(|relay| relay.id == id).map(|relay| String::from(relay.name))
+    }
+
+    fn relay_at(&self, place: SocketAddr) -> Option<String> {
+        self.node().relays().find(|relay| relay.place == Some(place)).map(|relay| String::from(relay.name))
     }
 }
 

@@ -10,7 +10,6 @@ use taut_tunnel::Role;
 
 use super::kind::{self, Kind};
 use super::{Log, Party, Value};
-use crate::overlay::Overlay;
 
 /// The names of peers and relays, which events of `core` name by their ids.
 pub(crate) trait Names {
@@ -20,20 +19,6 @@ pub(crate) trait Names {
     fn relay(&self, id: RelayId) -> Option<String>;
     /// The name of the relay that answers there.
     fn relay_at(&self, place: SocketAddr) -> Option<String>;
-}
-
-impl Names for Overlay {
-    fn peer(&self, id: PeerId) -> Option<(u64, String)> {
-        self.node().peer_name(id).map(|(number, name)| (number.0, String::from(name)))
-    }
-
-    fn relay(&self, id: RelayId) -> Option<String> {
-        self.node().relays().find(|relay| relay.id == id).map(|relay| String::from(relay.name))
-    }
-
-    fn relay_at(&self, place: SocketAddr) -> Option<String> {
-        self.node().relays().find(|relay| relay.place == Some(place)).map(|relay| String::from(relay.name))
-    }
 }
 
 /// Records an event of the node.

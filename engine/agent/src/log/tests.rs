@@ -1,3 +1,11 @@
+use std::net::{IpAddr, SocketAddr};
+
+use taut_base::{NodeId, PeerId, PublicKey, RelayId};
+use taut_netmap::{LocalMember, NetworkInfo, NetworkMap, Peer};
+use taut_node::{NodeEvent, PathChangeReason};
+use taut_path::Way;
+use taut_relay::LostCause;
+
 use super::*;
 
 fn clocks(seconds: u64) -> Clocks {
@@ -87,6 +95,103 @@ fn a_clock_that_was_set_is_told_and_one_that_drifts_is_not() {
     assert_eq!(lines.len(), 1, "{lines:?}");
     let entry = Entry::parse(&lines[0]).unwrap();
     assert_eq!((entry.field("direction"), &entry.event[..]), (Some("back"), "clock-jumped"));
+}
+
+struct Nobody;
+
+impl Names for Nobody {
+    fn peer(&self, id: PeerId) -> Option<(u64, String)> {
+        (id.0 == 3).then(|| (7, String::from("nas")))
+    }
+
+    fn relay(&self, id: RelayId) -> Option<String> {
+        (id.0 == 0).then(|| String::from("home"))
+    }
+
+    fn relay_at(&self, place: SocketAddr) -> Option<String> {
+        (place.port() == 3478).then(|| String::from("home"))
+    }
+}
+
+#[test]
+fn events_of_the_node_are_told_with_names() {
+    let mut log = log("debug");
+    let (peer, relay) = (PeerId(3), SocketAddr::from(([203, 0, 113, 9], 3478)));
+    let (relayed, direct) = (Way::Relayed { relay, id: 1 }, Way::Direct(([198, 51, 100, 2], 8288).into()));
+    let path = |from, to| NodeEvent::PathChanged { peer, from, to, reason: PathChangeReason::DirectProven };
+    let all = [
+        (
+            path(Some(relayed), direct),
+            "info  path: the path to the peer changed peer=nas from=relay:home to=198.51.100.2:8288 reason=direct-proven",
+        ),
+        (
+            path(None, relayed),
+            "debug path: another path of the same kind is used peer=nas from=none to=relay:home reason=direct-proven",
+        ),
+        (
+            NodeEvent::RelayLost { relay: RelayId(0), reason: LostCause::Silent },
+            "info  relay: a relay does not serve this node any more relay=home reason=silent",
+        ),
+        (NodeEvent::RelayReleased { relay: RelayId(9) }, "debug relay: a relay that nobody needed was left relay=9"),
+        (NodeEvent::SessionExpired { peer: PeerId(4) }, "debug session: the last session with a peer has ended"),
+    ];
+    for (event, _) in &all {
+        note_node_event(&mut log, event, &Nobody, clocks(0));
+    }
+    let texts: Vec<String> = log.read(None).lines.iter().map(|line| Entry::parse(line).unwrap().text()).collect();
+    assert_eq!(texts.len(), all.len());
+    for (text, (_, expected)) in texts.iter().zip(all) {
+        assert_eq!(&text[25..], expected);
+    }
+}
+
+fn network(version: u64, peers: &[(u64, &str, u8)]) -> NetworkMap {
+    let (key, address) = (|byte| PublicKey::from_bytes([byte; 32]), |id| IpAddr::from([100, 64, 0, id]));
+    let peer = |(id, name, byte): &(u64, &str, u8)| Peer {
+        id: NodeId(*id),
+        name: String::from(*name),
+        key: key(*byte),
+        addresses: vec![address(*id as u8)],
+        endpoints: Vec::new(),
+        relays: Vec::new(),
+        native: false,
+    };
+    NetworkMap {
+        version,
+        network: NetworkInfo {
+            name: String::from("net"),
+            ipv4: "100.64.0.0/10".parse().unwrap(),
+            ipv6: "fd00::/48".parse().unwrap(),
+        },
+        me: LocalMember { id: NodeId(1), name: String::from("me"), key: key(1), addresses: vec![address(1)] },
+        peers: peers.iter().map(|one| (NodeId(one.0), peer(one))).collect(),
+        relays: Vec::new(),
+    }
+}
+
+#[test]
+fn another_map_is_told_by_what_changed() {
+    let mut log = log("debug");
+    let first = network(1, &[(2, "a", 2), (3, "b", 3)]);
+    note_map(&mut log, None, &first, clocks(0));
+    assert_eq!(events(&log), ["map-changed"]);
+    let second = network(2, &[(2, "c", 9), (4, "d", 4)]);
+    note_map(&mut log, Some(&first), &second, clocks(1));
+    assert_eq!(events(&log)[1..], ["map-changed", "peer-added", "peer-removed", "peer-renamed", "peer-key-changed"]);
+    let counts = Entry::parse(&log.read(None).lines[1]).unwrap();
+    let count = |name| counts.field(name).map(String::from);
+    assert_eq!(
+        (count("added"), count("removed"), count("changed"), count("peers")),
+        (Some("1".into()), Some("1".into()), Some("1".into()), Some("2".into()))
+    );
+    let mut third = second.clone();
+    third.version = 3;
+    third.peers.values_mut().for_each(|peer| peer.endpoints.push(([192, 0, 2, 1], 1).into()));
+    note_map(&mut log, Some(&second), &third, clocks(2));
+    assert_eq!(events(&log)[6..], ["map-updated"]);
+    let many: Vec<(u64, &str, u8)> = (2..100).map(|id| (id, "x", 5)).collect();
+    note_map(&mut log, Some(&third), &network(4, &many), clocks(3));
+    assert_eq!(events(&log)[7..], ["map-changed"], "a large change is told by its number");
 }
 
 trait Signed {
