@@ -1,12 +1,14 @@
-# What can be done here. Each recipe sources tools/env, which finds a cargo that is new enough.
+# The commands of this project. Each recipe sources tools/env, which finds a cargo that is new enough.
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 ENV := . tools/env && find_rust
-# The same profile for tests and lints: what both need is compiled once.
+# Tests and lints use the same profile, so that build scripts run once for both.
 CI := --workspace --locked --profile ci
+# The lab's tests, run with the programs that the tests' profile builds.
+LAB = . tools/env && say 'end-to-end tests in the lab' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci "$$(python_for_tests)" -m pytest lab
 # What the comparison runs: ours, the emulator of links, and what speaks QUIC.
 COMPARED := -p taut -p taut-coordinator -p taut-linkbox -p taut-load
 
@@ -22,10 +24,18 @@ demo: ## three hosts, two behind NATs, join a network and find direct paths; HOL
 	@$(ENV) && say 'running the demo' && exec python3 -m lab.runs.demo
 
 .PHONY: test
-test: ## everything that CI runs, fast things first (root for the tests of kernel and network)
+test: ## every test except those of test-night, and all lints; what CI runs, 25 minutes on two cores (root for the tests of kernel and network)
 	@tools/preflight test
-	@tools/setup test
-	@$(MAKE) --no-print-directory arrows format test-rust clippy doc deny bench-micro test-lab
+	@tools/stages.py day $(STAGES)
+
+.PHONY: test-fast
+test-fast: ## unit tests, and the lab's tests that need no root: 3 minutes after the build
+	@tools/stages.py fast $(STAGES)
+
+.PHONY: test-night
+test-night: ## the tests that are too slow for each change: lab/tests/night.toml, thousands of seeds, fuzzing, earlier releases, advisories (hours; root)
+	@tools/preflight test
+	@tools/stages.py night $(STAGES)
 
 .PHONY: build
 build: ## both programs, optimised, into target/release
@@ -40,40 +50,85 @@ faults: ## every fault of docs/spec/faults.md with its tests, or open; ARGS=--op
 	@tools/faults.py $(ARGS)
 
 .PHONY: arrows
-arrows: ## who depends on whom, what is named where; whether documents, comments and names of tests lead somewhere
-	@. tools/env && say 'arrows and links of the house' && python3 tools/test_arrows.py --quiet && tools/arrows.py && tools/links.py && python3 tools/test_links.py --quiet \
-	    && python3 tools/test_faults.py --quiet && tools/faults.py --check && python3 tools/test_micro.py --quiet
+arrows: ## checks which crate depends on which, and that names in documents, comments and tests exist
+	@. tools/env && say 'arrows and links of the house' && tools/arrows.py && tools/links.py && tools/faults.py --check \
+	    && for test in tools/test_*.py; do python3 "$$test" --quiet; done
 
 .PHONY: format
 format: ## rustfmt --check
 	@$(ENV) && if has_lints; then say 'formatting' && cargo fmt --all --check; else say "formatting skipped: needs rustfmt of Rust $$RUST_LINTS"; fi
 
 .PHONY: clippy
-clippy: ## lints, warnings are errors
+clippy: ## lints; warnings are errors
 	@$(ENV) && if has_lints; then say 'lints' && cargo clippy $(CI) --all-targets -- -D warnings; else say "lints skipped: needs clippy of Rust $$RUST_LINTS"; fi
 
 .PHONY: doc
-doc: ## documentation with private items, warnings are errors; target/doc
+doc: ## documentation with private items; warnings are errors; target/doc
 	@$(ENV) && if has_lints; then say 'documentation' && RUSTDOCFLAGS='-D warnings' cargo doc $(CI) --no-deps --document-private-items; \
 	    else say "documentation skipped: needs Rust $$RUST_LINTS"; fi
 
 .PHONY: deny
-deny: ## bans, licences, sources (needs cargo-deny; CI_DENY=1 installs it, which takes minutes)
-	@$(ENV) && if [ -n "$${CI_DENY:-}" ] && ! cargo deny --version >/dev/null 2>&1; then \
-	    say 'installing cargo-deny' && CARGO_TARGET_DIR=target/tools cargo install --locked cargo-deny --version 0.20.2; fi; \
-	    if cargo deny --version >/dev/null 2>&1; then say 'bans, licences, sources' && cargo deny --workspace check bans licenses sources; \
-	    else say 'bans, licences, sources skipped: needs cargo-deny (CI_DENY=1 installs it)'; fi
+deny: ## bans, licences, sources (needs cargo-deny, which `tools/setup night` installs)
+	@$(ENV) && if cargo deny --version >/dev/null 2>&1; then say 'bans, licences, sources' && cargo deny --workspace check bans licenses sources; \
+	    else say 'bans, licences, sources skipped: needs cargo-deny (tools/setup night)'; fi
 
 .PHONY: test-rust
-test-rust: ## unit, property, kernel and simulator tests
-	@$(ENV) && say 'compiling and running the Rust tests (a few minutes the first time)' && cargo test $(CI)
+test-rust: run-rust run-doctests ## unit, property, kernel and simulator tests; TAUT_SEED=N repeats seeds, TAUT_THOROUGH=1 takes those of the night
 
 .PHONY: test-lab
-test-lab: ## end-to-end tests in network namespaces; ARGS='-k join' chooses (needs root)
+test-lab: ## all end-to-end tests in network namespaces, those of the night too; ARGS='-k join' chooses (needs root)
 	@tools/peers --test
 	@$(ENV) && say 'building the programs for the lab' && cargo build $(CI) --bins --examples
 	@tools/releases
-	@. tools/env && say 'end-to-end tests in the lab' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci "$$(python_for_tests)" -m pytest lab $(ARGS)
+	@$(LAB) $(ARGS)
+
+# The stages of tools/stages.py that are no commands of their own.
+.PHONY: setup-test setup-night peers-day peers-night build-tests releases
+setup-test setup-night:
+	@tools/setup $(@:setup-%=%)
+peers-day:
+	@tools/peers --day
+peers-night:
+	@tools/peers
+build-tests:
+	@$(ENV) && say 'building programs, examples and tests' && cargo build $(CI) --lib --bins --examples --tests
+releases:
+	@tools/releases
+
+.PHONY: run-rust run-rust-unit run-rust-night run-doctests
+run-rust:
+	@$(ENV) && say 'running the Rust tests' && tools/rust_tests.py
+run-rust-unit:
+	@$(ENV) && say 'running the unit tests' && tools/rust_tests.py --unit
+run-rust-night:
+	@$(ENV) && say 'running the Rust tests with the seeds of the night' && TAUT_THOROUGH=1 PROPTEST_CASES=5000 tools/rust_tests.py --night
+run-doctests:
+	@$(ENV) && say 'running the examples in the documentation' && cargo test $(CI) --doc
+
+# Workers of the lab: most tests wait for timers of the network, so several of them share a core.
+WORKERS ?= 4
+.PHONY: run-lab run-lab-alone run-lab-night run-lab-rootless
+run-lab:
+	@$(LAB) --part day $$(side_by_side $(WORKERS))
+run-lab-alone:
+	@$(LAB) --part alone
+run-lab-night:
+	@$(LAB) --part night
+run-lab-rootless:
+	@. tools/env && if python_for_tests >/dev/null; then $(LAB) --part day -m 'not root' $$(side_by_side 2); \
+	    else say "the lab's tests skipped: need pytest 8 or newer for python3"; fi
+
+.PHONY: advisories
+advisories: ## known vulnerabilities of the libraries (needs cargo-deny and the network)
+	@tools/night advisories
+
+.PHONY: unused
+unused: ## dependencies that no code uses (needs cargo-machete)
+	@tools/night unused
+
+.PHONY: minimum-rust
+minimum-rust: ## builds with the oldest Rust that Cargo.toml promises
+	@tools/night minimum-rust
 
 .PHONY: chaos
 chaos: ## the coordinator killed 1,000 times in the middle of writing; KILLS=N for another number

@@ -10,11 +10,15 @@ import signal
 
 import pytest
 
-from .hosts import needs
+from .hosts import needs, programs
 from .hosts.net import Lab
 from .hosts.programs import ROOT
+from .hosts.wait import LabError
 from .nodes import mesh as meshes
 from .nodes.world import World
+
+# The option `--part`: which tests run by day, alone, and at night.
+pytest_plugins = ["lab.tests.parts"]
 
 # Longest time a test may take, in seconds: far more than any test needs, so that a hang does not block a run for hours.
 LIMIT_S = 600
@@ -36,6 +40,9 @@ def pytest_collection_modifyitems(items):
     needing = [item for item in items if item.get_closest_marker("root")]
     for item in needing if needing and _lacks() else ():
         item.add_marker(pytest.mark.skip(reason=_lacks()[0]))
+    for item in items:
+        if item.get_closest_marker("programs") and _unbuilt():
+            item.add_marker(pytest.mark.skip(reason=_unbuilt()))
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -83,6 +90,16 @@ def behind(lab):
 def layout(lab):
     """Returns a function like `mesh` that starts nothing: see `lab.nodes.mesh.lay_out`."""
     return functools.partial(meshes.lay_out, lab)
+
+
+@functools.cache
+def _unbuilt():
+    """Returns why the built programs cannot be used, or an empty string."""
+    try:
+        programs.binary("taut")
+    except LabError as error:
+        return str(error)
+    return ""
 
 
 def _interrupt(*_):

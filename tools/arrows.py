@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Checks the arrows of the house: who may depend on whom, and what may not be named where.
+"""Checks the architecture: which crate may depend on which, and which names may not appear where.
 
-    tools/arrows.py [ROOT]      prints each violation with its file, the rule and the rule's reason; exit code 1 if any
+    tools/arrows.py [ROOT]      prints each violation with its file, the rule and the rule's reason; exit status 1 if there is one
 
-Reads the Cargo.toml files, the sources under core/, sys/, engine/, apps/ and proof/, and the imports in lab/; runs nothing. The rules are
-the tables below and the functions after them; ARCHITECTURE.md tells them in words. Its own tests: test_arrows.py.
+Reads the Cargo.toml files, the sources under core/, sys/, engine/, apps/ and proof/, and the imports in lab/; runs nothing. The rules are the tables
+below and the functions after them; ARCHITECTURE.md explains them. Its own tests: test_arrows.py.
 """
 
 import ast
@@ -24,38 +24,38 @@ MAY_USE = {
     "apps": {"core", "engine", "sys"},
     "proof": {"core", "sys", "engine"},
 }
-# sys/* points to this one crate of core only.
+# The only crate of core that sys may use.
 SYS_MAY_USE = {"core/base"}
-# Arrows inside engine: the agent owns the others, and they do not know each other.
+# Dependencies inside engine: the agent owns the other crates, and those do not know each other.
 ENGINE_EDGES = {("engine/agent", other) for other in ("engine/lane", "engine/control", "engine/gateway")}
-# What the tests of every layer share, those of core included: it may use this one crate and nothing from outside.
+# The test kit: helpers for the tests of every layer, core included. It may use one crate of ours and no external one.
 TEST_KIT = "proof/testkit"
 TEST_KIT_MAY_USE = {"core/base"}
-# Arrows inside proof: the fuzz targets run the simulator, and both draw their numbers from the test kit.
+# Dependencies inside proof: the fuzz targets run the simulator, and both draw their numbers from the test kit.
 PROOF_EDGES = {("proof/fuzz", "proof/sim"), ("proof/fuzz", TEST_KIT), ("proof/sim", TEST_KIT)}
-# What the programs may use besides core.
+# Crates of sys and engine that a program may use.
 APP_MAY_USE = {
     "apps/taut": {"engine/agent", "engine/lane", "engine/control", "sys/event"},
     "apps/coordinator": {"apps/relay"},
     "apps/relay": {"sys/udp", "sys/event"},
 }
-# One program inside another: a coordinator on one box is a relay, too.
+# A program that contains another: a coordinator can be a relay, too.
 APP_EDGES = {("apps/coordinator", "apps/relay")}
-# Packages whose names do not follow from their folders: the node is `taut`, and `taut-relay` is what the relay's rules are called.
+# Packages whose names do not follow from their folders: the node is `taut`, and `taut-relay` is the crate with the relay's rules.
 NAMES = {"apps/taut": "taut", "apps/relay": "taut-relay-server"}
 
-# All that core may take from outside: pure, small, reviewed. A new one needs a line here and a reason in the commit.
+# External crates that core may use: pure, small, reviewed. A new one needs a line here and a reason in the commit.
 CORE_EXTERNALS = {"aws-lc-rs", "blake2", "ring", "serde", "subtle", "x25519-dalek", "zeroize"}
-# All that sys may take from outside.
+# External crates that sys may use.
 SYS_EXTERNALS = {"libc"}
 # Only this program has an asynchronous runtime, an HTTP server and a database.
 COORDINATOR_ONLY = {"axum", "hyper", "hyper-util", "log", "rustls-native-certs", "sqlx", "tokio", "tower", "tower-http", "ureq", "utoipa"}
-# The one exception: a load generator is an application, not a node, and QUIC's implementation runs on a runtime. It uses no crate of ours.
+# The one exception: a load generator is an application, not a node, and its QUIC library runs on tokio. It uses no crate of ours.
 LOAD = "proof/load"
 LOAD_MAY_USE = {"tokio"}
-# And what only it may use.
+# External crates that only the load generator may use.
 LOAD_ONLY = {"quinn", "quinn-proto", "quinn-udp", "rcgen"}
-# What sys holds for tests and for the lab.
+# Crates of sys that exist for tests and for the lab.
 SYS_FOR_WITNESSES = {"sys/namespace", "sys/packet", "sys/tally"}
 # Only programs read flags.
 APPS_ONLY = {"lexopt"}
@@ -65,7 +65,6 @@ CIRCLES_LEFT = {
     "core/tunnel",
     "core/path",
     "core/relay",
-    "core/portmap",
     "engine/gateway",
     "apps/taut",
     "apps/relay",
@@ -76,7 +75,7 @@ LAB_ROOMS = ("hosts", "measure", "traffic", "nodes", "compare", "runs")
 # All Python files at the top of lab/: the command line and the fixtures, which use every room.
 LAB_TOP = {"__init__.py", "__main__.py", "conftest.py"}
 
-# Words that stand for the outer world; in core none of them may be named, tests included.
+# Names of the outside world that may not appear in core, not even in its tests.
 CORE_WORDS = {
     "a socket": r"\b(?:Tcp(?:Stream|Listener)|UdpSocket|Unix(?:Stream|Listener|Datagram))\b",
     "a clock": r"\b(?:Instant|SystemTime)\b",
@@ -90,23 +89,23 @@ WHY = {
     "layers": "arrows point downward only, so that a lower layer can be read, tested and used without the ones above",
     "sys-alone": "each crate of sys is usable alone; rules and kernel meet in engine only",
     "engine-edges": "the agent owns lane and control; these two never call each other, so neither waits for the other",
-    "app-uses": "a program is wiring; the coordinator never sees the node's engine, the node reaches the kernel by it",
-    "proof-unseen": "witnesses see everything and are seen by nobody, so that no program depends on test code",
-    "core-externals": "core is pure: no runtime, no socket, no clock; each crate that it takes in is checked for that",
+    "app-uses": "a program is wiring; the coordinator never uses the node's engine, and the node reaches the kernel only through the engine",
+    "proof-unseen": "proof may use every layer, and no layer may use proof, so that no program depends on test code",
+    "core-externals": "core is pure: no runtime, no socket, no clock; each external crate was checked for that",
     "core-pure": "in core, time, randomness and limits are arguments, so that all of it runs in the simulator",
     "sys-externals": "sys is small modules of our own over libc; a binary of 3 MB has no room for a second way",
     "coordinator-only": "the node has no async runtime, HTTP server or database: plain threads on epoll, 5 MB of memory",
-    "load-alone": "it alone of the witnesses has a runtime: no crate of a node may be in one program with that, nor be what it measures with",
-    "load-only": "nodes speak one protocol, WireGuard; QUIC is here to be carried through tunnels and measured",
-    "testkit-alone": "tests of core use the test kit: what it used would come into core's tests with it",
-    "witness-hands": "raw frames, namespaces and an allocator that counts are for tests and for the lab: a program has no use for such rights",
+    "load-alone": "it is the only crate of proof with a runtime: no crate of a node may share a program with one, nor measure itself",
+    "load-only": "nodes speak one protocol, WireGuard; QUIC is only traffic that is carried through tunnels and measured",
+    "testkit-alone": "tests of core use the test kit: a dependency of the kit would enter core's tests",
+    "witness-hands": "raw frames, namespaces and a counting allocator are for tests and for the lab; a program needs none of them",
     "apps-only": "flags and environment are read in apps and passed down as values, so that every effect has one cause",
-    "sqlx-in-store": "the database has one room, apps/coordinator/src/store, so that another one can take its place",
+    "sqlx-in-store": "only apps/coordinator/src/store knows the database, so that another database can replace it",
     "unsafe": "unsafe code stands in sys only, small and tested against the kernel, so that the rest needs no audit for it",
     "circles": "modules that import each other can only be read and tested together; what both need moves into a third one",
-    "member-comment": "the list of members is the map's first page: one comment per crate says what it is",
+    "member-comment": "the list of members is the first overview of the code: each crate has a comment there",
     "member-listed": "a crate that is not a member is neither built nor tested",
-    "crate-name": "a folder under a layer is the crate taut-<name> (but for NAMES), so that a name tells the place",
+    "crate-name": "a folder under a layer is the crate taut-<name>, except for NAMES, so that the name tells the folder",
     "lab-rooms": "a room of the lab can be read and used without those above it: hosts without nodes, nodes without measurements",
     "lab-top": "a module at the top of lab/ belongs to no room, so no rule says which modules it may import",
     "lints": "without `[lints] workspace = true` the workspace's lints do not hold in this crate",
@@ -114,7 +113,7 @@ WHY = {
 
 
 class House:
-    """The workspace as its Cargo.toml files tell it, and what was found wrong with it."""
+    """The workspace as its Cargo.toml files describe it, and the violations found in it."""
 
     def __init__(self, root):
         self.root = Path(root)
@@ -130,7 +129,7 @@ class House:
         self.found.append((rule, str(where), what))
 
     def dependencies(self, member, kinds):
-        """Names of the packages in these tables, those for one platform included."""
+        """Yields the names of the packages in these tables, including those for one platform."""
         manifest = self.manifests[member]
         for scope in (manifest, *manifest.get("target", {}).values()):
             for kind in kinds:
@@ -139,7 +138,7 @@ class House:
                     yield value.get("package", key) if isinstance(value, dict) else key
 
     def sources(self, *layers):
-        """All Rust files of the layers: (path from the root, code without comments, texts)."""
+        """Yields all Rust files of the layers: (path from the root, code without comments and strings)."""
         for layer in layers:
             for path in sorted((self.root / layer).rglob("*.rs")):
                 yield path.relative_to(self.root), bare(path.read_text())
@@ -275,7 +274,7 @@ def check_lab(house):
 
 
 def lab_imports(path, lab):
-    """Modules of the lab that a file imports, wherever in it: (line, name without `lab.`)."""
+    """Yields the modules of the lab that a file imports: (line, name without `lab.`)."""
     package = ("lab", *path.relative_to(lab).parent.parts)
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -292,20 +291,20 @@ def lab_imports(path, lab):
 
 # --- reading Rust ----------------------------------------------------------------------------------------------------
 
-# What may hold words without being code: comments (block comments without others in them), texts, raw texts.
-# Lifetimes such as 'a are told from characters such as 'a' by the closing quote.
+# Parts of a source file that are not code: comments (without nested block comments), strings, raw strings, characters. The closing quote tells a
+# character such as 'a' from a lifetime such as 'a.
 NOT_CODE = re.compile(
     r"""//[^\n]*|/\*.*?\*/|b?r(?P<hashes>\#*)".*?"(?P=hashes)|b?"(?:\\.|[^"\\])*"|b?'(?:\\.[^']*|[^'\\])'""", re.DOTALL
 )
 
 
 def bare(text):
-    """The code with comments and texts blanked; lines stay where they are."""
+    """Returns the code with comments and strings blanked; line numbers stay the same."""
     return NOT_CODE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
 
 
 def without_test_modules(code):
-    """The code with `#[cfg(test)] mod … { … }` blanked."""
+    """Returns the code with each `#[cfg(test)] mod … { … }` blanked."""
     while start := re.search(r"#\[cfg\(test\)\]\s*mod\s+\w+\s*\{", code):
         depth, end = 1, start.end()
         while depth and end < len(code):
@@ -334,7 +333,7 @@ def hits(pattern, code):
 
 
 def violations(root):
-    """All that is wrong in the house at `root`: (rule, where, what)."""
+    """Returns all violations in the workspace at `root`: (rule, where, what)."""
     house = House(root)
     check_members(house)
     check_arrows(house)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""The parts of the way of a packet, counted in instructions (by valgrind) and timed.
+"""Counts the instructions of each step of a packet's path with valgrind, and times them.
 
-    tools/micro.py PROGRAM              prints instructions and nanoseconds of each part
-    tools/micro.py PROGRAM --check      exit code 1 when a part takes more instructions than tools/micro.json says, by more than the tolerance
+    tools/micro.py PROGRAM              prints instructions and nanoseconds of each step
+    tools/micro.py PROGRAM --check      exit status 1 if a step takes more instructions than tools/micro.json says, beyond the tolerance
     tools/micro.py PROGRAM --write      writes tools/micro.json
 
-PROGRAM is the example `micro` of proof/sim. Instructions are those of one round: the difference of two runs, so that preparing is not
-counted. They are the same on every run of a program, unlike time; another compiler or another processor (the ciphers choose their code by it)
-makes others, hence a tolerance. Time is printed for people and never compared.
+PROGRAM is the example `micro` of proof/sim. The instructions of one round are the difference of two runs, so that preparation is not counted. They
+are the same in every run of a program, unlike its time. Another compiler or another processor, by which the ciphers choose their code, changes them,
+hence the tolerance. Times are printed for people and never compared.
 """
 
 import argparse
@@ -29,41 +29,41 @@ def run(*command):
 
 
 def executed(program, part, rounds):
-    """Instructions of a whole run."""
+    """Returns the instructions of a whole run."""
     command = ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", program, part, rounds)
     return int(re.search(r"Collected : (\d+)", run(*command).stderr)[1])
 
 
 def instructions(program, part):
-    """Instructions of one round."""
+    """Returns the instructions of one round."""
     return (executed(program, part, MANY) - executed(program, part, FEW)) / (MANY - FEW)
 
 
 def nanoseconds(program, part):
-    """The quickest of five runs: what disturbs only ever slows down."""
+    """Returns the time of the fastest of five runs: disturbances only ever make a run slower."""
     return min(float(run(program, part, ROUNDS).stdout) for _ in range(5))
 
 
 def compare(found, baseline, tolerance=TOLERANCE):
-    """What is wrong: parts that take more than they did, and parts that are in one of both only."""
+    """Yields a sentence for each step that takes more than its baseline, or that only one of both has."""
     for part in sorted(found.keys() | baseline.keys()):
         if part not in baseline:
             yield f"{part} has no baseline: run it with --write"
         elif part not in found:
-            yield f"{part} has a baseline and is gone: run it with --write"
+            yield f"{part} has a baseline and no longer exists: run it with --write"
         elif found[part] > baseline[part] * (1 + tolerance):
-            yield f"{part} takes {found[part]:.0f} instructions, and {baseline[part]:.0f} before ({found[part] / baseline[part] - 1:+.1%})"
+            yield f"{part} takes {found[part]:.0f} instructions; its baseline is {baseline[part]:.0f} ({found[part] / baseline[part] - 1:+.1%})"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program", type=Path)
     parser.add_argument("--check", action="store_true", help="compare with the baseline")
-    parser.add_argument("--write", action="store_true", help="make this the baseline")
+    parser.add_argument("--write", action="store_true", help="store the result as the baseline")
     args = parser.parse_args()
     program = args.program.resolve()
     if not shutil.which("valgrind"):
-        print("micro: skipped: instructions are counted by valgrind (apt-get install valgrind)", file=sys.stderr)
+        print("micro: skipped: valgrind, which counts instructions, is missing (apt-get install valgrind)", file=sys.stderr)
         return 1 if args.write else 0
     baseline = json.loads(BASELINE.read_text()) if BASELINE.exists() else {}
     found = {}

@@ -1,13 +1,13 @@
 """`python3 -m lab bench | report | compare | scenario`.
 
-    python3 -m lab bench --quick                  what `make bench` does: at most twenty minutes
-    python3 -m lab bench                          what `make bench-full` does: hours; --minutes and --resume make it several sittings
+    python3 -m lab bench --quick                  `make bench`: at most twenty minutes
+    python3 -m lab bench                          `make bench-full`: hours; --minutes and --resume split it into sessions
     python3 -m lab bench --systems bare,taut-aes --profiles low --work ping,tcp-1 --rounds 5 --seed 3
-    python3 -m lab report [FILE] [--output PAGE]  the page of a file of results;  report --check [PAGE]  what a page lacks
-    python3 -m lab compare A.json B.json          exit code 0 when both rank alike
-    python3 -m lab scenario [NAME]                a set-up that others publish
+    python3 -m lab report [FILE] [--output PAGE]  makes the page of a file of results;  report --check [PAGE]  lists what a page lacks
+    python3 -m lab compare A.json B.json          exit status 0 if both rank alike
+    python3 -m lab scenario [NAME]                a published set-up
 
-Exit codes: 0 done, 1 it failed or nothing was measured, 2 not understood, 130 interrupted.
+Exit status: 0 success, 1 failure or nothing measured, 2 usage error, 130 interrupted.
 """
 
 import json
@@ -23,33 +23,33 @@ from .session import measure
 QUICK_MINUTES, QUICK_ROUNDS, FULL_ROUNDS = 20.0, 3, 5
 
 
-class Misunderstood(LabError):
-    """The words of a command that mean nothing here."""
+class UsageError(LabError):
+    """A usage error: an argument with an unknown name."""
 
 
-# --- the words ---
+# --- arguments ---
 
 
 def add(verbs):
-    """Puts the verbs of the comparison to those of the lab."""
-    verb = _verb(verbs, "bench", bench, "Compares systems on links at work; writes target/bench/results.json and report.html.")
+    """Adds the verbs of the comparison to those of the lab."""
+    verb = _verb(verbs, "bench", bench, "Compares systems on links with kinds of work; writes target/bench/results.json and report.html.")
     verb.add_argument("--quick", action="store_true", help=f"short works, at most {QUICK_MINUTES:g} minutes")
-    verb.add_argument("--systems", help="by name, separated by commas (python3 -m lab peers lists them)")
-    verb.add_argument("--profiles", help="links, by name, separated by commas")
-    verb.add_argument("--work", help="kinds of work, by name, separated by commas")
-    verb.add_argument("--placements", help=f"of {', '.join(plan.PLACEMENTS)}: what the emulator draws for (default {plan.PACKETS})")
-    verb.add_argument("--tuned", action="store_true", help="a second series with tuned hosts")
+    verb.add_argument("--systems", help="names, separated by commas (python3 -m lab peers lists them)")
+    verb.add_argument("--profiles", help="names of links, separated by commas")
+    verb.add_argument("--work", help="names of kinds of work, separated by commas")
+    verb.add_argument("--placements", help=f"what the emulator acts on, of {', '.join(plan.PLACEMENTS)} (default {plan.PACKETS})")
+    verb.add_argument("--tuned", action="store_true", help="add a second series with tuned hosts")
     _common(verb)
-    verb = _verb(verbs, "scenario", scenario, "A set-up that others publish; without a name, all of them.")
+    verb = _verb(verbs, "scenario", scenario, "Runs a published set-up; without a name, lists all of them.")
     verb.add_argument("name", nargs="?")
     verb.add_argument("--quick", action="store_true", help="two seconds instead of ten")
-    verb.add_argument("--systems", help="only these of its systems")
+    verb.add_argument("--systems", help="only these systems of the set-up")
     _common(verb)
     verb = _verb(verbs, "report", report, "Makes the page of a file of results, or checks one.")
-    verb.add_argument("file", nargs="?", type=Path, help="results, or the page to check")
+    verb.add_argument("file", nargs="?", type=Path, help="file of results, or page to check")
     verb.add_argument("--output", type=Path, help="the page")
-    verb.add_argument("--check", action="store_true", help="make nothing: say what the page lacks; exit code 1 if anything")
-    verb = _verb(verbs, "compare", compare, "Whether two files of results rank the systems alike.")
+    verb.add_argument("--check", action="store_true", help="only list what the page lacks; exit status 1 if it lacks anything")
+    verb = _verb(verbs, "compare", compare, "Tells whether two files of results rank the systems alike.")
     verb.add_argument("first", type=Path)
     verb.add_argument("second", type=Path)
 
@@ -57,17 +57,17 @@ def add(verbs):
 def _verb(verbs, name, does, about):
     verb = verbs.add_parser(name, help=about, description=about)
     verb.set_defaults(run=_guarded(does))
-    verb.add_argument("--json", action="store_true", help="the outcome as JSON on standard output, all else on standard error")
+    verb.add_argument("--json", action="store_true", help="print the outcome as JSON to standard output, everything else to standard error")
     return verb
 
 
 def _common(verb):
-    verb.add_argument("--rounds", type=_count, help="how often everything is done")
-    verb.add_argument("--seed", type=int, default=1, help="of the order and of the links' dice (default 1)")
-    verb.add_argument("--congestion", default="cubic", help="TCP's congestion control in all hosts (default cubic)")
-    verb.add_argument("--minutes", type=float, help="begin nothing that would not end within these")
-    verb.add_argument("--resume", action="store_true", help="go on with the file that is there")
-    verb.add_argument("--output", type=Path, help="the file of results; the page goes beside it")
+    verb.add_argument("--rounds", type=_count, help="number of rounds")
+    verb.add_argument("--seed", type=int, default=1, help="seed of the order and of the links (default 1)")
+    verb.add_argument("--congestion", default="cubic", help="TCP congestion control in all hosts (default cubic)")
+    verb.add_argument("--minutes", type=float, help="start nothing that would not end within this time")
+    verb.add_argument("--resume", action="store_true", help="continue the existing file")
+    verb.add_argument("--output", type=Path, help="file of results; the page is written next to it")
 
 
 def _count(text):
@@ -78,12 +78,12 @@ def _count(text):
 
 
 def _guarded(does):
-    """A command whose errors are one sentence and an exit code."""
+    """Returns a command that reports errors as one sentence and an exit status."""
 
     def guarded(args):
         try:
             return does(args)
-        except Misunderstood as error:
+        except UsageError as error:
             print(f"lab: {error}", file=sys.stderr)
             return 2
         except LabError as error:
@@ -100,7 +100,7 @@ def _guarded(does):
 
 
 def bench(args):
-    """The comparison, whole or in part."""
+    """Runs the comparison or a part of it."""
     systems, works, profiles = field()
     picked = any((args.systems, args.profiles, args.work, args.placements, args.tuned))
     rounds = args.rounds or (QUICK_ROUNDS if args.quick else FULL_ROUNDS)
@@ -123,7 +123,7 @@ def bench(args):
 
 
 def parts(known, systems, placements, tuned):
-    """What was picked: plain links have no placement but the first."""
+    """Returns the chosen parts. Plain links have only the first placement."""
     both = (False, True) if tuned else (False,)
     emulated, plain = known.emulated(known.profiles), tuple(name for name in known.profiles if not known.profiles[name].emulated)
     every = (plan.Part(systems, emulated, tuple(known.works), placements, both), plan.Part(systems, plain, tuple(known.works), (plan.PACKETS,), both))
@@ -131,7 +131,7 @@ def parts(known, systems, placements, tuned):
 
 
 def scenario(args):
-    """One of the named set-ups."""
+    """Runs one of the named set-ups."""
     there = {one.name: one for one in scenarios.ALL}
     if not args.name:
         print(json.dumps({name: one.about for name, one in there.items()}, indent=1) if args.json else "\n".join(f"{name:<22} {one.about}" for name, one in there.items()))
@@ -143,7 +143,7 @@ def scenario(args):
     profiles = {name: profiles[name] for name in choose("profile", ",".join(chosen.profiles), profiles)}
     works = list(chosen.works) if chosen.works is not None else list(works.values())
     rounds = args.rounds or (min(2, chosen.rounds) if args.quick else chosen.rounds)
-    usual = plan.Field(systems, {work.name: work for work in works}, profiles)
+    usual = plan.Available(systems, {work.name: work for work in works}, profiles)
     names = [name for name in chosen.names(usual) if name in systems and (wanted is None or name in wanted)]
 
     def stages(one):
@@ -154,7 +154,7 @@ def scenario(args):
 
 
 def field():
-    """Systems, works and profiles of the lab, by name."""
+    """Returns systems, works and profiles of the lab, by name."""
     from ..hosts import profiles
     from ..nodes import systems
     from ..traffic import work
@@ -163,18 +163,18 @@ def field():
 
 
 def choose(kind, text, there):
-    """The names in `text`, all without one; a name that is none is told with those that are."""
+    """Returns the names in `text`, all names without it. Raises an error that lists the known names if one is unknown."""
     if not text:
         return tuple(there)
     names = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
     unknown = [name for name in names if name not in there]
     if unknown or not names:
-        raise Misunderstood(f"there is no {kind} {', '.join(map(repr, unknown)) or 'without a name'}; there are: {', '.join(there)}")
+        raise UsageError(f"there is no {kind} {', '.join(map(repr, unknown)) or 'without a name'}; there are: {', '.join(there)}")
     return names
 
 
 def with_bare(names):
-    """The bare link is in every round: what a link carries by itself says what the others' figures mean."""
+    """Adds the bare link, which is in every round: its figures are the reference for the others."""
     return names if plan.BARE in names else (plan.BARE, *names)
 
 
@@ -182,7 +182,7 @@ def with_bare(names):
 
 
 def report(args):
-    """The page of a file, or what a page lacks."""
+    """Makes the page of a file, or lists what a page lacks."""
     from .report import check
 
     if args.check:
@@ -200,7 +200,7 @@ def report(args):
 
 
 def compare(args):
-    """Exit code 0 when enough pairs keep their order, 1 when not, 2 when none can be judged."""
+    """Exit status 0 if enough pairs keep their order, 1 if not, 2 if no pair can be judged."""
     verdict = ranking.compare(results.load(args.first), results.load(args.second))
     if args.json:
         told = {"schema": 1, "judged": verdict.judged, "kept": verdict.kept, "only_one": verdict.only_one, "overlapping": verdict.overlapping}

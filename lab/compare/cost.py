@@ -1,7 +1,7 @@
-"""What a work cost: processor time by who used it, and memory of the system's programs.
+"""The cost of a work: CPU time by user, and memory of the programs of the system.
 
-Beside a tunnel the lab itself runs programs: the emulator of the link, coordinators, servers. They are told apart from the tunnel, and all of them
-from what others did on the machine. A program that ends in between is counted with the programs that measure, as all children of this process are.
+Besides the tunnel the lab itself runs programs: the emulator of the link, coordinators, servers. They are counted separately from the tunnel and from
+other programs of the machine. A program that ends during the work counts as a measuring program, like all children of this process.
 """
 
 import contextlib
@@ -14,8 +14,8 @@ from ..measure.cpu import calm as machine_calm
 _GONE = (FileNotFoundError, ProcessLookupError)
 
 
-class Look:
-    """At all counters at one moment. `own`: the system's processes per host; `others`: the lab's."""
+class CounterReading:
+    """A reading of all counters. `own`: the processes of the system per host; `others`: those of the lab."""
 
     def __init__(self, own, others=()):
         self.reading = Reading([])
@@ -23,7 +23,7 @@ class Look:
         self.others = _times(others)
 
     def since(self, before):
-        """Seconds between two looks, as `lab.measure.cpu` names them, and `lab_s`."""
+        """Returns the seconds between two readings, with the names of `lab.measure.cpu`, and `lab_s`."""
         told = self.reading.since(before.reading)
         told["tunnel_s"] = [_spent(now, then) for now, then in zip(self.own, before.own)]
         told["lab_s"] = _spent(self.others, before.others)
@@ -43,22 +43,22 @@ def _spent(now, then):
 
 
 def others_share(cpu):
-    """Share of all cores' time that went to nobody of the lab."""
+    """Returns the share of the time of all cores that programs outside the lab used."""
     return max(0.0, foreign(cpu) - cpu.get("lab_s", 0.0) / cpu["capacity_s"])
 
 
 def disturbed(cpu):
-    """Whether others used more of the machine than a figure can bear."""
+    """Returns true if other programs used too much of the machine for a valid figure."""
     return bool(cpu) and others_share(cpu) > DISTURBED
 
 
 def calm(own, others, patience_s):
-    """Waits until the machine has nothing to do but the lab; whether it came to that."""
-    return machine_calm(patience_s, lambda: Look(own, others), others_share)
+    """Waits until only the lab uses the machine; returns True if that happened."""
+    return machine_calm(patience_s, lambda: CounterReading(own, others), others_share)
 
 
 def memory(own, key):
-    """KiB of each host's programs: `VmRSS` now, `VmHWM` at its highest. What has ended has none."""
+    """Returns KiB of the programs of each host: `VmRSS` now, `VmHWM` at its peak. An ended program counts 0."""
     return [sum(_kib(process, key) for process in processes) for processes in own]
 
 
@@ -70,7 +70,7 @@ def _kib(process, key):
 
 
 def lab_processes(lab, running):
-    """The lab's living programs that are not the system's."""
+    """Returns the running programs of the lab that do not belong to the system."""
     own = {process.pid for processes in running.processes for process in processes}
     every = (process for node in lab.nodes.values() for process in node.processes)
     return [process for process in every if process.alive and process.pid not in own and process.pid != os.getpid()]

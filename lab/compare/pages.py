@@ -1,4 +1,4 @@
-"""The files of a comparison: where they lie, and the page of results."""
+"""The files of a comparison: their paths, and the page of results."""
 
 import subprocess
 import sys
@@ -14,12 +14,12 @@ FILE, PAGE = OUT / "results.json", OUT / "report.html"
 
 
 def beside(file):
-    """Where the page of a file of results goes."""
+    """Returns the path of the page of a file of results."""
     return file.with_name("report.html" if file == FILE else f"{file.stem}.html")
 
 
 def make(file, page, say):
-    """Makes the page; without matplotlib it says how to get it, and what was measured stays."""
+    """Makes the page. Without matplotlib it prints how to install it; the results stay."""
     from .report import page as report
 
     told = results.load(file)
@@ -35,7 +35,7 @@ def make(file, page, say):
 
 
 def drawn_elsewhere(file, page):
-    """Whether the Python of target/venv could make the page, where this one has no matplotlib."""
+    """Returns true if the Python of target/venv made the page, in case this one has no matplotlib."""
     python = VENV / "bin" / "python"
     if not python.exists() or Path(sys.prefix).resolve() == VENV.resolve():
         return False
@@ -43,7 +43,7 @@ def drawn_elsewhere(file, page):
 
 
 def teller(as_json):
-    """Prints a line of progress at once."""
+    """Returns a function that prints a line of progress at once."""
     return lambda text: print(f"bench: {text}", file=sys.stderr if as_json else sys.stdout, flush=True)
 
 

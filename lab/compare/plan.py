@@ -1,8 +1,7 @@
 """What is run, and in which order.
 
-A visit is one system up between hosts that were made for it, on one link, and the work that is done with it. A stage is a round, or the part of
-a round for which the systems are chosen by what was seen before it. Within a stage all visits are shuffled by the seed, so that what drifts on
-the machine drifts over all systems and links alike.
+A visit is one system running between new hosts on one link, and the works done with it. A stage is a round, or the part of a round whose systems depend on
+earlier results. The seed shuffles all visits of a stage, so that drift of the machine affects all systems and links alike.
 """
 
 import random
@@ -10,34 +9,34 @@ from dataclasses import dataclass, field
 from typing import Callable
 
 BARE, TAUT = "bare", "taut-aes"
-# The work that every system does on every link: how far it is, and how much it carries.
+# Works that every system does on every link: latency and throughput.
 PING, STREAM = "ping", "tcp-1"
 BASE = (PING, STREAM)
 MAIN_PROFILES = ("baseline", "low", "medium", "high")
-# Constant delay and loss alone: there theory says what one TCP stream carries.
+# Links with only constant delay and loss, where theory predicts the throughput of one TCP stream.
 THEORY_PROFILES = ("low-loss", "medium-loss", "high-loss")
 PACKETS, SUPERPACKETS, NETEM = "packets", "superpackets", "netem"
 PLACEMENTS = (PACKETS, SUPERPACKETS, NETEM)
-# How many of the others go on in a quick run.
+# Number of other systems that continue in a quick run.
 OTHERS = 2
-# Where a quick run does a further kind of work, by how its name begins, if not on the plain link: where people do it, or where it tells more.
+# Link for a further kind of work in a quick run, by the beginning of its name, if not the plain link: where it is typical, or more informative.
 QUICK_PROFILES = {
     "ping": ("low",),
     "quic": ("low",),
     "download": ("low",),
     "video": ("medium",),
 }
-# Differs from another system by its cipher only.
+# Differs from another system only by its cipher.
 NOT_IN_QUICK = ("taut-chacha",)
-# What is measured while nothing has been loaded yet.
+# Works measured before any load.
 UNLOADED = ("memory", "payload", PING)
-# Seconds to make the hosts, to start and to end a system, and around each work: only to tell how long it all takes.
+# Seconds to make the hosts, start and end a system, and around each work: for estimates only.
 START_S, AROUND_S = 2.0, 0.35
 
 
 @dataclass(frozen=True)
 class Visit:
-    """`mtu` is that inside the tunnel, None what the system chooses; `tuned`: the hosts' TCP is set as `rig.TUNED` says."""
+    """`mtu` is the MTU inside the tunnel, None for the default of the system; `tuned`: TCP of the hosts is set as `testbed.TUNED` says."""
 
     round: int
     profile: str
@@ -49,7 +48,7 @@ class Visit:
     works: tuple
 
     def keys(self):
-        """One per row of the results."""
+        """Returns a key for each row of the results."""
         return [(self.round, self.profile, self.placement, self.system, self.tuned, self.mtu, work) for work in self.works]
 
 
@@ -67,18 +66,18 @@ class Part:
 
 @dataclass(frozen=True)
 class Stage:
-    """`parts()` is asked for when the stage begins. An optional one is begun only when it fits as a whole into the time that is left."""
+    """`parts()` is called when the stage begins. An optional stage is only begun if it fits as a whole into the remaining time."""
 
     round: int
     parts: Callable = field(compare=False)
     optional: bool = False
-    # For whoever looks on.
+    # Description for progress output.
     what: str = "all"
 
 
 @dataclass(frozen=True)
-class Field:
-    """What there is, by name: systems, works and profiles; systems and works that can be had here only."""
+class Available:
+    """Available systems, works and profiles by name."""
 
     systems: dict
     works: dict
@@ -97,18 +96,18 @@ class Field:
         return tuple(name for name in names if self.profiles[name].emulated)
 
     def usual(self):
-        """All systems but variants of others."""
+        """Returns all systems except variants."""
         return tuple(name for name, system in self.systems.items() if not system.variant)
 
     def brief(self):
-        """Those that a quick run has time for."""
+        """Returns the systems of a quick run."""
         return tuple(name for name in self.usual() if name not in NOT_IN_QUICK)
 
 
 def quick(known, rounds, best):
-    """`make bench`: the base for all, then every other work for Taut, the bare link and the best others, then the base again.
+    """`make bench`: the base works for all, then every other work for Taut, the bare link and the best others, then the base works again.
 
-    `best()` names those once the first round is there. If there is time: where theory says something, and a third round.
+    `best()` returns the best others after the first round. If time remains: links with a theory, and a third round.
     """
     base = Part(known.brief(), known.main(), known.base())
 
@@ -128,13 +127,13 @@ def quick(known, rounds, best):
 
 
 def quick_profiles(known, work):
-    """Where a quick run does this work; on the first link there is if that one is not."""
+    """Returns the links on which a quick run does this work; the first available link as a fallback."""
     wanted = next((names for start, names in QUICK_PROFILES.items() if work.startswith(start)), MAIN_PROFILES[:1])
     return tuple(name for name in wanted if name in known.profiles) or tuple(known.profiles)[:1]
 
 
 def full(known, rounds, netem):
-    """`make bench-full`: every system; the base on every link, every work on the main ones; what placement and tuning change."""
+    """`make bench-full`: every system; the base works on every link, every work on the main links; the effect of placement and tuning."""
     systems = tuple(known.systems)
     placements = (SUPERPACKETS, NETEM) if netem else (SUPERPACKETS,)
     parts = [
@@ -147,12 +146,12 @@ def full(known, rounds, netem):
 
 
 def picked(parts, rounds):
-    """What somebody asked for by name, in every round."""
+    """Returns the parts chosen by name, in every round."""
     return [Stage(number, lambda: parts) for number in range(1, rounds + 1)]
 
 
 def visits(stage, known, seed):
-    """All visits of a stage, in their order: works that can share one do."""
+    """Returns all visits of a stage in order; works that can share a visit do."""
     shared = {}
     for part in stage.parts():
         for place in _places(part):
@@ -182,7 +181,7 @@ def _places(part):
 
 
 def in_order(works, dice):
-    """Shuffled too; what wants an unloaded system first."""
+    """Returns the works, shuffled; works that need an unloaded system come first."""
     early = [work for work in works if work in UNLOADED]
     late = [work for work in works if work not in UNLOADED]
     dice.shuffle(late)
@@ -190,6 +189,6 @@ def in_order(works, dice):
 
 
 def seconds(visit, known, brief):
-    """About how long a visit takes."""
+    """Returns the approximate duration of a visit."""
     link = known.profiles[visit.profile]
     return START_S + sum(AROUND_S + known.works[work].takes(brief, link) for work in visit.works)

@@ -1,7 +1,7 @@
-"""Whether two files of results rank the systems alike.
+"""Tells whether two files of results rank the systems alike.
 
-A pair is two systems at the same work on the same link. It is judged when both files hold both and their intervals (`Figure.apart`) do not overlap in
-either: then its order is kept or turned. A pair that is apart in one file only says nothing about an order, and is counted as that.
+A pair is two systems with the same work on the same link. It is judged if both files contain both systems and their intervals (`Figure.apart`) do not
+overlap in either file: its order is kept or reversed. A pair that is apart in only one file says nothing about an order and is counted separately.
 """
 
 import itertools
@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from .summary import Results
 
-# This share of the judged pairs has to keep its order.
+# Share of the judged pairs that must keep its order.
 ENOUGH = 0.95
 
 
 @dataclass
 class Verdict:
-    """`turned` holds (profile, placement, tuned, mtu, work, system, other system), each ahead of the other in the first file."""
+    """`turned` holds (profile, placement, tuned, mtu, work, system, other system): reversed pairs, the system that leads in the first file first."""
 
     kept: int = 0
     turned: list = field(default_factory=list)
@@ -35,14 +35,14 @@ class Verdict:
         return bool(self.judged) and self.share >= ENOUGH
 
     def code(self):
-        """The exit code: 0 agrees, 1 does not, 2 nothing could be judged."""
+        """Returns the exit status: 0 agrees, 1 disagrees, 2 nothing could be judged."""
         if not self.judged:
             return 2
         return 0 if self.agrees else 1
 
 
 def compare(first, second):
-    """The verdict over two files of results."""
+    """Returns the verdict over two files of results."""
     verdict, one, two = Verdict(), Results(first), Results(second)
     for profile, placement, tuned, mtu, work in _places(first):
         for pair in itertools.combinations(_systems(one, two, profile, work), 2):
@@ -86,7 +86,7 @@ def _ahead(left, right, better):
 
 
 def details(verdict):
-    """The verdict in sentences."""
+    """Returns the verdict in sentences."""
     if not verdict.judged:
         return "no pair of systems can be judged: none is apart in both files (each figure needs two rounds at least, in both)"
     lines = [f"{verdict.kept} of {verdict.judged} pairs that do not overlap keep their order ({100 * verdict.share:.1f} %, {100 * ENOUGH:.0f} % are needed)"]

@@ -1,12 +1,13 @@
-"""The file of results: what stands in it, whether one is whole, how it is kept. docs/bench.md tells each key in words."""
+"""The file of results: its schema, its validation, how it is written. docs/bench.md describes each key."""
 
+import datetime
 import json
 import os
 
 from ..hosts.wait import LabError
 
 SCHEMA = 1
-# Key -> what it holds, by type.
+# Key and the type of its value.
 TOP = {
     "schema": int, "made": str, "scenario": str, "quick": bool, "seed": int, "rounds": int, "sittings": int, "machine": dict, "congestion_control": str,
     "offloads": dict, "profiles": dict, "systems": dict, "works": dict, "chosen": list, "left_out": list, "runs": list,
@@ -25,26 +26,26 @@ PROFILE = {
 LEFT_OUT = {
     "round": int, "profile": str, "placement": str, "system": str, "tuned": bool, "mtu": (int, type(None)), "hosts": int, "works": list, "optional": bool,
 }  # fmt: skip
-# How a name ends -> unit. What ends otherwise is a count.
+# Ending of a name and its unit. Other names are counts.
 UNITS = {"_mbps": "Mbit/s", "_ms": "ms", "_us": "µs", "_percent": "%", "_s": "s", "_kib": "KiB", "_mb": "MB", "_bytes": "bytes", "_s_per_gb": "s/GB"}
-# What has to be equal for a run to go on.
+# Keys that must be equal to resume a run.
 SAME = ("schema", "scenario", "quick", "seed", "rounds", "machine", "congestion_control", "profiles", "systems", "works")
 
 
 def unit(key):
-    """Of a figure, by its name."""
+    """Returns the unit of a figure by its name."""
     if key in {ending.lstrip("_") for ending in UNITS}:
         key = f"_{key}"
     return next((what for ending, what in sorted(UNITS.items(), key=lambda pair: -len(pair[0])) if key.endswith(ending)), "")
 
 
 def key_of(row):
-    """What a row is of; no two rows are of the same."""
+    """Returns the key of a row, which is unique."""
     return (row["round"], row["profile"], row["placement"], row["system"], row["tuned"], row["mtu"], row["work"])
 
 
 def problems(told):
-    """Sentences, one per thing that is not as the schema says."""
+    """Returns a sentence for each violation of the schema."""
     if not isinstance(told, dict):
         return ["it is no object"]
     if told.get("schema") != SCHEMA:
@@ -69,15 +70,27 @@ def _wrong(what, one, keys):
 
 
 def _strangers(number, row, told):
-    """A row may speak of known things only, and a good one has its main figure."""
+    """A row may only refer to known names, and a successful row has its main figure."""
     found = [f"run {number} has a {kind} that is not told: {row[kind]}" for kind in ("profile", "system", "work") if row[kind] not in told[f"{kind}s"]]
     if not found and row["ok"] and told["works"][row["work"]]["main"] not in row["figures"]:
         found.append(f"run {number} succeeded and has no {told['works'][row['work']]['main']}")
     return found
 
 
+def check_resumable(before, now, keys=SAME):
+    """Raises `LabError` if two contents of a file differ in a key that must be equal to resume a run."""
+    other = [key for key in keys if before[key] != now[key]]
+    if other:
+        raise LabError(f"what is to be resumed was another run: {', '.join(other)} differ; without --resume a new one begins")
+
+
+def time_made():
+    """Returns the current time as files of results contain it."""
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
 def load(path):
-    """What a file holds; a `LabError` says what is wrong with it."""
+    """Returns the content of a file; raises a `LabError` that names what is wrong with it."""
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -91,7 +104,7 @@ def load(path):
 
 
 def save(path, told):
-    """Writes the file in one step: whoever interrupts finds the old one or the new one."""
+    """Writes the file atomically: an interrupted write leaves the old file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:

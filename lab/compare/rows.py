@@ -1,4 +1,4 @@
-"""A row of the results: what it is of, how it is told while it is made, and the limit that ends what hangs."""
+"""A row of the results: its key, its description during the run, the repetition of a disturbed work, and the time limit for hanging work."""
 
 import contextlib
 import math
@@ -12,14 +12,14 @@ from .results import unit
 
 
 def row_of(visit, work):
-    """A row of which nothing is known yet."""
+    """Returns a row without results."""
     place = {"round": visit.round, "profile": visit.profile, "placement": visit.placement, "system": visit.system, "tuned": visit.tuned, "mtu": visit.mtu}
     empty = {"ok": False, "tried": True, "error": None, "attempts": 0, "figures": {}, "cpu": {}, "memory_kib": {}, "link": [], "disturbed": False}
     return place | {"work": work} | empty | {"payload": None, "started_s": None}
 
 
 def details(visit):
-    """A visit in a few words."""
+    """Returns a visit in a few words."""
     words = [f"round {visit.round}", visit.profile, visit.system]
     words += [visit.placement] if visit.placement != plan.PACKETS else []
     words += ["tuned"] if visit.tuned else []
@@ -28,7 +28,7 @@ def details(visit):
 
 
 def outline(row, work):
-    """A row in a few words."""
+    """Returns a row in a few words."""
     if not row["ok"]:
         return f"failed: {row['error'].splitlines()[0]}"
     value = row["figures"][work.main]
@@ -39,14 +39,26 @@ def outline(row, work):
 
 
 def told(error):
-    """An error in words: ours say what happened, others get the name of their kind."""
+    """Returns an error as text; errors of other kinds than `LabError` get the name of their type."""
     text = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
     return text.strip() or type(error).__name__
 
 
+def attempts(measure, tries, calm):
+    """Calls `measure(attempt)`, which returns (result, disturbed), until a result is undisturbed; returns the last result.
+
+    Stops after `tries` attempts, or if `calm()`, which waits for an idle machine, returns False.
+    """
+    for attempt in range(1, tries + 1):
+        result, disturbed = measure(attempt)
+        if not disturbed or attempt == tries or not calm():
+            break
+    return result
+
+
 @contextlib.contextmanager
 def limit(seconds, what, details=lambda: ""):
-    """Ends what takes longer by a `LabError`; `details()` tells what was seen instead. The alarm of whoever is outside goes on afterwards."""
+    """Raises a `LabError` in work that takes longer than `seconds`; `details()` says what was seen. An alarm of the caller continues afterwards."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

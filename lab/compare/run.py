@@ -1,38 +1,36 @@
-"""The rounds: each visit is laid out, started, worked with, ended. Whatever fails becomes a row and stops nothing else; what is there is not done again."""
+"""The rounds: each visit is laid out, started, measured, ended. A failure becomes a row and stops nothing else; existing rows are not measured again."""
 
 import dataclasses
-import datetime
 import functools
 import time
 import zlib
 
-from ..hosts.wait import LabError
 from ..measure import machine
 from ..measure.clock import Pace
 from . import cost, plan, testbed
-from .results import SAME, SCHEMA, key_of, unit
-from .rows import limit, outline, row_of, details, told
+from .results import SCHEMA, check_resumable, key_of, time_made, unit
+from .rows import attempts, details, limit, outline, row_of, told
 from .summary import Results
 
-# How often a work is done that others disturb, and how long they are waited for; in a quick run, which has no time for them.
+# Attempts at a work that other programs disturb, and the wait for a calm machine in seconds, in a full and in a quick run.
 TRIES, CALM_S, QUICK_CALM_S = 2, 20, 3
-# A system that did not come up this often on a link is not tried there again; nor anywhere, if it never came up.
+# Failed starts on a link after which a system is not tried there again; and in total, if it never started.
 GIVE_UP = 2
-# What ends a hopeless start, and a work that takes far longer than it told. Waits inside have limits of their own, told with more: 60 s mostly.
+# Limits in seconds on a hopeless start, and on a work beyond its estimate. Waits inside have their own limits, mostly 60 s, with better messages.
 START_LIMIT_S, WORK_LIMIT_S = 240, 240
-# Of a quick run: just above the limits inside.
+# The same for a quick run: just above the limits inside.
 QUICK_START_LIMIT_S, QUICK_WORK_LIMIT_S = 75, 90
 _NO_START = "did not start: "
 
 
 class Comparison:
-    """One run of everything. `stages` is what is to be done, set once it is known what there is (`known`)."""
+    """One run of everything. `stages` is the plan, set when the available systems and works are known (`known`)."""
 
     def __init__(self, systems, works, profiles, place, *, seed=1, quick=False, scenario="", rounds=1, tries=TRIES):
         self.systems, self.works, self.profiles = _named(systems), _named(works), profiles
         self.place, self.seed, self.quick, self.scenario, self.rounds, self.tries = place, seed, quick, scenario, rounds, tries
         self.lacking = {"systems": _lacking(self.systems), "works": _lacking(self.works)}
-        self.known = plan.Field(self._able("systems", self.systems), self._able("works", self.works), profiles)
+        self.known = plan.Available(self._able("systems", self.systems), self._able("works", self.works), profiles)
         self.stages, self.runs, self.chosen, self.offloads, self.sittings = [], [], [], {}, 1
         self.start_limit_s, self.work_limit_s = (QUICK_START_LIMIT_S, QUICK_WORK_LIMIT_S) if quick else (START_LIMIT_S, WORK_LIMIT_S)
         self._came_up, self._failed, self._in_time, self._chooses = set(), {}, True, False
@@ -43,7 +41,7 @@ class Comparison:
     # --- the order ---
 
     def run(self, say, keep=lambda: None, minutes=None):
-        """All that is not there yet, or what fits into `minutes`; `keep()` is called after each row. Returns whether all is there."""
+        """Runs all missing rows, or what fits into `minutes`; calls `keep()` after each row. Returns True if all rows exist."""
         pace = Pace()
         for number, stage in enumerate(self.stages):
             visits = self.missing(stage)
@@ -65,7 +63,7 @@ class Comparison:
         return True
 
     def missing(self, stage):
-        """The visits of a stage with the works that have no row yet."""
+        """Returns the visits of a stage with the works that have no row yet."""
         done = {key_of(row) for row in self.runs}
         left = []
         for visit in plan.visits(stage, self.known, self.seed):
@@ -74,16 +72,16 @@ class Comparison:
         return left
 
     def left_out(self):
-        """What was to be done and has no row, visit by visit."""
+        """Returns the planned visits without a row."""
         return [_told_visit(visit, stage) for stage in self.stages for visit in self.missing(stage)]
 
     def best(self):
-        """The best others of the first round; until it is over, those that are so by now. A plan that never asks chooses nobody."""
+        """Returns the best others of the first round, or so far during it. A plan that never calls this chooses none."""
         self._chooses = True
         return self.chosen or self.ranked()[: plan.OTHERS]
 
     def ranked(self):
-        """The others by what one TCP stream carried: each link counts alike, as share of what the best carried there."""
+        """Ranks the others by the throughput of one TCP stream: each link counts equally, as a share of the best there."""
         others = [name for name in self.known.usual() if name != plan.BARE and not name.startswith("taut")]
         results, score = Results({"runs": self.runs, "works": self.told_works(), "seed": self.seed}), dict.fromkeys(others, 0.0)
         for profile in self.profiles:
@@ -99,13 +97,13 @@ class Comparison:
     # --- one visit ---
 
     def visit(self, visit, say, keep):
-        """All works of a visit; after a failure the rest goes on in hosts made anew, so that it stains nothing."""
+        """Does all works of a visit. After a failure the rest continues in new hosts, so that the failure affects nothing else."""
         left = visit.works
         while left:
             left = left[self._sitting(dataclasses.replace(visit, works=left), say, keep) :]
 
     def _sitting(self, visit, say, keep):
-        """Up to the first failure; the number of works that have their row."""
+        """Runs up to the first failure; returns the number of works that have a row."""
         before, why = len(self.runs), self._hopeless(visit)
         if why:
             say(f"  {why.splitlines()[0]}")
@@ -117,9 +115,9 @@ class Comparison:
         return len(self.runs) - before
 
     def _started(self, visit, say, keep):
-        """Starts the system and does the works; says why, if it came to nothing."""
+        """Starts the system and does the works; returns the reason if it failed."""
         system, phase = self.known.systems[visit.system], "the hosts could not be laid out: "
-        # Whatever a system's adapter does wrong is that system's failure and nobody else's.
+        # Any error in the adapter of a system counts as a failure of that system only.
         try:
             with self.place.hosts(visit, self.profiles[visit.profile], self._link_seed(visit)) as (lab, site):
                 self.offloads.setdefault(f"{visit.profile}, {visit.placement}", self.place.offloads(site))
@@ -150,35 +148,38 @@ class Comparison:
                 return
 
     def _tries(self, work, lab, site, running, row, say):
-        """Once more when somebody else used the machine meanwhile, and there is time for it beside all that is to be done."""
-        tries = self.tries if self._in_time else 1
-        for attempt in range(1, tries + 1):
-            row |= self._try(work, lab, site, running, self.profiles[row["profile"]]) | {"attempts": attempt}
+        """Repeats the work if other programs used the machine meanwhile, and if there is time for it besides the plan."""
+
+        def measure(attempt):
+            row.update(self._try(work, lab, site, running, self.profiles[row["profile"]]) | {"attempts": attempt})
             say(f"  {work.name:<16} {outline(row, work)}")
-            again = row["ok"] and row["disturbed"] and attempt < tries
-            if not again or not cost.calm(running.processes, cost.lab_processes(lab, running), QUICK_CALM_S if self.quick else CALM_S):
-                return
+            return row, row["ok"] and row["disturbed"]
+
+        def calm():
+            return cost.calm(running.processes, cost.lab_processes(lab, running), QUICK_CALM_S if self.quick else CALM_S)
+
+        attempts(measure, self.tries if self._in_time else 1, calm)
 
     def _try(self, work, lab, site, running, link):
-        """What a row learns by doing its work once."""
+        """Does the work once; returns the results for its row."""
         row = {"ok": False, "error": None, "figures": {}}
         before, memory = None, {"before": cost.memory(running.processes, "VmRSS")}
         try:
-            # What the link saw until now is not this work's.
+            # Discards what the link reported before this work.
             testbed.reports(site)
-            before = cost.Look(running.processes, cost.lab_processes(lab, running))
+            before = cost.CounterReading(running.processes, cost.lab_processes(lab, running))
             with limit(4 * work.takes(self.quick, link) + self.work_limit_s, work.name, lab.tails):
                 row["figures"] = work.run(site, running, self.quick)
             lacks = work.main not in row["figures"]
-            row |= {"ok": not lacks, "error": f"the work did not tell {work.main}" if lacks else None}
+            row |= {"ok": not lacks, "error": f"the work returned no {work.main}" if lacks else None}
         except Exception as error:
             row["error"] = told(error)
-        row["cpu"] = cost.Look(running.processes, cost.lab_processes(lab, running)).since(before) if before else {}
+        row["cpu"] = cost.CounterReading(running.processes, cost.lab_processes(lab, running)).since(before) if before else {}
         memory |= {"after": cost.memory(running.processes, "VmRSS"), "peak": cost.memory(running.processes, "VmHWM")}
         return row | {"memory_kib": memory, "link": testbed.reports(site), "disturbed": cost.disturbed(row["cpu"])}
 
     def _hopeless(self, visit):
-        """Why it is not worth trying; None when it is."""
+        """Returns why a visit is not worth trying, or None."""
         here = self._failed.get((visit.system, visit.profile), 0)
         anywhere = sum(count for (name, _), count in self._failed.items() if name == visit.system)
         if here >= GIVE_UP:
@@ -188,16 +189,16 @@ class Comparison:
         return None
 
     def _link_seed(self, visit):
-        """The same for all systems of a round on a link: each meets the same dice."""
+        """Returns a seed that is the same for all systems of a round on a link, so that all meet the same random losses."""
         return zlib.crc32(f"{self.seed} {visit.round} {visit.profile} {visit.placement}".encode())
 
     # --- the file ---
 
     def result(self):
-        """What results.json holds."""
+        """Returns the content of results.json."""
         return {
             "schema": SCHEMA,
-            "made": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            "made": time_made(),
             "scenario": self.scenario,
             "quick": self.quick,
             "seed": self.seed,
@@ -229,17 +230,14 @@ class Comparison:
         }
 
     def resume(self, before):
-        """Goes on where the file that holds `before` ended: what was disturbed or not tried once more. Refuses if it was of something else."""
-        now = self.result()
-        other = [key for key in SAME if before[key] != now[key]]
-        if other:
-            raise LabError(f"what is to be resumed was another run: {', '.join(other)} differ; without --resume a new one begins")
+        """Continues where the file with `before` ended, and repeats disturbed rows once. Raises `LabError` if that was a different run."""
+        check_resumable(before, self.result())
         self.sittings, self.chosen, self.offloads = before["sittings"] + 1, before["chosen"], before["offloads"]
         self.runs = [row for row in before["runs"] if row["tried"] and not row["disturbed"]]
 
 
 def _told_visit(visit, stage):
-    """What a file of results tells of a visit that is still to come."""
+    """Returns a planned visit as the file of results contains it."""
     return dataclasses.asdict(visit) | {"works": list(visit.works), "optional": stage.optional}
 
 
@@ -248,7 +246,7 @@ def _named(ones):
 
 
 def _lacking(there):
-    """Why each cannot be had here, None where it can; one that cannot even tell stops nothing."""
+    """Returns why each is unavailable, or None. An adapter that fails here stops nothing."""
     found = {}
     for name, one in there.items():
         try:
@@ -259,7 +257,7 @@ def _lacking(there):
 
 
 def _facts(profile):
-    """What a file of results tells of a link."""
+    """Returns a link as the file of results contains it."""
     keys = ("title", "about", "mtu", "emulated", "loss", "round_trip_ms")
     told = {key: getattr(profile, key) for key in keys}
     dropped = getattr(profile, "icmp_dropped", getattr(profile, "path_mtu", None) is not None)

@@ -1,4 +1,4 @@
-"""Set-ups that others publish, by name: the same hosts, the same programs, the same lengths, so that a figure can be put beside theirs.
+"""Published set-ups by name: the same hosts, programs and durations, so that figures are comparable with the published ones.
 
     python3 -m lab scenario                       lists them
     python3 -m lab scenario p2p-three-containers
@@ -11,9 +11,9 @@ from ..hosts.needs import missing
 from . import plan
 from .tunnel.measure import Lengths, Meter
 
-# As the authors have it.
+# Durations of the authors.
 SECONDS, OMITTED_S = 10, 2
-# A look only.
+# Durations for a quick look.
 QUICK_SECONDS, QUICK_OMITTED_S = 2, 1
 USUAL_MTU, LARGEST_MTU = 1420, 8900
 
@@ -27,11 +27,11 @@ class Streams:
         self.name, self.title, self.streams, self.way, self.ends, self.inside, self.hosts = name, title, streams, way, ends, inside, hosts
 
     def lacking(self):
-        # Root, TUN and namespaces are asked for before anything begins; this is about iperf3.
+        # Root, TUN and namespaces are checked before the start; this checks for iperf3.
         return next((lack for lack in missing("iperf3") if "iperf3" in lack), None)
 
     def lengths(self, quick):
-        """(seconds that count, seconds at the start that do not)."""
+        """Returns (counted seconds, seconds at the start that are not counted)."""
         return (QUICK_SECONDS, QUICK_OMITTED_S) if quick else (SECONDS, OMITTED_S)
 
     def takes(self, quick, link):
@@ -48,7 +48,7 @@ class Streams:
 
 @dataclass(frozen=True)
 class Scenario:
-    """`systems()` are those that it adds to the field, `names(known)` those that it runs; `works` None: all that there are."""
+    """`systems()` returns additional systems, `names(known)` the systems that it runs; `works` is None for all works."""
 
     name: str
     about: str
@@ -61,7 +61,7 @@ class Scenario:
     names: callable = field(default=lambda known: known.usual())
 
     def seconds(self, known, quick):
-        """About how long one round takes."""
+        """Returns the approximate duration of one round."""
         stage = plan.Stage(1, lambda: self.parts(known))
         return sum(plan.seconds(visit, known, quick) for visit in plan.visits(stage, known, 1))
 
@@ -73,14 +73,14 @@ class Scenario:
 
 
 def _ways(streams):
-    """Forward, reverse and both ways with so many streams."""
+    """Returns works for this number of streams: forward, reverse and both ways."""
     titles = {"forward": "one way", "reverse": "reverse", "both": "both ways"}
     count = "one stream" if streams == 1 else f"{streams} streams"
     return tuple(Streams(f"tcp-{streams}-{way}", f"TCP, {count}, {title}", streams, way) for way, title in titles.items())
 
 
 def _tuning(streams):
-    """Forward and reverse, in the tunnel and beside it."""
+    """Returns works forward and reverse, inside and beside the tunnel."""
     count = "one stream" if streams == 1 else f"{streams} streams"
     return tuple(
         Streams(f"tcp-{streams}-{way}-{'inside' if inside else 'outside'}", f"TCP, {count}, {way}, {'in the tunnel' if inside else 'beside the tunnel'}", streams, way, inside=inside)
@@ -90,7 +90,7 @@ def _tuning(streams):
 
 
 def lane_counts():
-    """1, 2, 4, … up to the cores that there are, two at least."""
+    """Returns 1, 2, 4, … up to the number of cores, at least two values."""
     counts, most = [1], max(2, os.cpu_count() or 1)
     while counts[-1] * 2 <= most:
         counts.append(counts[-1] * 2)
@@ -98,7 +98,7 @@ def lane_counts():
 
 
 def _lanes():
-    """Taut with each number of lanes; what `lab.nodes.systems` has already is not made again."""
+    """Returns Taut with each number of lanes, without those that `lab.nodes.systems` already has."""
     from ..nodes.systems import AES, FIELD, Network
 
     there = {system.name for system in FIELD}

@@ -1,4 +1,4 @@
-"""A sitting of a comparison: what it needs, what ends it, what stays of it. Every way out leaves the hosts removed and the file written."""
+"""A session of a comparison: its requirements, its interruption, its files. Every exit removes the hosts and writes the file."""
 
 import contextlib
 import json
@@ -12,21 +12,21 @@ from . import pages, plan, results, run, testbed
 from .pages import shown, teller
 
 PROGRAMS = ("iperf3", "wg", "ss")
-# What puts an emulator between hosts.
+# Programs that an emulator between hosts needs.
 EMULATING = ("ethtool", "tc")
-# Ctrl-C, an order to end, a terminal that is gone.
+# Ctrl-C, a request to terminate, and a closed terminal.
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def measure(args, systems, works, profiles, stages, rounds, minutes, scenario_name, file):
-    """Runs it, keeps it, makes the page."""
+    """Runs the comparison, writes the file, makes the page."""
     say = teller(args.json)
     if found := lacks(profiles, getattr(args, "placements", None)):
         raise LabError("\nlab: ".join(found))
     with interruptible(), tidy(say), congestion.allowed(args.congestion) as allowed:
         if not allowed:
             raise LabError(f"this kernel has no congestion control {args.congestion}: modprobe tcp_{args.congestion}, or another by --congestion")
-        place = testbed.Rig(file.parent / "logs", args.congestion)
+        place = testbed.VisitHosts(file.parent / "logs", args.congestion)
         one = run.Comparison(systems, works, profiles, place, seed=args.seed, quick=args.quick, scenario=scenario_name, rounds=rounds)
         tell_lacking(one, say)
         one.stages = stages(one)
@@ -41,16 +41,16 @@ def measure(args, systems, works, profiles, stages, rounds, minutes, scenario_na
 
 @contextlib.contextmanager
 def interruptible():
-    """Whatever interrupts does so once, as Ctrl-C does; what comes after it finds the clean-up under way, and does not break it off."""
+    """Turns the first signal into one KeyboardInterrupt; later signals do not interrupt the clean-up."""
     before = {number: signal.getsignal(number) for number in INTERRUPTS}
-    # As nohup leaves them, and what no handler of Python's has.
+    # Leaves signals that nohup ignores, and signals without a Python handler.
     before = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}
 
     def interrupted(*_):
         for number in before:
-            # Not a handler: programs that clean up inherit it.
+            # Ignored instead of handled: programs that clean up inherit this.
             signal.signal(number, signal.SIG_IGN)
-        # The terminal may be what is gone.
+        # The terminal may be closed.
         with contextlib.suppress(OSError):
             os.write(2, b"lab: a moment, the hosts are being removed\n")
         raise KeyboardInterrupt
@@ -61,14 +61,14 @@ def interruptible():
         yield
     finally:
         for number, handler in before.items():
-            # Once interrupted the program is about to end: it says so in peace.
+            # After an interrupt the program is about to end; further signals stay ignored while it reports that.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, handler)
 
 
 def sit(one, say, file, minutes):
-    """One sitting; the file holds whatever was measured, however it ends."""
-    # Versions are asked for now, and not between two measurements.
+    """Runs one session. The file contains everything measured, whatever ends the session."""
+    # Queries versions now and not between two measurements.
     one.result()
     try:
         return one.run(say, lambda: results.save(file, one.result()), minutes)
@@ -77,12 +77,12 @@ def sit(one, say, file, minutes):
 
 
 def set_aside(file):
-    """A new run does not overwrite the one before; it takes the place of the one before that."""
+    """Renames the file of the previous run, so that a new run does not overwrite it; replaces an older renamed file."""
     return file.replace(file.with_name(f"{file.stem}.before{file.suffix}"))
 
 
 def outcome(args, one, whole, file, say):
-    """The page, and what is said at the end."""
+    """Makes the page and prints the final messages."""
     good = sum(row["ok"] for row in one.runs)
     page = pages.beside(file)
     say(f"written: {shown(file)} ({len(one.runs)} runs, {len(one.runs) - good} failed)")
@@ -95,7 +95,7 @@ def outcome(args, one, whole, file, say):
 
 @contextlib.contextmanager
 def tidy(say):
-    """Removes what killed runs left, before it takes part in a measurement; and at the end what an interrupt kept this one from removing."""
+    """Removes what killed runs left before measuring; and at the end what an interrupt left."""
     removed = leftovers.clean()
     if removed:
         say(f"removed what a killed run had left: {len(removed)} namespaces and directories, from {removed[0]} on")
@@ -116,7 +116,7 @@ def tell_lacking(one, say):
 
 
 def lacks(profiles, placements=None):
-    """What this machine lacks for these links and what was said of placements, in sentences."""
+    """Returns a sentence for each missing requirement of these links and placements."""
     found = needs.missing(*programs(profiles.values()))
     if not found and any(profile.emulated for profile in profiles.values()):
         try:
@@ -129,7 +129,7 @@ def lacks(profiles, placements=None):
 
 
 def programs(profiles):
-    """What measuring needs from the machine, and the links besides."""
+    """Returns the programs that measuring and these links need."""
     wanted = [*PROGRAMS]
     wanted += EMULATING if any(profile.emulated for profile in profiles) else ()
     wanted += ["nft"] if any(getattr(profile, "path_mtu", None) for profile in profiles) else []

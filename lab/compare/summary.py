@@ -1,4 +1,4 @@
-"""From the rows to one figure each: the median over the rounds, its spread, and how sure it is."""
+"""From rows to figures: the median over the rounds, its spread, and its certainty."""
 
 import math
 import random
@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from .plan import PACKETS
 
 RESAMPLES = 2000
-# What share of the resampled medians an interval holds.
+# Share of the resampled medians that an interval contains.
 SURE = 0.95
-# Student's factor for that share, by the number of values. From six on, the least and the most of them hold the median in 31 of 32 cases, and a
-# bootstrap has something to draw from.
+# Student's factor for that share, by the number of values. From six values on, their minimum and maximum contain the median in 31 of 32 cases, and a
+# bootstrap has enough to draw from.
 STUDENT = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78}
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A median with the least and the most of `n` rounds; `low` to `high` is its bootstrap interval, `surely` what it is judged by; None of one round.
+    """A median with the minimum and maximum of `n` rounds. `low` to `high` is its bootstrap interval; `surely` is the interval for judgements; None for one round.
 
-    `doubtful`: others disturbed every round.
+    `doubtful`: other programs disturbed every round.
     """
 
     median: float
@@ -33,14 +33,14 @@ class Figure:
     doubtful: bool = False
 
     def apart(self, other):
-        """Whether two figures differ for more than chance; None where one has been seen once only."""
+        """Returns true if two figures differ by more than chance; None if one of them has only one round."""
         if None in (self.surely, other.surely):
             return None
         return self.surely[1] < other.surely[0] or other.surely[1] < self.surely[0]
 
 
 def interval(values, seed):
-    """Of the median: resampled with replacement, always the same for the same values and seed. None of fewer than two values."""
+    """Returns the interval of the median by resampling with replacement, deterministic for values and seed; None for fewer than two values."""
     if len(values) < 2:
         return None
     dice = random.Random(f"{seed} {sorted(values)}")
@@ -50,9 +50,9 @@ def interval(values, seed):
 
 
 def surely(values, bootstrap):
-    """The interval that two figures are judged by: the bootstrap's; of few values Student's around their mean, which knows how little few values say.
+    """Returns the interval by which two figures are judged: the bootstrap interval; for few values that of Student around their mean, which accounts for small samples.
 
-    On a scale of factors where all are above nothing: rates and times vary by a share of themselves.
+    On a logarithmic scale if all values are positive: rates and times vary by a share of themselves.
     """
     if bootstrap is None or len(values) not in STUDENT:
         return bootstrap
@@ -64,7 +64,7 @@ def surely(values, bootstrap):
 
 
 def figure(values, seed=0, doubtful=False):
-    """The figure of these values; None of none."""
+    """Returns the figure of these values, or None without values."""
     values = [value for value in values if isinstance(value, (int, float))]
     if not values:
         return None
@@ -74,12 +74,12 @@ def figure(values, seed=0, doubtful=False):
 
 
 def main_of(works):
-    """Picks the figure that stands in tables."""
+    """Returns a function that picks the figure for tables."""
     return lambda row: row["figures"].get(works[row["work"]]["main"])
 
 
 def cpu_per_gb(row):
-    """Seconds of all cores per 1,000,000,000 bytes carried, measuring programs included: what the work says of it, else what the row does."""
+    """Returns seconds of all cores per 1,000,000,000 bytes, including measuring programs: from the work if it reports them, else from the row."""
     carried = row["figures"].get("bytes")
     if "machine_cpu_s_per_gb" in row["figures"]:
         return row["figures"]["machine_cpu_s_per_gb"]
@@ -87,19 +87,19 @@ def cpu_per_gb(row):
 
 
 def peak_mb(row):
-    """Memory of the larger end at its highest, in units of 1,000,000 bytes."""
+    """Returns the peak memory of the end that uses more, in units of 1,000,000 bytes."""
     peak = row["memory_kib"].get("peak") or []
     return max(peak) * 1024 / 1e6 if peak and max(peak) else None
 
 
 def idle_mb(row):
-    """The same before the work began."""
+    """Returns the same before the work began."""
     before = row["memory_kib"].get("before") or []
     return max(before) * 1024 / 1e6 if before and max(before) else None
 
 
 class Results:
-    """What a file of results says of a system on a link, by work."""
+    """The results of a file by system, link and work."""
 
     def __init__(self, told):
         self.told, self.works, self.seed = told, told["works"], told["seed"]
@@ -111,7 +111,7 @@ class Results:
         return self._cells.get((profile, placement, system, tuned, mtu, work), [])
 
     def figure(self, profile, system, work, pick=None, placement=PACKETS, tuned=False, mtu=None):
-        """Of the rounds that succeeded undisturbed; of the disturbed ones, and marked so, where there is no other."""
+        """Returns the figure of the successful undisturbed rounds; of the disturbed rounds, marked as doubtful, if there are no others."""
         key = (profile, system, work, pick, placement, tuned, mtu)
         if key not in self._known:
             self._known[key] = self._figure(key)
@@ -125,12 +125,12 @@ class Results:
         return figure([pick(row) for row in calm or good], f"{self.seed} {profile} {system} {work}", not calm)
 
     def success(self, system):
-        """(succeeded, tried) of all rows of a system."""
+        """Returns (succeeded, tried) of all rows of a system."""
         tried = [row for row in self.told["runs"] if row["system"] == system and row["tried"]]
         return sum(row["ok"] for row in tried), len(tried)
 
     def errors(self):
-        """What went wrong: (system, profile, work, first line, how often), the same thing once."""
+        """Returns errors as (system, profile, work, first line, count), without duplicates."""
         seen = {}
         for row in self.told["runs"]:
             if not row["ok"]:
@@ -139,16 +139,16 @@ class Results:
         return [(*where, times) for where, times in seen.items()]
 
     def disturbed(self):
-        """How many rows others disturbed, and how many there are."""
+        """Returns the number of disturbed rows and the number of all rows."""
         return sum(row["disturbed"] for row in self.told["runs"]), len(self.told["runs"])
 
     def stolen(self):
-        """Percent of all cores that other machines on the same hardware took while a run was measured; None where none took any, as without such."""
+        """Returns the percentage of all cores that other virtual machines on the same hardware took during the runs, or None if none was taken."""
         shares = [100 * row["cpu"].get("stolen_s", 0) / row["cpu"]["capacity_s"] for row in self.told["runs"] if row["cpu"]]
         return figure(shares) if any(shares) else None
 
     def doubts(self):
-        """What the emulators of the links said against their own runs, figures left out: (words, links, runs), the most frequent first."""
+        """Returns the doubts of the emulators about their own runs, without numbers: (words, links, runs), the most frequent first."""
         seen = {}
         for number, row in enumerate(self.told["runs"]):
             for doubt in (doubt for report in row["link"] for doubt in report.get("doubts", [])):
@@ -157,10 +157,10 @@ class Results:
                 runs.add(number)
         return sorted(((words, list(links), len(runs)) for words, (links, runs) in seen.items()), key=lambda one: -one[2])
 
-    # --- what there is ---
+    # --- available results ---
 
     def profiles(self, work=None, placement=PACKETS):
-        """Those with a row, in the order of the file."""
+        """Returns profiles with a row, in the order of the file."""
         there = {profile for profile, where, _, _, _, of in self._cells if where == placement and work in (None, of)}
         return [name for name in self.told["profiles"] if name in there]
 
@@ -173,18 +173,18 @@ class Results:
         return [name for name in self.works if name in there]
 
     def series(self):
-        """(placement, tuned, mtu) of everything that was run."""
+        """Returns (placement, tuned, mtu) of all series."""
         return sorted({(placement, tuned, mtu) for _, placement, _, tuned, mtu, _ in self._cells}, key=str)
 
     def rounds_of(self, figures):
-        """`2` or `2 to 3`: how many rounds these figures are of."""
+        """Returns `2` or `2 to 3`: the number of rounds of these figures."""
         counts = sorted({one.n for one in figures if one})
         if not counts:
             return "0"
         return str(counts[0]) if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
 
     def main_series(self):
-        """Where most systems were measured as they are: each wire packet by itself, nothing tuned, the systems' own MTU; else the first there is."""
+        """Returns the usual series: per wire packet, untuned, default MTU; or the first one."""
         there = self.series()
         usual = (PACKETS, False, None)
         return usual if usual in there or not there else there[0]

@@ -1,4 +1,4 @@
-"""Where visits take place: hosts in namespaces, on a link as its profile tells, and what the link says of itself."""
+"""The hosts of a visit, in namespaces, on the link of its profile; and the reports of the link."""
 
 import contextlib
 
@@ -8,10 +8,10 @@ from ..measure import machine
 from ..traffic.flow import answers
 from .rows import told
 
-# How long (seconds) hosts may take to meet: enough for links that lose much, and for neighbours that are asked for once a second.
+# Limit on the wait for the first answer between hosts, in seconds: enough for lossy links, and for neighbour discovery once per second.
 MEETING_S = 20
 
-# What the labelled, tuned series sets in every host: TCP that takes reordering for what it is, and buffers for long fast paths.
+# Settings of every host in the tuned series: TCP that tolerates reordering, and buffers for long fast paths.
 TUNED = {
     "net/ipv4/tcp_reordering": "10",
     "net/ipv4/tcp_recovery": "0",
@@ -21,15 +21,15 @@ TUNED = {
 }
 
 
-class Rig:
-    """Where visits take place: hosts in namespaces, on a link as its profile tells."""
+class VisitHosts:
+    """The hosts of a visit, in namespaces, on the link of its profile."""
 
     def __init__(self, logs, congestion):
         self.logs, self.congestion = logs, congestion
 
     @contextlib.contextmanager
     def hosts(self, visit, profile, seed):
-        """(lab, site) of a visit; all of it is gone afterwards, but logs where something failed."""
+        """Yields (lab, site) of a visit. Everything is removed afterwards, except logs after a failure."""
         from ..hosts.site import lay_out
 
         tuned, mtu = "-tuned" if visit.tuned else "", f"-{visit.mtu}" if visit.mtu else ""
@@ -42,18 +42,19 @@ class Rig:
             yield lab, site
 
     def meet(self, site, running):
-        """A first packet from the first host to every other, answered: neighbours are known then, and a lost question for one spoils no figure."""
+        """Waits for an answer to a first packet from the first host to every other: neighbours are known then, and a lost neighbour request affects
+        no figure."""
         for address in running.addresses[1:]:
             if not answers(site.hosts[0], address, MEETING_S):
                 raise LabError(f"it came up, but nothing from {site.hosts[0].name} to {address} was answered in {MEETING_S} s")
 
     def offloads(self, site):
-        """The switches of the hosts' interfaces."""
+        """Returns the offloads of the interfaces of the hosts."""
         return machine.offloads(site.hosts[0])
 
 
 def reports(site):
-    """What the link says of what went over it since it was asked last."""
+    """Returns the reports of the link since the previous call."""
     try:
         return list(site.link_reports())
     except Exception as error:

@@ -23,7 +23,7 @@ VICTIM, FLOW, CLIENT = "10.9.0.1", "10.9.0.2", "10.9.0.3"
 RATE_MBPS = 200
 
 
-class Testbed:
+class FloodHosts:
     """The common part: the attacker, its floods, the flow, and the counters of the kernel.
 
     Subclasses set `victim_host`, `flow_host`, `inner` (the victim inside), `where` (ADDRESS:PORT outside), `key`, and `process` (of the victim).
@@ -95,7 +95,7 @@ class Testbed:
         return used
 
 
-class Plain(Testbed):
+class Plain(FloodHosts):
     """Three hosts with `taut wg`; all tunnels are up."""
 
     name = "wg"
@@ -144,7 +144,7 @@ class Plain(Testbed):
         return None
 
 
-class Network(Testbed):
+class Network(FloodHosts):
     """A coordinator and two connected members. Each connecting node has just joined, with new keys."""
 
     name = "network"

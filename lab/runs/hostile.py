@@ -24,7 +24,7 @@ KINDS = ("control", "offers")
 IPERF_PORT = 5201
 
 
-class Testbed:
+class HostileNetwork:
     """Victim, bystander and attacker on one switch. The attacker has joined like the others, and the hostile program uses its keys."""
 
     def __init__(self, lab, options=()):
@@ -107,7 +107,7 @@ def main():
     rows = []
     try:
         with Lab(ROOT / "target" / "lab" / "hostile") as lab:
-            field = Testbed(lab)
+            field = HostileNetwork(lab)
             for kind in KINDS:
                 print(f"attack: {kind}", file=sys.stderr)
                 rows.append(measure(field, kind, args.rate, args.seconds, args.rounds))

@@ -1,17 +1,19 @@
-"""Systems, works, links and results that exist only in tests of the comparison and its report: no root, no network."""
+"""Fake systems, works, links and results for tests of the comparison and its report: no root, no network."""
 
 import contextlib
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
+import pytest
+
 from lab.compare import plan, results, run
-from lab.compare.testbed import Rig
+from lab.compare.testbed import VisitHosts
 from lab.hosts.wait import LabError
 from lab.nodes.systems.base import Running
 
 
 class Fake:
-    """A system that comes up at once, or fails as `fails` says (a list: one word per start, None for a good one)."""
+    """A system that starts at once, or fails as `fails` says: one message per start, None for a successful one."""
 
     variant = False
 
@@ -33,7 +35,7 @@ class Fake:
 
 
 class Job:
-    """A work that tells `value`, or what `does(site, running, quick)` returns."""
+    """A work that returns `value`, or the result of `does(site, running, quick)`."""
 
     def __init__(self, name, main="mbps", value=1.0, better="more", hosts=2, alone=False, does=None, takes=1.0, lacks=None):
         self.name, self.title, self.main, self.value, self.better, self.hosts, self.alone = name, f"work {name}", main, value, better, hosts, alone
@@ -70,8 +72,8 @@ LINKS = {
 }
 
 
-class Nowhere(Rig):
-    """Sites without hosts behind them; `open` counts those that are not gone yet, `seen` what was laid out."""
+class Nowhere(VisitHosts):
+    """Sites without hosts. `open` counts the sites that still exist, `seen` lists what was laid out."""
 
     def __init__(self, logs=None, congestion="cubic", reports=()):
         super().__init__(logs, congestion)
@@ -95,7 +97,7 @@ class Nowhere(Rig):
 
 
 def comparison(systems, works, profiles=None, rounds=1, place=None, **more):
-    """A comparison of all with all, in `rounds`."""
+    """Returns a comparison of all systems with all works, in `rounds`."""
     one = run.Comparison(systems, works, profiles or {"baseline": LINKS["baseline"]}, place or Nowhere(), rounds=rounds, tries=1, **more)
     one.stages = plan.picked([plan.Part(tuple(one.known.systems), tuple(one.profiles), tuple(one.known.works))], rounds)
     return one
@@ -106,7 +108,7 @@ TITLES = {"ping": ("ping, idle", "p50_ms", "less"), "tcp-1": ("TCP, one stream",
 
 
 def row(system, work, value, number=1, profile="baseline", ok=True, **more):
-    """A row of results; `value` is its main figure."""
+    """Returns a row of results; `value` is its main figure."""
     main = TITLES.get(work, ("", "mbps", ""))[1]
     told = {
         "round": number, "profile": profile, "placement": "packets", "system": system, "tuned": False, "mtu": None, "work": work, "ok": ok, "tried": True,
@@ -118,7 +120,7 @@ def row(system, work, value, number=1, profile="baseline", ok=True, **more):
 
 
 def told(rows, **more):
-    """A file of results that holds these rows and tells whatever they name."""
+    """Returns a file of results with these rows and with all names in them."""
     names = {kind: list(dict.fromkeys(each[kind] for each in rows)) for kind in ("system", "work", "profile")}
     works = {}
     for name in names["work"]:
@@ -131,3 +133,30 @@ def told(rows, **more):
         "systems": {name: {"title": f"system {name}", "version": "1.0", "lacking": None, "variant": False} for name in names["system"]},
     }  # fmt: skip
     return facts | more
+
+
+@pytest.fixture(autouse=True)
+def any_machine(monkeypatch):
+    """Makes the tests independent of the machine and its load."""
+    monkeypatch.setattr("lab.measure.machine.facts", lambda: MACHINE)
+    monkeypatch.setattr("lab.compare.cost.disturbed", lambda cpu: False)
+
+
+def silent(_):
+    pass
+
+
+def known(systems, works, profiles=("baseline", "low"), variants=()):
+    fakes = {name: Fake(name) for name in systems}
+    for name in variants:
+        fakes[name].variant = True
+    return plan.Available(fakes, {work.name: work for work in works}, {name: LINKS.get(name, Link(name)) for name in profiles})
+
+
+def two(first, second, links=1, turned=0, better="tcp-1"):
+    """Returns results of two systems on `links` links with three rounds each; on `turned` of them the order is reversed."""
+    rows = []
+    for link in range(links):
+        left, right = (second, first) if link < turned else (first, second)
+        rows += [row(name, better, value + 0.1 * number, number, f"link{link}") for name, value in (("a", left), ("b", right)) for number in (1, 2, 3)]
+    return told(rows)

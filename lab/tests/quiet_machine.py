@@ -1,8 +1,8 @@
-"""Figures that only a machine with time for them shows: a rate, a spread of delays, what theory says of one stream.
+"""Figures that only an idle machine shows: a rate, a spread of delays, the theoretical throughput of one stream.
 
-A test should ask for what holds however late everything runs. Where that is not possible, a figure that is off is measured again if the machine
-stood still meanwhile: other programs had the cores, or other machines on the same hardware. A figure that is off on a machine that kept its time
-is a fault, and one that is right is right.
+A test should assert what holds however late everything runs. Where that is not possible, a wrong figure is measured again if the machine stood still during
+the measurement: other programs had the cores, or other virtual machines had the hardware. A wrong figure on a machine that kept its time is a failure, and a
+right figure always passes.
 """
 
 import os
@@ -14,17 +14,18 @@ import pytest
 from lab.measure.cpu import Reading
 
 TRIES = 3
-# A thread that wants to sleep this long wakes later by what somebody else had the core.
+# Length of a sleep in seconds. A later wake-up shows how long other programs had the core.
 _NAP_S = 0.002
-# Shorter waits are our own programs' turns: a few of them share a core, and the scheduler gives each a few milliseconds.
+# Delays in seconds below which programs of the test itself are the cause: a few of them share a core, and the scheduler gives each a few
+# milliseconds.
 _TURN_S = 0.008
-# Of the time. A TCP stream loses more than its share of what it is stopped for.
+# Allowed share of the time. A TCP stream loses more than the share for which it is stopped.
 _ALLOWED = 0.01
 
 
 class Watch:
-    """Looks at each core how long nobody of us had it: `still` is the largest share of the time, over all cores; or what the kernel knows to be stolen,
-    by the host of a virtual machine, in slices too short to be seen from here.
+    """Measures for each core how long other programs had it. `still` is the largest share of the time over all cores, or the share that the kernel reports as
+    stolen by the host of a virtual machine, in slices too short to be seen here.
     """
 
     def __enter__(self):
@@ -44,7 +45,7 @@ class Watch:
         self.still = max(max(self._lost.values()) / (now.when - self._before.when), told["stolen_s"] / told["capacity_s"])
 
     def _look(self, core):
-        # Of this thread alone: sched_setaffinity(2) takes 0 for the calling one.
+        # Applies to this thread only: sched_setaffinity(2) uses 0 for the calling thread.
         os.sched_setaffinity(0, {core})
         before = time.monotonic()
         while not self._over.is_set():
@@ -54,7 +55,7 @@ class Watch:
 
 
 def in_calm(measure, watch=Watch):
-    """What `measure` returns, once its assertions hold; tried again where the machine stood still, and skipped where it always did."""
+    """Returns the result of `measure` when its assertions hold. Repeats it if the machine stood still, and skips the test if it always did."""
     for _ in range(TRIES):
         try:
             with watch() as seen:

@@ -1,4 +1,4 @@
-"""Requests made from the description of the API, the short part; `make api-fuzz` takes longer."""
+"""Requests generated from the description of the API: a short run. `make api-fuzz` runs longer."""
 
 import pytest
 

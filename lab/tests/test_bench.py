@@ -1,4 +1,4 @@
-"""The harness of `make bench-tunnel`: its arithmetic, its order, its text, and two systems end to end for a second each. No figure is judged."""
+"""`make bench-tunnel`: its arithmetic, order and text, and two systems end to end for a second each. Figures are not judged."""
 
 import collections
 import dataclasses
@@ -83,7 +83,7 @@ def test_both_directions_of_a_tcp_run_are_added():
     assert told == {"mbps": 4000, "ways_mbps": [3000, 1000], "retransmits": 7, "congestion_control": "cubic"}
 
 
-def test_udp_is_told_as_the_receiver_saw_it():
+def test_udp_is_reported_as_the_receiver_counted():
     end = {"sum_sent": {"bits_per_second": 2e9}, "sum_received": {"bits_per_second": 1e9, "packets": 200, "lost_packets": 50, "seconds": 2}}
     assert udp_figures({"end": end}) == {"offered_mbps": 2000, "mbps": 1000, "lost_percent": 25, "packets": 200, "packets_per_s": 75}
 
@@ -94,7 +94,7 @@ def test_a_stream_that_carries_nothing_is_a_failure():
         tcp_figures({"end": end})
 
 
-def test_lost_datagrams_are_told_by_place():
+def test_lost_datagrams_are_counted_by_place():
     head = "   sl  local_address rem_address   st ... drops\n"
     assert socket_drops(f"{head}  1: 00000000:CA6C 00000000:0000 07 0 5\n{head}  9: 00:CA6C 00:0000 07 0 2\n") == 7
     kernel = {"left.interface_tx_dropped": 10, "right.Udp.RcvbufErrors": 25, "right.tunnel_socket_drops": 5}
@@ -107,7 +107,7 @@ def test_the_kernels_counters_are_found_by_name():
     assert counters(text) == {"Udp.RcvbufErrors": 4, "TcpExt.TCPOFOQueue": 6}
 
 
-# What every TCP run tells besides its rate.
+# Figures of every TCP run besides its rate.
 REST = {"mbps": 1.0, "retransmits": 0, "bytes": 1e9, "cpu": {"capacity_s": 4.0, "machine_s": 2.0, "tunnel_s": [1.0, 0.5], "applications_s": 0.4}, "kernel": {}}
 
 
@@ -118,27 +118,27 @@ def run(system, number=1, mode="free", mtu=1420, error=None, **tests):
     }  # fmt: skip
 
 
-def test_what_failed_is_left_out_of_the_figures_and_named():
+def test_failures_are_left_out_of_the_figures_and_named():
     results = Results([run("one", 1, tcp_1={"mbps": 5}), run("one", 2, tcp_1={"error": "iperf3: no route\nmore"}), run("one", 3, error="did not start")])
     assert results.figure("one", "free", 1420, "tcp-1", lambda f, _: f["mbps"]) == Figure(5, 5, 5, 1)
     assert results.errors("one") == [("free", 1420, "tcp-1", "iperf3: no route"), ("free", 1420, "start", "did not start")]
 
 
-def test_what_was_disturbed_is_in_no_figure_and_is_counted():
+def test_disturbed_tests_are_in_no_figure_and_are_counted():
     results = Results([run("one", 1, tcp_1={"mbps": 5, "disturbed": False}), run("one", 2, tcp_1={"mbps": 1, "retransmits": 9, "disturbed": True})])
     assert results.figure("one", "free", 1420, "tcp-1", summary.mbps) == Figure(5, 5, 5, 1)
     assert results.all_retransmits("one", "free").most == 0
     assert results.disturbed() == (1, 2)
 
 
-def test_the_share_of_others_is_what_neither_the_tunnel_nor_the_measuring_took():
+def test_the_foreign_share_excludes_the_tunnel_and_the_measuring_programs():
     cpu = {"capacity_s": 4.0, "machine_s": 3.0, "tunnel_s": [1.0, 0.5], "applications_s": 0.5}
     assert foreign(cpu) == 0.25
     assert foreign(cpu | {"machine_s": 1.9}) == 0
 
 
 class Meddled:
-    """A meter whose machine others use for the first `times` runs."""
+    """A meter on a machine that other programs disturb for the first `times` runs."""
 
     def __init__(self, times):
         self.times, self.runs = times, 0
@@ -156,7 +156,7 @@ def test_a_disturbed_test_is_run_again(monkeypatch, times, runs, disturbed):
     assert (meter.runs, figures["attempts"], figures["disturbed"], figures["mbps"]) == (runs, runs, disturbed, runs)
 
 
-def test_what_a_tunnel_adds_is_taken_from_the_bare_link_of_the_same_round():
+def test_added_latency_is_relative_to_the_bare_link_of_the_same_round():
     rows = [run("bare", 1, idle={"ms": [0.1]}), run("one", 1, idle={"ms": [0.15]}), run("bare", 2, idle={"ms": [0.5]}), run("one", 2, idle={"ms": [0.51]})]
     rows.append(run("one", 3, idle={"ms": [9]}))
     seen = Results(rows).added_us("one", "free", 1420)
@@ -181,7 +181,7 @@ def test_the_time_left_follows_the_pace(monkeypatch):
 
 
 class Idle(System):
-    """A system that can be had and is never started."""
+    """A system that is available and never started."""
 
     def __init__(self, name):
         self.name = self.title = name
@@ -205,7 +205,7 @@ def test_a_run_goes_on_where_it_ended():
         bench(seed=2).resume(told)
 
 
-def test_a_system_that_fails_stops_nothing_and_is_not_tried_for_ever(lab):
+def test_a_failing_system_stops_nothing_and_is_given_up(lab):
     class Broken(Idle):
         starts = 0
 
@@ -231,7 +231,7 @@ def test_two_systems_end_to_end():
     effort = plan.Effort(rounds=1, lengths=Lengths(tcp=1, udp=1, idle=1, loaded=1), mtus=(1420,))
     chosen = [system for system in ALL if system.name in ("bare", "taut-wg")]
     with congestion.allowed("cubic") as cubic:
-        # Tests share the machine with each other: nothing is measured again here.
+        # Tests share the machine with other tests, so nothing is measured again here.
         bench = Bench(chosen, effort, ["pinned"], 1, tries=1)
         assert bench.run(cubic, print)
     assert not any(bench.lacking.values()), bench.lacking
@@ -246,7 +246,7 @@ def test_two_systems_end_to_end():
 
 
 def rounds_of(mbps):
-    """Runs in which `mbps` says each system's one-stream figure."""
+    """Returns runs with these throughputs of one stream per system."""
     return [run(system, tcp_1={"mbps": value}) for system, value in mbps.items()]
 
 

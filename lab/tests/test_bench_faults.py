@@ -1,4 +1,4 @@
-"""`lab bench` in real hosts, and what goes wrong around it: each ends in a sentence that says what to do, and in a host as it was before."""
+"""`lab bench` on real hosts, and its failures: each ends with a sentence that says what to do, and leaves the host as it was."""
 
 import argparse
 import contextlib
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lab.compare import command, plan, results, run, session
-from lab.compare.testbed import Rig
+from lab.compare.testbed import VisitHosts
 from lab.hosts import leftovers, profiles
 from lab.hosts.programs import ROOT
 from lab.hosts.wait import wait_until
@@ -26,27 +26,27 @@ BENCH = ("bench", "--quick", "--systems", "bare", "--profiles", "baseline", "--w
 
 
 def bench(*words, **more):
-    """The command as a user gives it, in a session of its own as a terminal's; signals mean to it what they mean there, also below nohup."""
+    """Starts the command as a user does, in its own session like that of a terminal, with default signal handlers, also under nohup."""
     terminal = {"start_new_session": True, "preexec_fn": lambda: [signal.signal(number, signal.SIG_DFL) for number in session.INTERRUPTS]}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen([sys.executable, "-m", "lab", *map(str, words)], **{"cwd": ROOT} | more, **terminal, **pipes)
 
 
 def ended(process):
-    """(exit code, standard output, standard error)"""
+    """Returns (exit status, standard output, standard error)."""
     out, err = process.communicate(timeout=120)
     return process.returncode, out, err
 
 
 def left_by(pid, start):
-    """Namespaces and directories of a process, whether it lives or not."""
+    """Returns namespaces and directories of a process, running or not."""
     mark = f"{pid}-{start}"
     return [name for name, _, _ in leftovers.namespaces() if f"-{mark}-" in name] + list(leftovers.RUN_DIR.glob(mark))
 
 
 @contextlib.contextmanager
 def in_the_middle(file):
-    """A bench of the bare link that has one row and goes on; yields (process, its start time)."""
+    """Starts a bench of the bare link and waits for its first row; yields (process, its start time)."""
     process = bench(*BENCH, "--rounds", 3, "--output", file)
     start = leftovers.start_time(process.pid)
     try:
@@ -61,7 +61,7 @@ def in_the_middle(file):
 
 
 def told_lab(*words):
-    """The command within this process."""
+    """Runs the command within this process."""
     parser = argparse.ArgumentParser(prog="lab")
     command.add(parser.add_subparsers(required=True))
     args = parser.parse_args([str(word) for word in words])
@@ -78,15 +78,15 @@ def test_the_bare_link_is_measured_end_to_end(no_page, tmp_path):
     file = tmp_path / "results.json"
     assert told_lab(*BENCH, "--rounds", 1, "--output", file) == 0
     (found,) = results.load(file)["runs"]
-    # Counted in ticks of 10 ms, less what was idle or stolen: of so short a work on a shared host nothing may be left.
+    # CPU time is counted in ticks of 10 ms, without idle and stolen time: for such a short work on a shared host it may be 0.
     assert found["ok"] and found["figures"]["p50_ms"] > 0 and found["cpu"]["capacity_s"] > 0
     assert not left_by(os.getpid(), leftovers.start_time(os.getpid()))
 
 
-# --- what is asked for, and what is missing ---
+# --- arguments and missing requirements ---
 
 
-def test_an_unknown_system_is_told_with_those_that_there_are():
+def test_an_unknown_system_is_refused_with_the_known_names():
     code, out, err = ended(bench("bench", "--systems", "taut-aes,nebulla"))
     assert (code, out) == (2, "")
     assert err.startswith("lab: there is no system 'nebulla'; there are: bare, ") and "nebula" in err and len(err.splitlines()) == 1
@@ -95,7 +95,7 @@ def test_an_unknown_system_is_told_with_those_that_there_are():
 @pytest.mark.root
 def test_without_root_it_says_so_and_begins_nothing():
     with tempfile.TemporaryDirectory() as name:
-        # The project may stand where only root may look.
+        # The project may be in a directory that only root may enter.
         os.chmod(name, 0o755)
         shutil.copytree(ROOT / "lab", f"{name}/lab", ignore=shutil.ignore_patterns("__pycache__", "tests"))
         python = shutil.which("python3", path=os.defpath) or sys.executable
@@ -108,7 +108,7 @@ def test_without_root_it_says_so_and_begins_nothing():
 
 @pytest.mark.root
 def test_a_missing_program_is_named_with_its_package(tmp_path):
-    """All but iperf3 is there."""
+    """All programs except iperf3 are installed."""
     there = tmp_path / "bin"
     there.mkdir()
     for name in ("ip", "wg", "ss", "git", "nft", "tc", "ethtool"):
@@ -120,11 +120,11 @@ def test_a_missing_program_is_named_with_its_package(tmp_path):
     assert not (tmp_path / "results.json").exists()
 
 
-# --- adapters that are broken ---
+# --- broken adapters ---
 
 
 class Ends(Bare):
-    """Its program ends before it was of any use."""
+    """Its program ends before it is usable."""
 
     name = title = "ends"
 
@@ -138,7 +138,7 @@ class Ends(Bare):
 
 
 class Hangs(Bare):
-    """It never comes to an end of its start."""
+    """Its start never ends."""
 
     name = title = "hangs"
 
@@ -148,7 +148,7 @@ class Hangs(Bare):
 
 
 class Dies(Bare):
-    """Its program ends in the middle of the work."""
+    """Its program ends during the work."""
 
     name = title = "dies"
 
@@ -159,7 +159,7 @@ class Dies(Bare):
 
 
 class Stays(Bare):
-    """It does not end when it is told to."""
+    """It does not end when it is stopped."""
 
     name = title = "stays"
 
@@ -171,7 +171,7 @@ class Stays(Bare):
 
 @pytest.mark.root
 def test_broken_adapters_are_rows_with_a_reason_and_stop_nothing_else(tmp_path):
-    said, place = [], Rig(tmp_path / "logs", "cubic")
+    said, place = [], VisitHosts(tmp_path / "logs", "cubic")
     systems = [Bare(), Ends(), Hangs(), Dies(), Stays()]
     one = run.Comparison(systems, [Ping()], {"baseline": profiles.load()["baseline"]}, place, quick=True, rounds=3, tries=1)
     one.start_limit_s = 2
@@ -191,7 +191,7 @@ def test_broken_adapters_are_rows_with_a_reason_and_stop_nothing_else(tmp_path):
     assert sorted({path.name.split("-")[-2] for path in (tmp_path / "logs").iterdir()} & set(rows)) == ["dies", "ends", "hangs"], "what failed left its logs"
 
 
-# --- ends before its end ---
+# --- interrupted runs ---
 
 
 @pytest.mark.root
@@ -200,7 +200,7 @@ def test_an_interrupt_in_the_middle_leaves_a_clean_host_and_can_be_resumed(no_pa
     file = tmp_path / "results.json"
     with in_the_middle(file) as (process, start):
         os.killpg(process.pid, number)
-        # Somebody who is in a hurry does it twice.
+        # An impatient user interrupts twice.
         time.sleep(0.05)
         os.killpg(process.pid, number)
         code, _, err = ended(process)
@@ -215,7 +215,7 @@ def test_an_interrupt_in_the_middle_leaves_a_clean_host_and_can_be_resumed(no_pa
 
 
 @pytest.mark.root
-def test_what_a_killed_run_left_is_removed_by_the_next_one(no_page, tmp_path, capsys):
+def test_leftovers_of_a_killed_run_are_removed_by_the_next_one(no_page, tmp_path, capsys):
     with in_the_middle(tmp_path / "killed.json") as (process, start):
         process.kill()
         process.wait()
@@ -236,6 +236,7 @@ with leftovers.word_in(Path(sys.argv[1]), "two"):
 
 
 @pytest.mark.root
+@pytest.mark.alone
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_word_that_a_run_added_to_a_list_of_the_kernel_s_goes_with_it(tmp_path, killed):
     list_ = tmp_path / "list"
@@ -244,7 +245,7 @@ def test_a_word_that_a_run_added_to_a_list_of_the_kernel_s_goes_with_it(tmp_path
     start = leftovers.start_time(process.pid)
     try:
         assert process.stdout.readline() == "added\n" and list_.read_text() == "one three two"
-        # A web server of the lab runs as somebody else, and serves from there.
+        # A web server of the lab runs as another user and serves from there.
         assert (Path(leftovers.RUN_DIR) / f"{process.pid}-{start}").stat().st_mode & 0o777 == 0o755
         if killed:
             process.kill()

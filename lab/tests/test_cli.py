@@ -1,4 +1,4 @@
-"""Exit status and words of the command line: 0 success, 1 failure, 2 usage error."""
+"""Exit status and messages of the command line: 0 success, 1 failure, 2 usage error."""
 
 import json
 import sys
@@ -24,7 +24,7 @@ def test_without_a_daemon_the_answer_is_1_and_advice(node, words):
 @pytest.mark.parametrize(
     "words", [("status", "--nonsense"), ("ping",), ("ping", "node2", "-c", "many"), ("nonsense",)], ids=" ".join
 )
-def test_what_is_not_understood_is_2(node, words):
+def test_a_usage_error_is_2(node, words):
     answer = node.taut(*words, check=False)
     assert answer.returncode == 2
     assert answer.stderr.strip()
@@ -36,7 +36,7 @@ def test_up_without_a_token_on_a_new_host_asks_for_one(node):
     assert "--join" in answer.stderr
 
 
-def test_ping_of_a_stranger_is_1_and_names_it(mesh):
+def test_ping_of_an_unknown_peer_is_1_and_names_it(mesh):
     answer = mesh(nodes=1).nodes[0].taut("ping", "node9", check=False)
     assert answer.returncode == 1
     assert "node9" in answer.stderr
@@ -87,7 +87,7 @@ def test_status_is_0_only_while_the_node_is_up(mesh):
     assert "taut up" in told["error"]["hint"]
 
 
-def test_up_that_waits_in_vain_says_so_to_programs_and_goes_on(mesh):
+def test_up_that_times_out_reports_it_in_json_and_continues(mesh):
     net = mesh(nodes=1)
     net.coordinator.kill()
     node = net.nodes[0]
@@ -103,7 +103,7 @@ def test_up_that_waits_in_vain_says_so_to_programs_and_goes_on(mesh):
     node.wait_for(lambda status: status["state"] == "running", "to be up after all")
 
 
-def test_a_member_is_not_renamed_by_up_and_says_who_does_it(layout):
+def test_up_does_not_rename_a_member_and_says_that_the_operator_can(layout):
     net = layout(nodes=1)
     net.coordinator.start()
     node = net.nodes[0].start()
@@ -112,7 +112,7 @@ def test_a_member_is_not_renamed_by_up_and_says_who_does_it(layout):
     answer = node.taut("up", "--hostname", "other", check=False)
     assert answer.returncode == 1, answer
     assert "as my-laptop" in answer.stderr and "taut-coordinator nodes rename my-laptop other" in answer.stderr
-    # The operator does it; the node's own command line may be used again all the same.
+    # The operator renames it. The command of the node succeeds anyway.
     net.coordinator.cli("nodes", "rename", "my-laptop", "other")
     node.wait_for(lambda status: status["self"]["name"] == "other", "to have its new name")
     for name in ("other", "My_Laptop"):
@@ -173,7 +173,7 @@ def test_netcheck_of_a_fresh_host_asks_the_coordinator_by_its_url(layout):
     assert answer.returncode == 1 and "taut netcheck http://" in json.loads(answer.stdout)["error"]["hint"]
     told = json.loads(node.host.run(*command, url, *nowhere, "--json").stdout)
     assert told["udp"] and told["relays"][0]["endpoints"][0]["endpoint"].endswith(":3478")
-    # The relay's second port tells of the filter.
+    # The second port of the relay determines the filtering.
     assert told["ipv4"]["nat"]["kind"] == "none" and told["ipv4"]["nat"]["filtering"] == "not-by-port"
     [coordinator] = told["coordinators"]
     assert coordinator["url"] == url and coordinator["endpoints"][0]["latency_ms"] > 0

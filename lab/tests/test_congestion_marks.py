@@ -1,4 +1,4 @@
-"""Congestion marks and priorities through the tunnel (RFC 6040): what stands on the inner packet, and what the wire between shows."""
+"""Congestion marks and priorities through the tunnel (RFC 6040): on the inner packet and on the outer one."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ from lab.hosts.wait import wait_until
 
 _COUNT = 20
 
-# Sends datagrams with each of the four marks, under priority 46.
+# Sends datagrams with each of the four marks and priority 46.
 _SEND = """
 import socket, sys
 address, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -22,7 +22,7 @@ with socket.socket(socket.AF_INET6 if six else socket.AF_INET, socket.SOCK_DGRAM
             sender.sendto(bytes(100 + ecn), (address, port))
 """
 
-# Prints the traffic class of each datagram that comes, as JSON.
+# Prints the traffic class of each received datagram as JSON.
 _RECEIVE = """
 import json, socket, sys
 address, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -40,7 +40,7 @@ with socket.socket(socket.AF_INET6 if six else socket.AF_INET, socket.SOCK_DGRAM
     print(json.dumps(found), flush=True)
 """
 
-# Prints, until it is ended, the size and the traffic class of each WireGuard data message that leaves by eth0.
+# Prints the size and the traffic class of each WireGuard data message that leaves through eth0, until it is ended.
 _WATCH = """
 import socket, struct
 with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3)) as wire:
@@ -71,13 +71,13 @@ def test_fault_i6_marks_go_through_and_show_outside_while_priorities_stay_inside
         receiver.wait(30)
         found = json.loads(receiver.output().splitlines()[-1])
         assert found == [[ecn, 46 << 2 | ecn] for ecn in range(4) for _ in range(_COUNT)]
-        # The first run may go by the relay from end to end; the second one goes straight.
+        # The first run may go through the relay from end to end; the second one goes directly.
         one.ping_until_direct(two.name)
 
     def outside():
         lines = [line.split() for line in watch.output().splitlines() if line.startswith("data")]
         return [int(words[1]) for words in lines if len(words) == 2]
 
-    # What was sent as one run is one frame here; keepalives and such have no marks.
+    # One run is one frame here. Keepalives and control messages have no marks.
     wait_until(lambda: set(outside()) >= {0, 1, 2, 3}, "all four marks to show outside", details=watch.tail)
     assert set(outside()) == {0, 1, 2, 3}, "a priority of 46 was to be seen on the wire"

@@ -1,4 +1,4 @@
-"""Connections that never authenticate, at the coordinator's port and at a relay's (faults F13, P6): bounded in number and time."""
+"""Connections that never authenticate, to the port of the coordinator and to that of a relay (faults F13, P6): limited in number and time."""
 
 import os
 import time
@@ -15,22 +15,22 @@ from lab.traffic.connection_flood import ConnectionFlood, status
 
 pytestmark = pytest.mark.skipif(bool(needs.missing_reason("nft", "openssl", "prlimit")), reason=needs.missing_reason("nft", "openssl", "prlimit"))
 
-# What a service has unless its unit says otherwise: the soft limit. Here the hard one, too, so that raising it does not help.
+# Default soft limit of descriptors of a service without a setting in its unit. Here it is also the hard limit, so that raising it has no effect.
 FILES = 1024
-# More than all of them.
+# Connections of the flood: more than all descriptors.
 CROWD = 1100
-# Of FILES: for connections before they are bound, and of these for one address.
+# Share of FILES for unauthenticated connections, and the part of it for one address.
 UNAUTHENTICATED, OF_ONE_ADDRESS = 224, 28
 
 
 def limited(host):
-    """Programs of this host may open FILES descriptors each."""
+    """Limits the programs of this host to FILES descriptors each."""
     host.prefix = ["prlimit", f"--nofile={FILES}:{FILES}"]
     return host
 
 
 class Attacked:
-    """An internet with a coordinator, nodes behind NATs that let only TCP pass, an attacker, and a host that watches."""
+    """An internet with a coordinator, nodes behind NATs that pass only TCP, an attacker, and an observer."""
 
     def __init__(self, lab, own_relay=True):
         self.internet = Internet(lab)
@@ -38,14 +38,14 @@ class Attacked:
         self.attacker, self.watch = self.internet.server("attacker"), self.internet.server("watch")
 
     def node(self, name):
-        """A new node behind a NAT that blocks UDP."""
+        """Makes a node behind a NAT that blocks UDP."""
         node = Node(self.internet.behind("tcp-443", name))
         node.start()
         node.up(self.coordinator.join_token)
         return node
 
     def serves(self, name, relay="coordinator"):
-        """Strangers are answered, and a new node joins and binds to the relay by WebSocket."""
+        """Checks that unauthenticated clients get answers, and that a new node joins and binds to the relay over WebSocket."""
         assert status(self.watch, self.coordinator.address, WEB_PORT) == 200, self.coordinator.process.tail()
         node = self.node(name)
         reaches(node, "websocket", relay)
@@ -53,13 +53,13 @@ class Attacked:
 
 
 @pytest.mark.parametrize("kind", ["websocket", "tcp"])
-def test_fault_f13_strangers_at_the_coordinators_port_keep_nobody_out(lab, kind):
+def test_fault_f13_unauthenticated_connections_to_the_coordinator_keep_no_node_out(lab, kind):
     world = Attacked(lab)
     first = world.serves("node1")
     crowd = ConnectionFlood(world.attacker, kind, world.coordinator.address, WEB_PORT, CROWD)
     second = world.serves("node2")
     assert crowd.open() <= OF_ONE_ADDRESS
-    # Nothing that was there before the attack was closed for it.
+    # The attack did not close earlier connections.
     assert first.status()["coordinator"]["connected"]
     reaches(first, "websocket")
     crowd.wait_until_closed()
@@ -70,7 +70,7 @@ def test_fault_f13_strangers_at_the_coordinators_port_keep_nobody_out(lab, kind)
 
 
 @pytest.mark.parametrize("kind", ["websocket-tls", "tls", "tcp"])
-def test_fault_f13_strangers_at_a_relays_port_keep_nobody_out(lab, kind):
+def test_fault_f13_unauthenticated_connections_to_a_relay_keep_no_node_out(lab, kind):
     world = Attacked(lab, own_relay=False)
     relay = Relay(limited(world.internet.server("far")), world.coordinator, web=True).start()
     first = world.serves("node1", "far")
@@ -85,19 +85,19 @@ def test_fault_f13_strangers_at_a_relays_port_keep_nobody_out(lab, kind):
 
 
 def ticks(process):
-    """Processor time of a program so far, in seconds (proc(5): utime and stime)."""
+    """Returns the CPU time of a program so far in seconds (proc(5): utime and stime)."""
     with open(f"/proc/{process.pid}/stat", encoding="ascii") as file:
         fields = file.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def without_descriptors(host, process):
-    """The program has not one descriptor left."""
+    """Makes all descriptors of the program used up."""
     used = 1 + max(int(name) for name in os.listdir(f"/proc/{process.pid}/fd"))
     host.run("prlimit", "--pid", process.pid, f"--nofile={used}:{FILES}")
 
 
-# A core that spins takes as long as it is watched; one that pauses ten times a second takes next to nothing.
+# Observation time in seconds, and allowed share of a core: a busy loop uses a whole core, a loop with ten pauses per second almost nothing.
 WATCHED_S, SHARE = 5.0, 0.3
 
 
@@ -131,7 +131,7 @@ def test_fault_p6_a_coordinator_without_descriptors_pauses_and_goes_on(lab):
     crowd.end()
 
 
-def test_fault_p6_limits_are_raised_divided_and_told(lab):
+def test_fault_p6_limits_are_raised_divided_and_logged(lab):
     internet = Internet(lab)
     host = internet.server("coord")
     host.prefix = ["prlimit", "--nofile=256:4096"]

@@ -1,8 +1,8 @@
-"""The coordinator restarts or is gone for good: traffic does not care."""
+"""The coordinator restarts or is gone for good; traffic continues."""
 
 from lab.traffic.flow import Probe, Transfer, ping
 
-# Slow enough to leave all queues short, so that a lost probe is never the transfer's doing.
+# Rate in bytes per second, low enough for short queues, so that the transfer causes no lost probes.
 CALM = 4_000_000
 REKEY_AFTER_S = 5
 
@@ -11,7 +11,7 @@ def connected(wanted):
     return lambda status: status["coordinator"]["connected"] == wanted
 
 
-def test_a_restart_does_not_touch_traffic_and_the_map_stays_right(mesh):
+def test_a_restart_does_not_affect_traffic_and_the_map_stays_right(mesh):
     net = mesh(nodes=2)
     one, two = net.nodes
     net.connect()

@@ -1,4 +1,4 @@
-"""Somebody takes the overlay's link, addresses or routes away: they are put back (fault J11)."""
+"""Another program removes the link, addresses or routes of the overlay: the node restores them (fault J11)."""
 
 import pytest
 
@@ -6,12 +6,12 @@ from lab.hosts.wait import wait_until
 from lab.traffic.flow import ping
 
 DEVICE = "taut0"
-# The longest that a restoration can take: a try each minute, and ten seconds in which everything has to stay.
+# Longest time until a restoration in seconds: a try per minute, and ten seconds in which everything must stay.
 SLOW_S = 240
 
 
 def configured(node, device=DEVICE):
-    """What is set on the device: whether it is up, its addresses and routes."""
+    """Returns the configuration of the device: its state, addresses and routes."""
     lines = []
     for view in ("link show up dev", "address show dev", "-4 route show dev", "-6 route show proto 116 dev"):
         shown = node.host.run("ip", "-o", *view.split(), device, check=False).stdout.replace(device, DEVICE).splitlines()
@@ -48,7 +48,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_fault_j11_what_was_taken_away_is_put_back(two_nodes, change):
+def test_fault_j11_removed_settings_are_restored(two_nodes, change):
     one, two = two_nodes
     before = configured(one)
     words = {"device": DEVICE, "own4": one.ipv4, "own6": one.ipv6, "peer4": two.ipv4, "peer6": two.ipv6}
@@ -65,7 +65,7 @@ def test_fault_j11_what_was_taken_away_is_put_back(two_nodes, change):
     assert one.status()["problem"] is None
 
 
-def test_fault_j11_what_others_add_and_the_mtu_are_left_alone(two_nodes):
+def test_fault_j11_additions_of_other_programs_and_the_mtu_are_left_alone(two_nodes):
     one, two = two_nodes
     one.host.ip(f"link set {DEVICE} mtu 1300", f"address add 192.0.2.7/32 dev {DEVICE}", f"route add 198.51.100.7/32 dev {DEVICE}")
     one.host.ip(f"route delete {two.ipv4} dev {DEVICE}")
@@ -74,7 +74,7 @@ def test_fault_j11_what_others_add_and_the_mtu_are_left_alone(two_nodes):
     assert "mtu 1300" in shown and "192.0.2.7" in shown and "198.51.100.7" in shown
 
 
-def test_fault_j11_a_device_that_was_moved_away_is_made_anew(two_nodes, lab):
+def test_fault_j11_a_device_that_was_moved_away_is_made_again(two_nodes, lab):
     one, two = two_nodes
     elsewhere = lab.host("elsewhere")
     one.host.run("ip", "link", "set", DEVICE, "netns", elsewhere.namespace)
@@ -91,14 +91,14 @@ def test_fault_j11_against_a_program_that_repeats_itself_it_is_named_and_outlive
     assert "another program" in status["problem"]["message"] and one.ipv4 in status["problem"]["message"], status["problem"]
     assert status["state"] == "running"
     assert "another program" in one.taut("status").stdout
-    # The overlay's other rules go on meanwhile, and nothing races.
+    # Other rules of the overlay work meanwhile.
     ping(one.host, two.host.ipv4, count=10, interval=0.5)
     added = [line for line in told.output().splitlines() if one.ipv4 in line and "Deleted" not in line]
     assert 1 <= len(added) <= 5, added
     hostile.kill()
     one.wait_for(lambda status: status["problem"] is None, "the problem to be over", timeout=SLOW_S)
     assert_meets(one, two)
-    # And the next accident is undone as the first.
+    # The next fault is repaired like the first.
     one.host.run("ip", "link", "set", DEVICE, "down")
     assert_meets(one, two)
     assert one.status()["problem"] is None

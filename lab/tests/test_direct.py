@@ -1,4 +1,4 @@
-"""The direct path: found without any configured endpoint, and the wire shows it."""
+"""The direct path: found without configured endpoints, verified on the wire."""
 
 from lab.traffic.flow import Listener, Transfer, ping
 
@@ -40,7 +40,7 @@ def test_the_wire_carries_wireguard_and_no_plaintext(mesh):
     assert seen["plaintext"] == 0
     hosts = {str(a) for node in net.nodes for a in node.host.addresses}
     between = [row for row in seen["udp"] if {row["from"].split()[0], row["to"].split()[0]} <= hosts]
-    # WireGuard's messages: 1 and 2 are the handshake, 3 a cookie, 4 data.
+    # Messages of WireGuard: 1 and 2 are the handshake, 3 a cookie, 4 data.
     assert {row["type"] for row in between} <= {1, 2, 3, 4}
     assert {1, 2, 4} <= {row["type"] for row in between}
     assert {row["to"].split()[1] for row in between} == {"8288"}

@@ -1,4 +1,4 @@
-"""One state directory on two hosts: who is served, what both say, and that it makes no storm (fault D14 of docs/spec/faults.md)."""
+"""One state directory on two hosts: which one is served, what both report, and that it causes no storm (fault D14 of docs/spec/faults.md)."""
 
 import json
 import shutil
@@ -9,7 +9,7 @@ from lab.nodes.taut import Node
 from lab.traffic.flow import PingStream, answers
 
 
-def test_fault_d14_two_hosts_with_one_state_are_told_so_and_make_no_storm(mesh):
+def test_fault_d14_two_hosts_with_one_state_report_it_and_cause_no_storm(mesh):
     net = mesh(nodes=2)
     one, two = net.nodes
     net.connect()
@@ -20,14 +20,14 @@ def test_fault_d14_two_hosts_with_one_state_are_told_so_and_make_no_storm(mesh):
         node.wait_for(lambda status: "another host uses this node's keys" in ((status["problem"] or {}).get("message") or ""), "its user to be told")
     (listed,) = [node for node in json.loads(net.coordinator.cli("nodes", "list", "--json").stdout)["nodes"] if node["name"] == two.name]
     assert listed["twin"] and "two hosts" in net.coordinator.cli("nodes", "list").stdout
-    # Both want to talk to the same peer, all the time.
+    # Both send to the same peer all the time.
     before, joined = one.sessions_made(two.name), told(net.coordinator, "connected")
     with PingStream(two.host, one.ipv4, interval=0.05), PingStream(clone.host, one.ipv4, interval=0.05):
         time.sleep(20)
     assert told(net.coordinator, "connected") == joined
-    # At most what a peer may begin, five in five seconds each.
+    # At most the handshakes that a peer may begin: five in five seconds each.
     assert one.sessions_made(two.name) - before <= 20
-    # The one that was started last is served; when it ends, the other one is, soon.
+    # The node that was started last is served. When it ends, the other one is served soon.
     assert clone.status()["coordinator"]["connected"] and not two.status()["coordinator"]["connected"]
     clone.stop()
     two.up()
@@ -36,5 +36,5 @@ def test_fault_d14_two_hosts_with_one_state_are_told_so_and_make_no_storm(mesh):
 
 
 def told(coordinator, event):
-    """How often the coordinator's log has this event."""
+    """Returns how often the log of the coordinator has this event."""
     return sum(file.read_text().count(f"event={event} ") for file in (coordinator.process.out, coordinator.process.err))

@@ -1,4 +1,4 @@
-"""Hosts with IPv4 and IPv6 at once: what they know and do in one family, whatever the other one is used for."""
+"""Hosts with IPv4 and IPv6: what they know and do in one family does not depend on the use of the other."""
 
 from lab.hosts.wait import wait_until
 from lab.nodes.taut import Coordinator, Node
@@ -28,7 +28,7 @@ def test_a_path_of_a_family_that_the_host_lost_is_not_called_direct(lab):
     coordinator = Coordinator(host, address=host.ipv6)
     coordinator.start("--url", f"http://{host.ipv4}:8288")
     one, two = Node(lab.host("node1", switch)), Node(lab.host("node2", switch))
-    # One reaches everything by IPv6 as well; two has IPv4 alone.
+    # node1 also reaches everything over IPv6; node2 has only IPv4.
     two.host.run("sysctl", "-qw", "net.ipv6.conf.eth0.disable_ipv6=1")
     for node in (one, two):
         node.start()
@@ -37,7 +37,7 @@ def test_a_path_of_a_family_that_the_host_lost_is_not_called_direct(lab):
     one.ping_until_direct(two.name)
     one.host.ip(f"address delete {one.host.ipv4}/24 dev eth0")
     one.wait_for(lambda status: one.peer(two.name, status)["path"]["kind"] == "relayed", "to say that the relay carries everything")
-    # What was sent before the relay was bound to by the other family is lost.
+    # Packets sent before the relay was bound over the other family are lost.
     wait_until(lambda: one.ping(two.name, "--count", "3")["received"] == 3, "the relay to carry everything")
     told = one.taut("why", two.name).stdout
     assert "straight" not in told and "No common address family" in told, told

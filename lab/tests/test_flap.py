@@ -1,4 +1,4 @@
-"""What `make flap` does is known beforehand: its seed decides, one fault per thing at a time, and all is mended in the end."""
+"""The plan of `make flap`: the seed determines it, each thing has one fault at a time, and all faults are reverted at the end."""
 
 from lab.runs import flap
 
@@ -7,7 +7,7 @@ def test_the_seed_decides_everything():
     assert flap.plan(1, 600) == flap.plan(1, 600) != flap.plan(2, 600)
 
 
-def test_everything_happens_and_is_mended_before_the_end():
+def test_every_fault_happens_and_is_reverted_before_the_end():
     seen = set()
     for seed in range(20):
         until = {}

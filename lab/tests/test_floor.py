@@ -1,4 +1,4 @@
-"""The floor of `make bench-tunnel` carries what it is given: a program that lost or altered bytes would be fast for nothing. No figure is judged."""
+"""The floor of `make bench-tunnel` carries what it is given: a program that lost or altered bytes would be a wrong reference. Figures are not judged."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(bool(FLOORS[0].lacking()), reason=f"the program 
 
 @pytest.mark.parametrize("mtu", site.LINKS)
 @pytest.mark.parametrize("floor", FLOORS, ids=lambda floor: floor.name)
-def test_what_goes_over_the_floor_arrives_whole(lab, floor, mtu):
+def test_data_over_the_floor_arrives_unchanged(lab, floor, mtu):
     hosts = site.lay_out(lab, mtu, pinned=False, cubic=False).hosts
     running = floor.start(hosts, None, mtu)
     assert [mtu_of(host, INTERFACE) for host in hosts] == [mtu, mtu]
@@ -46,7 +46,7 @@ def test_streams_go_both_ways_at_once(lab):
     assert done["end"]["sum_received"]["bytes"] > 0 and done["end"]["sum_received_bidir_reverse"]["bytes"] > 0
 
 
-def test_it_says_that_it_is_no_tunnel(lab):
+def test_the_floor_says_that_it_is_not_a_tunnel(lab):
     hosts = site.lay_out(lab, 1420, pinned=False, cubic=False).hosts
     running = FLOORS[-1].start(hosts, None, 1420)
     assert running.processes[0][0].output().splitlines()[0] == "not a tunnel: a measurement of what one costs at least; nothing is secret"

@@ -20,7 +20,7 @@ def behind(lab):
 
 
 def echoes(host):
-    """Echo requests that the host has heard so far, of both families."""
+    """Returns the echo requests of both families that the host has received."""
     lines = host.run("cat", "/proc/net/snmp", "/proc/net/snmp6").stdout.splitlines()
     names, values = (line.split() for line in lines if line.startswith("Icmp:"))
     v6 = next(line.split()[1] for line in lines if line.startswith("Icmp6InEchos "))
@@ -28,7 +28,7 @@ def echoes(host):
 
 
 def as_member(node, victim):
-    """A WireGuard interface with the keys of a member whose own program was stopped: it sends what it likes to the victim."""
+    """Makes a WireGuard interface with the keys of a member whose program was stopped: it can send anything to the victim."""
     node.stop()
     identity = json.loads((node.state / "identity.json").read_text(encoding="utf-8").partition("\n")[2])
     device = WireGuard(node.host, inner=[f"{node.ipv4}/32", f"{node.ipv6}/128"])
@@ -52,13 +52,13 @@ def test_fault_g15_a_member_reaches_nothing_behind_a_node_that_forwards(lab):
     victim.wait_for_peers("member")
     assert member.ipv4 and member.ipv6
     device = as_member(member, victim)
-    # Both families go through the tunnel, with the member's own overlay addresses as source.
+    # Both families go through the tunnel, with the overlay addresses of the member as source.
     for address in (victim.ipv4, victim.ipv6, lan.ipv4, lan.ipv6):
         member.host.ip(f"route replace {address} dev wg0")
     assert device.reaches(victim.ipv4)
     for behind_it, own in ((lan.ipv4, victim.ipv4), (lan.ipv6, victim.ipv6)):
         heard, dropped = echoes(lan), victim.status()["drops"].get("in-destination-not-ours", 0)
-        # By now the victim answers through the relay, which the member's stock WireGuard does not hear: requests are counted, not answers.
+        # By now the victim answers through the relay, which the stock WireGuard of the member does not receive: requests are counted, not answers.
         ping(member.host, behind_it, count=5)
         assert echoes(lan) == heard, "the LAN heard a member"
         assert victim.status()["drops"]["in-destination-not-ours"] >= dropped + 5

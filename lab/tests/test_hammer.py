@@ -1,4 +1,4 @@
-"""A stranger's malformed datagrams, 200,000 of the ten million of `make hammer`."""
+"""Malformed datagrams of an unauthenticated host: 200,000 of the ten million of `make hammer`."""
 
 from lab.runs.hammer import hammer
 

@@ -1,15 +1,15 @@
-"""A member that says in its session what it likes, as often as it can (fault B11). What it costs in throughput, `make hostile` measures."""
+"""A member that sends invalid control messages in its session as fast as it can (fault B11). `make hostile` measures the cost in throughput."""
 
-from lab.runs.hostile import Testbed
+from lab.runs.hostile import HostileNetwork
 from lab.traffic.flow import Probe, ping
 
-# Longer than a peer's lanes rest between two changes.
+# Duration in seconds: longer than the pause of the lanes of a peer between two changes.
 ATTACK_S = 12
 
 
 def _attacked(lab, kind, rate):
-    """Datagrams from the victim to the bystander while the member attacks; what the victim says of the member then."""
-    field = Testbed(lab)
+    """Returns datagrams from the victim to the bystander during the attack, and the state of the member at the victim after it."""
+    field = HostileNetwork(lab)
     probe = Probe(field.victim.host, field.bystander.host, field.bystander.ipv4, interval=0.01, burst=4)
     program = field.program(kind, rate)
     program.write(f"{1000 * ATTACK_S}\n")
@@ -30,6 +30,6 @@ def test_fault_b11_a_member_that_changes_its_lanes_every_48_ms_changes_them_once
 def test_fault_b11_a_member_that_says_anything_20000_times_a_second_is_heard_as_often_as_any_other(lab):
     field, member = _attacked(lab, "control", 20_000)
     dropped = field.victim.status()["drops"]
-    # Of all that it says within its session, and that is authentic, so much is acted on: 200 probes and 50 others a second.
+    # Of the authentic messages in its session, this many are processed: 200 probes and 50 others per second.
     assert dropped["in-control-rate"] > 10_000, dropped
     assert member["changes"]["held_bytes"] < 1 << 20, member

@@ -1,4 +1,4 @@
-"""ICMP errors find their way back: from beyond a NAT, and through the overlay, whichever way its packets take."""
+"""ICMP errors reach the sender: from beyond a NAT, and through the overlay, whatever path its packets take."""
 
 import sys
 
@@ -8,7 +8,7 @@ from lab.hosts import needs
 from lab.nodes.local_api import LocalApi
 
 pytestmark = pytest.mark.skipif(bool(needs.missing_reason("nft")), reason=needs.missing_reason("nft"))
-# Sends to a port where nobody listens, until the kernel hands the error to the one who sent; prints how that went.
+# Sends to a closed port until the kernel reports the error to the sender; prints the result.
 ASK = """
 import ipaddress, socket, sys
 address = ipaddress.ip_address(sys.argv[1])
@@ -34,7 +34,7 @@ def asked(host, address):
 def test_fault_i9_an_icmp_error_by_way_of_a_nat_reaches_its_sender(behind):
     world = behind(["port-restricted", "port-restricted"])
     one, two = world.nodes
-    # Outside the overlay: what a router translated on its way out is translated back within the error.
+    # Outside the overlay: the router reverses its translation within the error.
     assert asked(one.host, world.servers[0].ipv4) == "refused"
     one.ping_until_direct(two.name)
     for address in (two.ipv4, two.ipv6):

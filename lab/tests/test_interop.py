@@ -1,6 +1,6 @@
 """`taut wg` beside other implementations, the quick part: without waiting for a rekey. `make interop` waits, and writes docs/interop.md.
 
-All pairs of a test run at once, as there: what takes time is waiting. Each implementation has its verdict, or is skipped by name.
+All pairs of a test run at once, because most of the time is waiting. Each implementation has its own verdict, or is skipped by name.
 """
 
 import shutil
@@ -16,7 +16,7 @@ _rows = {}
 
 
 def rows(kind, run):
-    """Those of `kind` in what `run` says of all that are here; it is run for the first of them that asks."""
+    """Returns the rows of `kind` from `run`, which covers all installed implementations and runs once, for the first test that needs it."""
     if lack := lacking(kind):
         pytest.skip(lack)
     if run.__name__ not in _rows:
@@ -36,7 +36,7 @@ def test_fault_l7_talks_both_ways_in_both_roles(lab, kind):
 
 @pytest.mark.parametrize("kind", VERSIONS)
 def test_fault_l7_is_never_deaf_in_one_direction(lab, kind):
-    """The quick form of `make soak-interop`: ours renews every three seconds where it starts the handshakes."""
+    """The quick form of `make soak-interop`: `taut wg` rekeys every three seconds where it initiates."""
 
     def fetch(kinds):
         return soak_interop.run(lab, list(soak_interop.cases(kinds, rekey_after=3)), seconds=20, gap=0.3)

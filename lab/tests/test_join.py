@@ -1,4 +1,4 @@
-"""Joining: nodes get addresses of both families and see each other; a bad token is refused in words."""
+"""Joining: nodes get addresses of both families and see each other; an invalid token is refused with an explanation."""
 
 import ipaddress
 
@@ -31,7 +31,7 @@ def test_the_addresses_are_on_the_tun(mesh):
     assert f"mtu {tun['mtu']} " in node.host.run("ip", "-o", "link", "show", "dev", tun["name"]).stdout
 
 
-def test_up_starts_a_daemon_where_none_runs(layout):
+def test_up_starts_a_missing_daemon(layout):
     net = layout(nodes=1)
     net.coordinator.start()
     node = net.nodes[0]
@@ -40,7 +40,7 @@ def test_up_starts_a_daemon_where_none_runs(layout):
     node.taut("down")
 
 
-def test_up_again_without_a_token_is_welcome(mesh):
+def test_up_again_without_a_token_succeeds(mesh):
     node = mesh(nodes=1).nodes[0]
     before = node.status()["self"]
     node.up()
@@ -57,12 +57,12 @@ def test_a_one_off_key_lets_one_node_in(layout):
     answer = second.start().up(token, check=False)
     assert answer.returncode == 1
     assert "used" in answer.stderr
-    # The refusal leaves the node free to join with another key.
+    # After the refusal the node can join with another key.
     second.up(net.coordinator.join_token)
     net.wait_for_maps()
 
 
-def test_a_revoked_key_lets_nobody_in(layout):
+def test_a_revoked_key_admits_no_node(layout):
     net = layout(nodes=1)
     net.coordinator.start()
     key, token = net.coordinator.create_key()

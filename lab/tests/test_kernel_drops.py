@@ -1,4 +1,4 @@
-"""What the kernel drops because a lane does not come round to it is shown with all other drops."""
+"""Packets that the kernel drops because a lane is busy are shown with all other drops."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from lab.compare.tunnel.measure import socket_drops
 
-# Datagrams of the given size to an address and port, as fast as one program can.
+# Sends datagrams of the given size to an address and port, as fast as one program can.
 FLOOD = """
 import socket, sys
 address, port, count, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
@@ -15,7 +15,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
     for _ in range(count):
         sender.sendto(bytes(size), (address, port))
 """
-# More than wait at a TUN (500 packets, unless its queue is set longer) and at a socket (its buffer is 16 MiB at most).
+# More packets than wait at a TUN (500, unless its queue is longer) and at a socket (its buffer is 16 MiB at most).
 BEFORE_TUN, AT_SOCKET = 2_000, 40_000
 
 
@@ -32,7 +32,7 @@ def flood(host, address, port, count, size):
     host.run(sys.executable, "-I", "-c", FLOOD, address, port, count, size)
 
 
-def test_a_full_tun_and_a_full_socket_are_told(mesh):
+def test_drops_at_a_full_tun_and_a_full_socket_are_reported(mesh):
     net = mesh(nodes=2)
     net.connect()
     one, two = net.nodes
@@ -52,11 +52,11 @@ def test_a_full_tun_and_a_full_socket_are_told(mesh):
         drops = one.status()["drops"]
         return drops["out-tun-full"], drops["in-socket-full"]
 
-    # The kernel may still be dropping what waits in its own backlog, and its counters only grow: so they are read before and after.
+    # The kernel may still be dropping packets of its backlog, and its counters only grow: so they are read before and after.
     before, said, after = counted(), told(), counted()
     assert all(least <= seen <= most for least, seen, most in zip(before, said, after)), (before, said, after)
     before_tun, at_socket = said
     assert BEFORE_TUN / 2 < before_tun < BEFORE_TUN
     assert 0 < at_socket < AT_SOCKET
-    # The tunnel did not mind.
+    # The tunnel still works.
     net.connect()

@@ -84,7 +84,7 @@ def test_all_is_gone_at_the_end_and_logs_stay_only_after_a_failure(tmp_path):
         with pytest.raises(ZeroDivisionError) if fails else contextlib.nullcontext():
             with Lab(tmp_path / "logs") as lab:
                 host = lab.host("one", lab.switch("lan"))
-                # A session of its own hides it from its parent's group; the namespace still knows it.
+                # Its own session hides it from the process group of its parent; the namespace still lists it.
                 host.start("sh", "-c", "setsid sleep 1000 & echo $! started").wait_for_output("started")
                 stray = int(host.processes[0].output().split()[0])
                 assert host.state.is_dir() and namespaces_of(owner)
@@ -145,7 +145,7 @@ def test_leftovers_of_a_dead_run_are_cleaned_and_a_live_lab_is_not(tmp_path):
 
 
 @pytest.mark.root
-def test_a_lack_is_told_in_words():
+def test_a_missing_requirement_is_reported():
     answer = subprocess.run(
         [sys.executable, "-m", "lab", "check"],
         cwd=ROOT,
@@ -159,7 +159,7 @@ def test_a_lack_is_told_in_words():
 
 
 class FakeTest:
-    """A collected test as pytest gives it to the fixtures' file."""
+    """A collected test, as pytest passes it to conftest.py."""
 
     def __init__(self, *fixturenames, marks=()):
         self.fixturenames, self.marks = fixturenames, list(marks)

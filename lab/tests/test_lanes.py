@@ -1,4 +1,4 @@
-"""Several lanes (`--lanes N`): each a thread with a UDP port of its own. Whatever they do, a flow keeps its order and loses nothing."""
+"""Several lanes (`--lanes N`): each is a thread with its own UDP port. In every situation a flow keeps its order and loses nothing."""
 
 import time
 from pathlib import Path
@@ -8,15 +8,15 @@ import pytest
 from lab.hosts.wait import wait_until
 from lab.traffic.flow import Listener, Interceptor, Probe, Transfer
 
-# Flows enough that each of four lanes has some: which lane a flow is on follows from its ports.
+# Flows, enough that each of four lanes has some: the ports of a flow determine its lane.
 _FLOWS = 12
 _RATE = 4_000_000
-# For how long flows run where nothing else ends them.
+# Duration of flows in seconds, if nothing else ends them.
 _WHILE_S = 4
 
 
 def _start(net, *lanes, options=(), coordinator=()):
-    """The network with so many lanes per node. Nobody has talked to anybody yet."""
+    """Starts the network with this number of lanes per node. No node has sent to another yet."""
     net.coordinator.start(*coordinator)
     for node, count in zip(net.nodes, lanes, strict=True):
         node.start("--lanes", count, *options)
@@ -26,7 +26,7 @@ def _start(net, *lanes, options=(), coordinator=()):
 
 
 def _open(node, peer, count):
-    """Waits until that many lanes of the node's session with the peer carry data, out of as many."""
+    """Waits until this many lanes of the node's session with the peer carry data."""
 
     def are_open(status):
         session = node.peer(peer.name, status)["session"]
@@ -40,7 +40,7 @@ def _in_use(node, peer, status=None):
 
 
 class Flows:
-    """UDP flows whose every datagram is counted, and TCP connections beside them, in both directions and families."""
+    """UDP flows with every datagram counted, and TCP connections beside them, in both directions and families."""
 
     def __init__(self, one, two):
         self._nodes = one, two
@@ -58,7 +58,7 @@ class Flows:
         ]
 
     def finish(self):
-        """Ends all. Every transfer arrived whole; returns what the probes counted."""
+        """Ends all flows. Checks that every transfer arrived whole; returns the results of the probes."""
         results = _counted(self._probes)
         for transfer in self._transfers:
             assert transfer.finish()["equal"]
@@ -66,8 +66,9 @@ class Flows:
         return results
 
     def whole(self):
-        """Ends all. Everything kept its order, and nothing is lost but what the kernel had no room for in front of the TUN meanwhile: that is said by
-        the nodes, and happens only where the host was busy with something else."""
+        """Ends all flows. Checks that everything kept its order, and that only packets were lost for which the kernel had no room in front of the TUN: the
+        nodes count these, and they occur only on a busy host.
+        """
         _whole(self.finish(), *self._nodes, spare=_no_room(self._nodes) - self._before)
 
 
@@ -82,25 +83,25 @@ def _in_order(results, *nodes):
 
 
 def _whole(results, *nodes, spare=0):
-    """In order, and no more than `spare` are lost."""
+    """Checks that the results are in order, with at most `spare` losses."""
     _in_order(results, *nodes)
     assert sum(result["sent"] - result["received"] for result in results) <= spare, _story(results, nodes)
 
 
 def _no_room(nodes):
-    """Packets that the kernel dropped in front of the nodes' TUN devices so far."""
+    """Returns the packets that the kernel dropped in front of the nodes' TUN devices so far."""
     return sum(node.status()["drops"].get("out-tun-full", 0) for node in nodes)
 
 
 def _story(results, nodes):
-    """What was not as it should be, and what the nodes know of it."""
+    """Describes what was wrong, with the state of the nodes."""
     bad = [result for result in results if result["reordered"] or result["doubled"] or result["lost"]]
     dropped = {node.name: {reason: count for reason, count in node.status()["drops"].items() if count} for node in nodes}
     return "\n".join(map(str, [*bad, dropped]))
 
 
 def _ports(heard, host):
-    """Ports at which `host` got a good part of the data, with that part: {port: frames}."""
+    """Returns {port: frames} of the ports at which `host` received a large share of the data."""
     addresses = {str(address) for address in host.addresses}
     found = {}
     for udp in heard["udp"]:
@@ -119,7 +120,7 @@ def test_flows_keep_their_order_and_lose_nothing_while_lanes_open(layout, lanes,
     net = layout(nodes=2)
     one, two = _start(net, *lanes, options=options)
     listener = Listener(net.switches[0], two.host)
-    # The first packet starts the handshake: everything opens under these flows.
+    # The first packet starts the handshake: everything opens during these flows.
     flows = Flows(one, two)
     _open(one, two, max(lanes))
     status = _open(two, one, max(lanes))
@@ -132,7 +133,7 @@ def test_flows_keep_their_order_and_lose_nothing_while_lanes_open(layout, lanes,
         ports = node.status()["self"]["lanes"]["ports"]
         assert len(ports) == own
         carrying = _ports(heard, node.host)
-        # Which flow is on which lane follows from ports that the kernel chose: of four lanes, one may have none.
+        # The kernel chose the ports, which determine the lanes: of four lanes, one may have no flow.
         assert set(carrying) <= set(ports) and len(carrying) >= min(own, 2), f"lanes carry their parts: {carrying}"
 
 
@@ -159,7 +160,7 @@ def test_a_third_node_of_one_lane_is_served_beside_one_of_two(layout):
 
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
 @pytest.mark.parametrize("after", [2, 1, 4])
-def test_lanes_open_anew_after_a_restart(layout, kill, after):
+def test_lanes_open_again_after_a_restart(layout, kill, after):
     one, two = _start(layout(nodes=2), 2, 2)
     probes = [Probe(one.host, two.host, two.ipv4, interval=0.03, burst=8) for _ in range(_FLOWS)]
     _open(one, two, 2)
@@ -175,7 +176,7 @@ def test_lanes_open_anew_after_a_restart(layout, kill, after):
     flows.whole()
 
 
-def test_a_lane_whose_port_is_cut_off_costs_a_moment_and_opens_again(layout):
+def test_a_lane_with_a_blocked_port_costs_a_moment_and_opens_again(layout):
     net = layout(nodes=2)
     one, two = _start(net, 2, 2)
     net.connect()
@@ -183,14 +184,14 @@ def test_a_lane_whose_port_is_cut_off_costs_a_moment_and_opens_again(layout):
     status = _open(two, one, 2)
     port = status["self"]["lanes"]["ports"][1]
     probes = [Probe(one.host, two.host, two.ipv4, interval=0.03, burst=8) for _ in range(_FLOWS)]
-    # Of the rules of routing, the one that finds what is for the host itself comes first: ours has to stand before it.
+    # The first routing rule is the one for addresses of the host: this rule must precede it.
     cut = f"rule add pref 5 ipproto udp dport {port} blackhole"
     for family in ("-4", "-6"):
         for words in ("rule add pref 10 table local", "rule del pref 0", cut):
             two.host.run("ip", family, *words.split())
     for node, peer in ((one, two), (two, one)):
         node.wait_for(lambda status, node=node, peer=peer: _in_use(node, peer, status) == 1, "the lane to be given up")
-    # All flows go by the first lane now, and the lane stays closed as long as its port is.
+    # All flows use the first lane now, and the lane stays closed as long as its port is blocked.
     reached = Flows(one, two)
     time.sleep(_WHILE_S)
     reached.whole()
@@ -203,14 +204,14 @@ def test_a_lane_whose_port_is_cut_off_costs_a_moment_and_opens_again(layout):
 
 
 @pytest.mark.parametrize("how", ["drop", "alter"])
-def test_whoever_holds_offers_back_delays_lanes_and_aes_and_nothing_else(layout, how):
+def test_an_interceptor_of_offers_delays_only_lanes_and_aes(layout, how):
     net = layout(nodes=2)
     middle = Interceptor(net.switches[0], net.nodes[1].host, how)
-    # What is sealed in one piece is seen in one piece. Without a relay the handshake shows the way: probes are held back like offers.
+    # Without GSO, messages stay separate on the wire. Without a relay the handshake determines the path: probes are held back like offers.
     one, two = _start(net, 2, 2, options=("--no-udp-gso",), coordinator=("--no-relay",))
     probes = [Probe(one.host, two.host, two.ipv4, interval=0.02) for _ in range(4)]
     transfer = Transfer(one.host, two.host, two.ipv6, rate=200_000)
-    # What nobody answered a probe on is not called direct.
+    # A path without an answered probe is not reported as direct.
     one.ping(two.name, "-c", 3)
     time.sleep(_WHILE_S)
     for node, peer in ((one, two), (two, one)):
@@ -234,7 +235,7 @@ def _threads(pid):
 
 
 def _programs(pid):
-    """BPF programs and TUN queues that the process holds open."""
+    """Returns BPF programs and TUN queues that the process has open."""
     names = [str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir() if path.is_symlink()]
     return sum("bpf" in name for name in names), sum(name == "/dev/net/tun" for name in names)
 

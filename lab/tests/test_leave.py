@@ -1,4 +1,4 @@
-"""`taut leave`: the membership and the keys are given up, with the coordinator there or away, and whatever ends the daemon meanwhile."""
+"""`taut leave`: gives up the membership and the keys, with or without a coordinator, and even if the daemon ends during it."""
 
 import base64
 import json
@@ -14,13 +14,13 @@ from lab.traffic.flow import ping
 
 
 def keys(node):
-    """The node's private keys, as its files have them."""
+    """Returns the private keys in the files of the node."""
     identity = json.loads((node.state / "identity.json").read_bytes().partition(b"\n")[2])
     return [base64.b64decode(identity[name]) for name in ("machine_key", "node_key")]
 
 
 def traces(node, secrets):
-    """Files in the state directory that are the membership's, or hold one of its keys."""
+    """Returns files in the state directory that belong to the membership or contain one of its keys."""
     ours = ("identity", "map", "stamps", "ticket", "leaving")
     encoded = [base64.b64encode(secret) for secret in secrets]
     files = [path for path in node.state.iterdir() if path.is_file()]
@@ -31,7 +31,7 @@ def listed(net):
     return sorted(node["name"] for node in json.loads(net.coordinator.cli("nodes", "list", "--json").stdout)["nodes"])
 
 
-def test_a_node_leaves_and_nobody_knows_it_any_more(mesh):
+def test_a_node_that_left_is_unknown_to_all(mesh):
     net = mesh(nodes=2)
     one, two = net.nodes
     net.connect()
@@ -48,7 +48,7 @@ def test_a_node_leaves_and_nobody_knows_it_any_more(mesh):
     assert answer.returncode == 1 and "not a member of any network" in answer.stdout
     status = two.status()
     assert (status["state"], status["problem"], status["leave"]["listed"]) == ("needs-join", None, False)
-    # Again there is nothing to leave, and with a token it is another node.
+    # There is nothing to leave any more, and a token makes it a new node.
     answer = two.taut("leave", "--json", check=False)
     assert answer.returncode == 1 and "not a member" in json.loads(answer.stdout)["error"]["message"]
     two.up(net.coordinator.join_token)
@@ -59,7 +59,7 @@ def test_a_node_leaves_and_nobody_knows_it_any_more(mesh):
     net.connect()
 
 
-def test_without_a_coordinator_the_keys_go_and_the_operator_is_told_how(mesh):
+def test_without_a_coordinator_the_keys_go_and_advice_for_the_operator_is_printed(mesh):
     net = mesh(nodes=2)
     one, two = net.nodes
     net.connect()
@@ -98,7 +98,7 @@ def test_a_node_that_is_down_or_whose_daemon_has_ended_leaves_too(layout):
 
 @pytest.mark.parametrize("answers", [True, False], ids=["late answer", "no answer"])
 def test_fault_n12_a_node_that_leaves_while_it_is_enrolled_is_no_ghost(layout, answers):
-    """The coordinator's database is busy, so that the hello waits in it."""
+    """The database of the coordinator is locked, so that the hello waits in it."""
     net = layout(nodes=1)
     net.coordinator.start()
     one = net.nodes[0].start()

@@ -1,4 +1,4 @@
-"""linkbox between real hosts: what was asked for is what comes, every frame is a wire packet, and other tools see the same."""
+"""linkbox between real hosts: it does what was configured, every frame is a wire packet, and other tools measure the same."""
 
 import itertools
 import json
@@ -18,11 +18,11 @@ from lab.traffic.flow import Transfer
 _LACK = needs.missing_reason("ethtool", "iperf3", "nft", "ping", "tc")
 pytestmark = pytest.mark.skipif(bool(_LACK), reason=_LACK)
 
-# Enough frames for a share of a percent to come out within a tenth of itself, four standard errors.
+# Echo requests: enough for a share of one percent to come out within a tenth of itself (four standard errors).
 _PINGS = 4_000
-# Of an Ethernet packet of 1,500 bytes with TCP's timestamps.
+# Bytes of payload in an Ethernet packet of 1,500 bytes with TCP timestamps.
 _MSS = 1448
-# Hundreds of losses.
+# Duration in seconds: enough for hundreds of losses.
 _THEORY_S = 12
 
 
@@ -60,12 +60,12 @@ def test_a_constant_delay_is_what_each_way_takes(site):
         assert _drawn_ms(report) == pytest.approx(5.3, rel=0.01)
         assert report["to_left"] is None
         assert report["to_right"]["counts"]["lost"] == 0
-    # Of 200 echoes some meet a machine that is not busy.
+    # Some of 200 echo requests meet an idle machine.
     assert 10.6 <= fastest < 11.6
 
 
 def _drawn_ms(report):
-    """What a frame was to take on average: linkbox counts what it was late itself, in how long a frame took and by itself."""
+    """Returns the configured mean delay of a frame: linkbox reports its own lateness within the total delay and separately."""
     way = report["to_right"]
     return (way["realised"]["delay_us"]["mean"] - way["lateness_us"]["mean"]) / 1e3
 
@@ -78,7 +78,7 @@ def test_asked_loss_and_reordering_come_out(site):
     assert realised["loss"] == pytest.approx(0.05, abs=0.02)
     assert realised["reorder"] == pytest.approx(0.10, abs=0.05)
     assert two["to_right"]["counts"]["lost"] == 0
-    # Who asks again draws the same.
+    # The same seed draws the same losses.
     assert one["to_right"]["asked"]["loss"] == [0.05, 0.0]
 
 
@@ -101,14 +101,14 @@ def test_superpackets_stay_together_where_that_is_wanted(site):
     assert counts["received"] < end["sum_sent"]["bytes"] / 1448 / 3
 
 
-def test_a_report_tells_of_the_time_since_the_one_before(site):
+def test_a_report_covers_the_time_since_the_previous_one(site):
     place = site("base 0.3ms loss 10%", "")
     _ping(place, 300)
     first, _ = place.link_reports()
     _ping(place, 100)
     second, _ = place.link_reports()
     third, _ = place.link_reports()
-    # Besides echo requests, hosts ask for their neighbours' addresses.
+    # Hosts also send neighbour requests.
     for report, wanted in ((first, 300), (second, 100), (third, 0)):
         counts = report["to_right"]["counts"]
         assert wanted <= counts["received"] <= wanted + 10, counts
@@ -116,8 +116,9 @@ def test_a_report_tells_of_the_time_since_the_one_before(site):
     assert third["seconds"] < first["seconds"] and third["to_right"]["realised"]["loss"] in (None, 0.0)
 
 
+@pytest.mark.alone
 def test_jitter_is_spread_as_it_was_asked(site):
-    """One way 4 ± 3 ms, and nothing back: a ping sees the delays themselves."""
+    """One direction has 4 ± 3 ms, the other none: a ping shows the delays themselves."""
     place = site("delay 4ms jitter 3ms", "")
 
     def spread():
@@ -126,15 +127,16 @@ def test_jitter_is_spread_as_it_was_asked(site):
         delay, late = report["to_right"]["realised"]["delay_us"], report["to_right"]["lateness_us"]
         assert _drawn_ms(report) == pytest.approx(4, rel=0.05)
         assert min(times) >= 1.0 and quarters[0] >= 2.1
-        # Even from 1 to 7 ms, a quarter of it between two quartiles. A busy machine adds its own time to all of them, and takes none away.
+        # Uniform from 1 to 7 ms, with a quarter between two quartiles. A busy machine adds its own time to all of them and removes none.
         assert [late - soon for soon, late in itertools.pairwise(quarters)] == pytest.approx([1.5, 1.5], abs=0.4)
         assert 6_900 <= delay["p99"] <= 6_940 * 17 / 16 + late["p99"] + 500
 
     in_calm(spread)
 
 
+@pytest.mark.alone
 def test_delays_below_nothing_are_cut(site):
-    """As `medium` has it: of 4 ± 7 ms, three fourteenths take no time."""
+    """As in `medium`: of 4 ± 7 ms, three fourteenths take no time."""
     place = site("delay 4ms jitter 7ms", "")
 
     def spread():
@@ -147,14 +149,15 @@ def test_delays_below_nothing_are_cut(site):
 
 
 def _times(place, count):
-    """Round trips in ms of so many echo requests, none of which waits for another."""
+    """Returns round trips in ms of `count` overlapping echo requests."""
     left, right = place.hosts
-    # Neighbours are known then.
+    # Resolves the neighbours first.
     left.run("ping", "-c1", right.ipv4)
     told = left.run("ping", "-c", count, "-i", 0.004, right.ipv4, timeout=60).stdout
     return [float(found) for found in re.findall(r"time=([\d.]+) ms", told)]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("limiter", ["linkbox", "tbf"])
 def test_a_rate_is_the_one_that_tbf_gives(site, limiter):
     """Both count a frame with its Ethernet header, so that 1,448 bytes in 1,514 arrive."""
@@ -170,7 +173,7 @@ def test_a_rate_is_the_one_that_tbf_gives(site, limiter):
 
 
 def test_loss_is_that_of_other_tools(site):
-    """Half of what linkbox loses, nft loses: packets drawn for one by one by both."""
+    """nft loses half as much as linkbox; both draw per packet."""
     place = site("loss 10%", "")
     ours = _lost(place)
     right = place.hosts[1]
@@ -185,9 +188,10 @@ def _lost(place):
     return 1 - int(found[2]) / int(found[1])
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("name", ["low-loss", "medium-loss", "high-loss"])
 def test_one_stream_is_where_theory_wants_it(lab, name):
-    """Constant delay, nothing but independent losses, Reno: MSS / RTT × 1.22 / √p (Mathis and others, 1997)."""
+    """Constant delay, only independent losses, Reno: MSS / RTT × 1.22 / √p (Mathis and others, 1997)."""
     profile = profiles.load()[name]
     place = lay_out(lab, profile, congestion="reno")
     theory = _MSS * 8 / (profile.round_trip_ms / 1e3) * 1.22 / math.sqrt(profile.loss)
@@ -202,7 +206,7 @@ def test_one_stream_is_where_theory_wants_it(lab, name):
 
 
 def _echo(one, other, length, may_be_cut=False):
-    """One echo request in an IPv4 packet of so many bytes: whether it was answered. Nobody may say that it was too long."""
+    """Sends one echo request in an IPv4 packet of `length` bytes; returns True if it was answered. No host may report that it was too long."""
     done = one.run("ping", "-c1", "-W1", "-s", length - 28, "-M", "dont" if may_be_cut else "do", other.ipv4, check=False)
     assert "too long" not in done.stdout.lower() and "frag needed" not in done.stdout.lower(), done.stdout
     return done.returncode == 0
@@ -214,7 +218,7 @@ def test_the_path_that_drops_large_packets_says_nothing(lab):
     for one, other in ((left, right), (right, left)):
         assert _echo(one, other, 1280)
         assert not _echo(one, other, 1281)
-        # As any router of IPv4 does.
+        # Every IPv4 router does this.
         assert _echo(one, other, 1500, may_be_cut=True)
 
 
@@ -225,7 +229,7 @@ def test_superpackets_get_through_a_small_path_no_more_than_packets_do(lab, reve
     stuck = Transfer(one, other, other.ipv4)
     time.sleep(2)
     assert stuck.received == 0
-    # Who knows the path gets through.
+    # A host that knows the path MTU gets through.
     one.ip(f"route add {other.ipv4}/32 via {one.lab.nodes['gate'].addresses[reverse]} mtu 1280")
     assert Transfer(one, other, other.ipv4, size=1_000_000).finish()["equal"]
 

@@ -1,4 +1,4 @@
-"""The measurement of linkbox's own speed: what counts as carried, and a short run for real."""
+"""The measurement of the speed of linkbox: what counts as carried, and a short real run."""
 
 import dataclasses
 import json
@@ -27,7 +27,7 @@ def test_a_row_is_what_sender_and_emulator_say():
     row = _row()
     assert (row.offered_pps, row.passed_pps, row.lost) == (5_000, 4_987.5, 0.0025)
     assert (row.lateness_p50_us, row.lateness_p99_us, row.lateness_max_us) == (10, 40, 900)
-    # The emulator was watched for a little longer than there was something to do.
+    # The emulator was observed for a little longer than it had work.
     assert (row.load, row.frames_per_turn, row.vanished) == (0.55, 10.0, 0)
     assert row.carried and linkspeed.verdict(row) == "carried"
 
@@ -40,7 +40,7 @@ def test_a_row_is_what_sender_and_emulator_say():
         (_row(received=9_990), "too much"),
         (_row(doubts=["to the left: one frame in a hundred left 0.6 ms late or more, where 2.3 ms are usual"]), "carried, some late"),
         (_row(poured=9_800, received=9_800), "the sender was too slow"),
-        # That it used nearly all of its core is no fault yet.
+        # Use of nearly a whole core is not a failure yet.
         (_row(doubts=["for a tenth of a second it was busy for 95 %"]), "carried"),
     ],
 )
@@ -61,7 +61,7 @@ _two_cores = pytest.mark.skipif(os.cpu_count() < 2, reason="linkbox and the send
 @_two_cores
 def test_frames_go_both_ways_and_are_all_accounted_for(lab):
     (row,) = linkspeed.climb(lab, "base 0.3ms delay 2ms jitter 2ms loss 5%", [2_000], 1_514, 1.0)
-    # How many a busy machine sends in time is not judged here.
+    # The rate of a busy machine is not judged here.
     assert row.offered_pps > 0 and (row.missed, row.refused, row.vanished) == (0, 0, 0)
     assert row.lost == pytest.approx(0.05, abs=0.025)
     assert row.passed_pps == pytest.approx(row.offered_pps * 0.95, rel=0.05)

@@ -1,4 +1,5 @@
-"""A local user without rights, and what he may put in the way: the daemon's socket and that of `taut wg` (faults P4, P7); a lost identity (K6)."""
+"""A local user without rights, and files and sockets that the user puts in the way of the daemon and of `taut wg` (faults P4, P7); a lost identity
+(K6)."""
 
 import base64
 import functools
@@ -27,7 +28,7 @@ STRANGER = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups
 
 @pytest.fixture
 def shared():
-    """A folder where everybody may write, as /tmp is. The lab's own are closed to strangers."""
+    """A directory where every user may write, like /tmp. Directories of the lab are closed to other users."""
     folder = Path(tempfile.mkdtemp(prefix="tautlab-shared-", dir="/tmp"))
     folder.chmod(0o1777)
     yield folder
@@ -36,7 +37,7 @@ def shared():
 
 @functools.cache
 def stranger_python():
-    """A Python that a user without rights may run; the one that runs the tests may live in root's home."""
+    """A Python that a user without rights may run. The one of the tests may be in the home of root."""
     for python in (sys.executable, "/usr/bin/python3", "python3"):
         try:
             if subprocess.run([*STRANGER, python, "-c", ""], capture_output=True, check=False).returncode == 0:
@@ -52,7 +53,7 @@ def as_stranger(node, *words):
 
 
 def secrets(node):
-    """The node's private keys in every notation."""
+    """Returns the private keys of the node in every notation."""
     identity = json.loads((node.state / "identity.json").read_bytes().partition(b"\n")[2])
     keys = [base64.b64decode(identity[name]) for name in ("machine_key", "node_key")]
     return [form for key in keys for form in (key.hex(), base64.b64encode(key).decode(), base64.urlsafe_b64encode(key).decode().rstrip("="))]
@@ -69,7 +70,7 @@ def test_fault_p4_a_user_without_rights_may_look_and_change_nothing(mesh, shared
         assert done.returncode == 0, done
         seen.append(done.stdout)
     seen.append(as_stranger(one, "status", "--json").stdout)
-    # The search finds what is there: the public key is no secret.
+    # The search works: it finds the public key, which is not secret.
     assert one.status()["self"]["node_key"] in seen[-1]
     assert not [form for form in secrets(one) for text in seen if form in text]
     report = shared / "report.tar"
@@ -130,7 +131,7 @@ def test_fault_p7_a_local_user_cannot_block_roots_status_and_down(mesh, shared, 
         crowd.wait_for_output("ready")
     for _ in range(3):
         assert one.status()["state"] == "running"
-    # Another user without rights is a party of its own.
+    # Another user without rights is a separate party.
     user = ("setpriv", f"--reuid={NOBODY - 1}", f"--regid={NOBODY}", "--clear-groups")
     other = one.host.run(*user, binary("taut"), "status", "--socket", one.socket)
     assert "node1" in other.stdout
@@ -156,7 +157,7 @@ while time.monotonic() < end:
 
 
 def test_fault_p7_connections_without_pause_do_not_delay_root(mesh, shared, monkeypatch):
-    """They keep the queue of the public socket full. Root does not wait in it: it is answered many times before they end."""
+    """They keep the queue of the public socket full. Root does not wait in that queue: it gets many answers before they end."""
     monkeypatch.setattr(Node, "socket", property(lambda node: shared / f"{node.name}.sock"))
     one, _ = mesh(nodes=2).nodes
     crowds = [one.host.start(*STRANGER, stranger_python(), "-c", CHURN, one.socket, CHURN_S, name=f"crowd{n}") for n in range(2)]
@@ -179,7 +180,7 @@ def processor_seconds(pid):
 
 @pytest.mark.parametrize("program", ["daemon", "wg"])
 def test_fault_p6_a_socket_without_descriptors_pauses_and_goes_on(lab, layout, program):
-    """What waits at the socket meanwhile is answered afterwards."""
+    """Requests that wait at the socket meanwhile are answered afterwards."""
     if program == "daemon":
         node = layout(nodes=1).nodes[0].start()
         pid, path, question = node.process.pid, node.socket, b'{"command":"status"}\n'
@@ -214,8 +215,8 @@ sys.stdin.read()
 
 @pytest.mark.parametrize("name", ["taut.sock", "taut.sock.root"])
 @pytest.mark.parametrize("thing", ["file", "link", "dangling", "live", "dead"])
-def test_fault_p4_what_a_stranger_put_at_the_sockets_place(layout, shared, thing, name):
-    """Nothing of the stranger's is followed, overwritten or given rights."""
+def test_fault_p4_a_foreign_file_in_place_of_the_socket(layout, shared, thing, name):
+    """Nothing of the other user is followed, overwritten or given rights."""
     node = layout(nodes=1).nodes[0]
     precious, socket_, place = shared / "precious", shared / "taut.sock", shared / name
     precious.write_text("precious")
@@ -261,7 +262,7 @@ def test_fault_p4_the_socket_of_taut_wg_is_its_owners(lab, thing):
     assert found.st_mode & 0o170777 == 0o140600 and found.st_uid == 0
     assert precious.read_text() == "precious" and precious.stat().st_mode & 0o777 == 0o644
     assert not (folder / "nothing").exists()
-    # Root gets in by the same words, in the same place.
+    # Root gets in with the same words in the same place.
     for user, code in (((), 0), (STRANGER, 1)):
         words = device._mounted(*user, stranger_python(), "-c", CONNECT, SOCKETS / f"{INTERFACE}.sock")
         tried = device.host.run(*words, check=False)
@@ -274,8 +275,8 @@ socket.socket(socket.AF_UNIX).connect(sys.argv[1])
 """
 
 
-def test_fault_k6_a_lost_identity_is_told_and_the_node_joins_anew(mesh):
-    """The page on state files tells the way back: there is no key store to be reset, but a file to be lost."""
+def test_fault_k6_a_lost_identity_is_reported_and_the_node_joins_again(mesh):
+    """The page about state files describes the way back: a file can be lost, there is no key store to reset."""
     net = mesh(nodes=2)
     one, two = net.nodes
     key = one.status()["self"]["node_key"]

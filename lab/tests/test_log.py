@@ -65,7 +65,7 @@ def test_a_node_tells_its_story_over_a_crash(behind):
     begin = first(told, "daemon-started", previous="none")
     direct = first(told, "path-changed", begin, peer=two.name, reason="direct-proven")
     assert told[direct]["from"].startswith("relay:") and not told[direct]["to"].startswith("relay:")
-    lost = first(told, "path-changed", direct, peer=two.name, reason="direct-lost")
+    lost = first(told, "path-changed", direct, peer=two.name, reason="no-answer")
     assert told[lost]["to"].startswith("relay:")
     away = first(told, "coordinator-lost", lost)
     assert told[away]["reason"] and told[away]["url"] == world.coordinator.url

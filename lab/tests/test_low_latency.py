@@ -1,4 +1,4 @@
-"""Low-latency mode: packets go as ever, and a lane that has nothing to carry sleeps."""
+"""Low-latency mode: packets pass as usual, and an idle lane sleeps."""
 
 import time
 from pathlib import Path
@@ -13,7 +13,7 @@ _SIZE = 30_000_000
 
 
 def _lane_ticks(process):
-    """Processor time of a daemon's lane threads, in clock ticks."""
+    """Returns the CPU time of the lane threads of a daemon, in clock ticks."""
     tasks = [task for task in Path(f"/proc/{process.pid}/task").iterdir() if "lane" in (task / "comm").read_text()]
     assert tasks, "a daemon that is up has a lane"
     stats = [(task / "stat").read_text().rpartition(")")[2].split() for task in tasks]
@@ -38,7 +38,7 @@ def test_packets_go_and_lanes_sleep_when_there_are_none(layout, lanes):
 
 
 def _sleeps(process):
-    """Whether its lanes use no processor time for a while."""
+    """Returns true if its lanes use no CPU time for a while."""
     before = _lane_ticks(process)
     time.sleep(_PAUSE_S)
     return _lane_ticks(process) == before

@@ -1,4 +1,4 @@
-"""Figures for Prometheus: by the command line, and over HTTP where the daemon was told to hand them out."""
+"""Metrics for Prometheus: from the command line, and over HTTP if the daemon was told to serve them."""
 
 import re
 import time
@@ -10,12 +10,12 @@ _LINE = re.compile(r'taut_[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? -?[0-9.
 
 
 def series(text):
-    """{series with its labels: value}."""
+    """Returns {series with its labels: value}."""
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))}
 
 
 def fetch(host, request):
-    """What 127.0.0.1:PORT in this host answers to these bytes."""
+    """Returns the answer of 127.0.0.1:PORT in this host to these bytes."""
     done = host.run("timeout", "20", "bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{PORT}; cat >&3; cat <&3", text=request)
     return done.stdout
 
@@ -23,7 +23,7 @@ def fetch(host, request):
 def test_the_figures_follow_the_path(mesh):
     one, two = mesh(nodes=2).nodes
     one.ping_until_direct(two.name)
-    # What was asked until the path was direct may have gone by the relay, and so does what follows within the 50 ms of protocol.md 5.4; this goes straight.
+    # Packets before the direct path, and within 50 ms after it (protocol.md 5.4), may have gone through the relay; later ones go directly.
     time.sleep(0.2)
     one.ping_until_direct(two.name)
     text = one.taut("metrics").stdout
@@ -43,7 +43,7 @@ def test_a_prometheus_gets_the_same_over_http(layout):
     node = layout(nodes=1).nodes[0]
     node.start("--metrics", str(PORT))
     answer = fetch(node.host, "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n")
-    # Ends of lines are plain ones here, whatever they were on the wire.
+    # Line ends are converted by the text mode.
     head, _, body = answer.partition("\n\n")
     assert head.startswith("HTTP/1.1 200 OK") and "text/plain; version=0.0.4" in head
     assert series(body)["taut_up"] == 0, "not a member of any network yet"
@@ -52,7 +52,7 @@ def test_a_prometheus_gets_the_same_over_http(layout):
     assert not node.host.run("bash", "-c", f"echo > /dev/tcp/{node.host.ipv4}/{PORT}", check=False).returncode == 0, "loopback only"
 
 
-def test_a_taken_port_is_told_at_the_start(layout):
+def test_a_port_in_use_is_reported_at_the_start(layout):
     node = layout(nodes=1).nodes[0]
     node.start("--metrics", str(PORT))
     state = ("--state", node.host.state / "other", "--socket", node.host.state / "other.sock")

@@ -24,11 +24,11 @@ def test_fault_e20_a_host_called_localhost_gets_another_name_and_its_peers_print
     refused = one.taut("up", "--join", net.coordinator.join_token, "--hostname", "localhost", check=False)
     assert refused.returncode == 2 and "reserved" in refused.stderr
     net.join(one)
-    # As a node of release 0.1.0 says it: its host is called so.
+    # As a node of release 0.1.0 asks, on a host of that name.
     ask(two.start(), {"command": "up", "join": net.coordinator.join_token, "name": "localhost"})
     two.wait_for(lambda status: status["state"] == "running", "it to be a member")
     assert two.status()["self"]["name"] == "node"
-    # A member from before, and one that comes to the network with a map from before.
+    # One member with an earlier map, and one that joins with an earlier map.
     net.join(three)
     net.coordinator.stop()
     edit(net.coordinator, f"UPDATE nodes SET name = 'wpad' WHERE name = '{three.name}'")
@@ -37,6 +37,8 @@ def test_fault_e20_a_host_called_localhost_gets_another_name_and_its_peers_print
     one.wait_for_peers("node", renamed)
     assert "event=renamed" in net.coordinator.process.err.read_text() and "from=wpad" in net.coordinator.process.err.read_text()
     for node in net.nodes:
+        # Each node learns the new name from its own map.
+        node.wait_for_peers(*{one.name, "node", renamed} - {node.status()["self"]["name"]})
         names = {line.split()[1] for line in node.taut("hosts", "--short").stdout.splitlines()}
         assert names == {one.name, "node", renamed}
     assert one.ping_until_direct(renamed)
@@ -67,7 +69,7 @@ def test_rename_reaches_the_peers(mesh):
 
 
 def ask(node, request):
-    """What the daemon answers to one request of the local API."""
+    """Returns the answer of the daemon to one request of the local API."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.connect(str(node.socket))
         client.sendall(json.dumps(request).encode() + b"\n")
@@ -76,7 +78,7 @@ def ask(node, request):
 
 
 def edit(coordinator, sql):
-    """Edits the database of a coordinator that is stopped."""
+    """Edits the database of a stopped coordinator."""
     database = sqlite3.connect(coordinator.host.state / "coordinator" / "coordinator.db")
     with database:
         assert database.execute(sql).rowcount == 1

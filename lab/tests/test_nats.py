@@ -1,4 +1,4 @@
-"""The lab's NATs do what their names say: found out from outside with real UDP sockets, and held to the simulator's list."""
+"""The NATs of the lab behave as their names say: determined from outside with UDP sockets, and compared with the list of the simulator."""
 
 import dataclasses
 import json
@@ -19,7 +19,7 @@ FIELDS = ("name", "mapping", "filtering", "ports", "timeout_s", "hairpin", "udp"
 
 @pytest.fixture
 def world(lab):
-    """An internet with two servers that say how one looks from outside."""
+    """An internet with two servers that report the source address of a host."""
     internet = Internet(lab)
     servers = discovery.Servers(internet.server("stun1"), internet.server("stun2"))
     yield internet, servers
@@ -28,7 +28,7 @@ def world(lab):
 
 @pytest.fixture
 def connection(world):
-    """A kind's host with one socket that has sent to a server: (host, server's socket, own socket, how it looks from there)."""
+    """Opens a host behind a kind of NAT with a socket that has sent to a server: (host, socket of the server, own socket, external address)."""
     opened = []
 
     def open_one(kind):
@@ -82,13 +82,13 @@ def test_hairpin_is_on_where_it_is_said(world, name):
     assert discovery.hairpins(servers, host, internet.guest(host)) == KINDS[name].hairpin
 
 
-def test_what_nobody_let_in_gets_no_answer_at_all(world):
+def test_a_rejected_datagram_gets_no_answer(world):
     internet, servers = world
     host = internet.behind("port-restricted")
     asker = servers.sockets[0][0]
     asker.connect((str(host.nat.external), 40000))
     asker.send(b"anybody there?")
-    # An ICMP error would end this with ConnectionRefusedError.
+    # An ICMP error would raise ConnectionRefusedError here.
     with pytest.raises(BlockingIOError):
         time.sleep(discovery.QUIET_S)
         asker.recv(100)
@@ -103,7 +103,7 @@ def test_every_pair_gets_as_far_as_its_verdict_says(world):
         a, b, place = pair["a"], pair["b"], pair["place"]
         other = two[b] if place == "apart" else there[place](one[a])
         punched = discovery.punch(servers, one[a], other)
-        # No port is guessed here, so that a pair that must guess stays apart.
+        # Ports are not predicted here, so a pair that needs prediction stays apart.
         if (punched is not None) != (pair["reach"] == "direct"):
             wrong.append((a, b, place, pair["reach"], punched))
     assert not wrong
@@ -128,7 +128,7 @@ def test_the_half_minute_is_set_in_the_kernel(world):
 
 
 @pytest.mark.parametrize("name", ["full-cone", "port-restricted", "symmetric", "carrier", "firewall"])
-def test_after_forgetting_nobody_comes_in_before_somebody_went_out(connection, name):
+def test_after_forgetting_no_host_gets_in_before_one_went_out(connection, name):
     host, server, own, seen = connection(name)
     assert discovery.passes(server, own, seen)
     host.nat.forget()
@@ -162,7 +162,7 @@ def test_another_address_and_the_old_one_is_dead(connection):
 
 
 @pytest.mark.parametrize("direction", ["in", "out", "both"])
-def test_a_black_hole_spares_servers_and_is_mended(world, direction):
+def test_a_black_hole_spares_servers_and_can_be_reverted(world, direction):
     internet, servers = world
     one, two = internet.pair("open", "open")
     with discovery.socket_in(one) as left, discovery.socket_in(two) as right:
@@ -174,12 +174,12 @@ def test_a_black_hole_spares_servers_and_is_mended(world, direction):
         assert discovery.passes(right, left, left.getsockname())
 
 
-def test_a_cut_cable_carries_nothing_until_it_is_mended(connection):
+def test_a_cut_cable_carries_nothing_until_it_is_restored(connection):
     host, server, own, seen = connection("port-restricted")
     host.nat.cut()
     assert discovery.passes(own, server, server.getsockname()) is None
     host.nat.restore()
-    # A cable takes a moment to be in again.
+    # A link takes a moment to come up.
     wait_until(lambda: discovery.passes(own, server, server.getsockname()) == seen, "the mended cable to carry")
 
 
@@ -206,7 +206,7 @@ _LISTEN = "import socket, sys; s = socket.create_server((sys.argv[1], int(sys.ar
 _CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 2).close()"
 
 
-def test_places_that_are_none_are_refused(world):
+def test_unknown_places_are_refused(world):
     internet, _ = world
     with pytest.raises(LabError):
         internet.pair("open", "firewall", "same-lan")
@@ -224,7 +224,7 @@ def test_the_worst_run_decides_and_times_are_medians():
     assert matrix.row_of(PAIR, runs[:1])["why"] == "the verdict's words"
 
 
-def test_what_must_be_direct_and_is_not_fails_the_matrix(capsys):
+def test_a_required_direct_path_that_is_missing_fails_the_matrix(capsys):
     rows = {path: matrix.row_of(PAIR, [trial.Outcome(path)]) for path in ("direct", "relay", "none")}
     assert matrix.judge([rows["direct"]]) == 0
     assert matrix.judge([rows["direct"], rows["relay"]]) == 1

@@ -1,4 +1,4 @@
-"""`taut netcheck` behind every kind of NAT: without a daemon, by STUN servers that are named on the command line."""
+"""`taut netcheck` behind every kind of NAT: without a daemon, with STUN servers named on the command line."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ from lab.hosts.programs import binary
 pytestmark = pytest.mark.skipif(bool(needs.missing_reason("nft")), reason=needs.missing_reason("nft"))
 _STUN = (sys.executable, "-I", str(Path(__file__).parent.parent / "nodes" / "stun_server.py"))
 
-# What is to be told of each kind: in a word, mapping, filtering. A server with two ports of one address cannot tell the two open filters apart.
+# Expected result for each kind: name, mapping, filtering. A server with two ports of one address cannot tell the two open filters apart.
 TOLD = {
     "open": ("none", "not-translated", "not-by-port"),
     "firewall": ("firewall", "not-translated", "address-and-port-dependent"),
@@ -36,7 +36,7 @@ def world(lab):
 
 
 def netcheck(host, *servers, text=False):
-    """What `taut netcheck` says in this host: parsed, or its lines."""
+    """Returns the output of `taut netcheck` in this host, parsed or as lines."""
     named = [word for server in servers for word in ("--relay", server)]
     words = [*named, *([] if text else ["--json"]), "--socket", host.state / "none.sock", "--state", host.state / "none"]
     answer = host.run(binary("taut"), "netcheck", *words, check=False)
@@ -90,7 +90,7 @@ def test_hairpin_is_tried_where_there_is_a_nat(world, kind, hairpin):
     assert netcheck(internet.behind(kind), *servers)["ipv4"]["nat"]["hairpin"] is hairpin
 
 
-def test_blocked_udp_is_told_with_what_to_do(world):
+def test_blocked_udp_is_reported_with_advice(world):
     internet, servers = world
     host = internet.behind("udp-blocked")
     told = netcheck(host, *servers)
@@ -98,7 +98,7 @@ def test_blocked_udp_is_told_with_what_to_do(world):
     assert "3478" in " ".join(told["said"])
 
 
-def test_one_server_tells_less_and_says_so(world):
+def test_one_server_determines_less_and_the_output_says_so(world):
     internet, servers = world
     nat = netcheck(internet.behind("port-restricted"), servers[0])["ipv4"]["nat"]
     assert (nat["kind"], nat["mapping"]) == ("port-restricted-cone", "not-by-port")

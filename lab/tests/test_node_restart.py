@@ -1,4 +1,4 @@
-"""A node that restarts, by request or by crash, is the same node again."""
+"""A node that restarts, with SIGTERM or after a crash, is the same node again."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def test_a_killed_peer_goes_offline_and_comes_back(mesh):
     one, two = mesh(nodes=2).nodes
     one.wait_for(lambda s: one.peer(two.name, s)["online"], "node2 to be online")
     two.kill()
-    # The coordinator notices by the lease, so this takes as long as a lease.
+    # The coordinator notices when the lease ends.
     one.wait_for(lambda s: not one.peer(two.name, s)["online"], "node2 to be offline", timeout=180)
     two.start().up()
     one.wait_for(lambda s: one.peer(two.name, s)["online"], "node2 to be online again")

@@ -1,4 +1,4 @@
-"""The state directory with the real daemon: two at once, damage, a full disk, crashes in a row, secrets."""
+"""The state directory with the real daemon: two daemons at once, damage, a full disk, repeated crashes, secrets."""
 
 import base64
 import contextlib
@@ -23,19 +23,19 @@ CRASHES = 100
 
 
 def start_with(node, commands):
-    """Starts the daemon after shell `commands` in a mount namespace of its own (`ip netns exec` makes one)."""
+    """Starts the daemon after shell `commands` in its own mount namespace (`ip netns exec` makes one)."""
     flags = ("daemon", "--state", node.state, "--socket", node.socket)
     node.process = node.host.start("sh", "-ec", f'{commands}\nexec "$@"', "sh", binary("taut"), *flags, name="daemon")
     wait_until(lambda: answering(node.socket), "the daemon to answer on its socket", details=node.process.tail)
 
 
 def inside(node):
-    """The state directory as the daemon sees it, mounts included."""
+    """Returns the state directory as the daemon sees it, mounts included."""
     return Path(f"/proc/{node.process.pid}/root{node.state}")
 
 
 def daemon_fails(node, *flags):
-    """Runs a daemon that must end by itself with exit code 1; what it said."""
+    """Runs a daemon that must end with exit status 1; returns its output."""
     done = node.host.run(binary("taut"), "daemon", *flags, check=False)
     assert done.returncode == 1, done
     return done.stderr
@@ -73,7 +73,7 @@ def test_fault_k2_a_damaged_identity_is_an_error_and_never_a_new_one(mesh, damag
     assert one.status()["self"]["node_key"] == key
 
 
-def test_fault_k2_k7_a_damaged_map_is_fetched_anew(mesh):
+def test_fault_k2_k7_a_damaged_map_is_fetched_again(mesh):
     net = mesh(nodes=2)
     one = net.nodes[0]
     one.stop()
@@ -86,24 +86,24 @@ def test_fault_k2_k7_a_damaged_map_is_fetched_anew(mesh):
 
 
 def fill(node):
-    """Leaves no byte on the daemon's disk; what takes the room is the file `filler`."""
+    """Fills the disk of the daemon with the file `filler`."""
     with (inside(node) / "filler").open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while file.write(bytes(4096)):
             pass
 
 
 def mount(node, *words):
-    """Runs a program that changes the daemon's mounts, which are its own."""
+    """Runs a program that changes the mounts of the daemon, which are private."""
     call("nsenter", "-t", str(node.process.pid), "-m", *(str(word) for word in words))
 
 
 def make_read_only(node):
-    # A mount of its own on the same files: the one beneath cannot become read-only while the lock is open.
+    # A separate mount of the same files: the mount beneath cannot become read-only while the lock is open.
     mount(node, "mount", "--bind", node.state, node.state)
     mount(node, "mount", "-o", "remount,bind,ro", node.state)
 
 
-# What goes wrong with the disk, what mends it, and the kernel's words for it.
+# Fault of the disk, its repair, and the message of the kernel.
 DISKS = {
     "full": (fill, lambda node: (inside(node) / "filler").unlink(), "No space left on device"),
     "read-only": (make_read_only, lambda node: mount(node, "umount", node.state), "Read-only file system"),
@@ -111,7 +111,7 @@ DISKS = {
 
 
 def whole_body(path):
-    """The body of a state file, which must be whole."""
+    """Returns the body of a state file, which must be complete."""
     head, _, body = path.read_bytes().partition(b"\n")
     assert head == b"taut-state 1 " + hashlib.blake2s(b"taut-state 1\n" + body).hexdigest().encode(), path
     return body
@@ -137,7 +137,7 @@ def test_fault_k2_k3_a_disk_that_is_full_or_read_only_at_the_start(layout):
 
 
 def test_fault_k3_a_node_outlives_its_disk_says_so_and_saves_again(layout):
-    """A disk that fills up and one that turns read-only, of two nodes that run."""
+    """A disk that fills up, and one that becomes read-only, of two running nodes."""
     net = layout(nodes=3)
     net.coordinator.start()
     *troubled, late = net.nodes
@@ -157,7 +157,7 @@ def test_fault_k3_a_node_outlives_its_disk_says_so_and_saves_again(layout):
         assert words in told["message"] and "free or repair the disk" in told["message"], told
         assert str(node.state) in told["message"] and "the node runs on" in told["hint"], told
         assert words in node.taut("status").stdout
-        # It goes on, with the new map in memory only: what is on the disk stays as it was, whole.
+        # It continues with the new map in memory only: the files on the disk stay complete and unchanged.
         late.ping_until_direct(node.name)
         assert ping(node.host, late.ipv4, count=3)["received"] == 3
         assert late.name.encode() not in whole_body(inside(node) / "map.json")
@@ -173,13 +173,13 @@ def test_fault_k3_a_node_outlives_its_disk_says_so_and_saves_again(layout):
 
 
 def left_files(node):
-    """What stands in its directory; a save that is not the first, or that was cut off, adds a copy."""
+    """Returns the files in its directory. A later or interrupted save adds a copy."""
     names = (path.relative_to(node.host.state) for path in node.host.state.rglob("*"))
     return {str(name).removesuffix(".prev").removesuffix(".new") for name in names}
 
 
 def open_files(node):
-    """What the daemon has open, without the numbers that differ from run to run."""
+    """Returns the open files of the daemon, without numbers that differ from run to run."""
     links = []
     for link in Path(f"/proc/{node.process.pid}/fd").iterdir():
         # Closed meanwhile.
@@ -189,11 +189,11 @@ def open_files(node):
 
 
 def end_on_the_way_up(node, chance):
-    """Starts a daemon and ends it while it gives the host its device, addresses and routes, or soon after."""
+    """Starts a daemon and ends it while it sets up the device, addresses and routes, or soon after."""
     flags = ("--state", node.state, "--socket", node.socket)
     process = node.host.start(binary("taut"), "daemon", *flags, name="daemon")
     devices = Path(f"/proc/{process.pid}/net/dev")
-    # No pause between two looks: it is a matter of a millisecond.
+    # No pause between two looks: the device appears within a millisecond of the others.
     wait_until(lambda: "taut" in devices.read_text(), "the device to be there", details=process.tail, pause=0)
     time.sleep(chance.choice((0, chance.uniform(0, 0.003), chance.uniform(0, 0.1))))
     chance.choice((process.kill, process.stop))()
@@ -227,12 +227,12 @@ def test_fault_j9_p2_a_hundred_crashes_leave_the_host_as_it_was(layout):
         end_on_the_way_up(one, chance)
         all_is_as_before(f"after crash {crash}, on the way up")
         one.start()
-        # The restarted node greets its peer, so packets flow without waiting for the peer to notice. Nobody else has a reason for a handshake.
+        # The restarted node greets its peer, so packets flow before the peer notices. No other node has a reason for a handshake.
         one.wait_for(lambda status: greeted(one.peer(two.name, status)), "a handshake by itself")
         assert ping(two.host, address, count=600, first=True)["received"], f"crash {crash}"
     assert one.status()["self"]["node_key"] == key
     assert left_files(one) == files
-    # What was under way when they were counted first may be over.
+    # Files that were open during the first count may be closed.
     wait_until(lambda: not Counter(open_files(one)) - handles, "no more open files than at first", details=lambda: f"{handles}\n{open_files(one)}")
     assert call("ip", "netns", "pids", one.host.namespace).stdout.split() == [str(one.process.pid)]
     one.kill()
@@ -253,17 +253,17 @@ def test_fault_k5_no_key_in_output_arguments_environment_or_answers(layout):
     seen += [path.read_bytes() for process in (one.process, net.coordinator.process) for path in (process.err, process.out)]
     seen += [json.dumps(one.status()).encode()]
     seen += [one.taut(verb).stdout.encode() for verb in ("status", "hosts", "ip", "version")]
-    # The search finds what is there: the public key is no secret.
+    # The search works: it finds the public key, which is not secret.
     assert [text for text in seen if one.status()["self"]["node_key"].encode() in text]
     for name in ("machine_key", "node_key"):
         key = base64.b64decode(identity[name])
         encoded = (key, base64.b64encode(key), base64.urlsafe_b64encode(key).rstrip(b"="))
         numbers = (key.hex().encode(), "".join(map(str, key)).encode())
         for text in seen:
-            # Numbers in whatever brackets, in capitals or not.
+            # Numbers in any brackets, in upper or lower case.
             plain = re.sub(rb"0x|[^0-9a-z]", b"", text.lower())
             assert not [form for form in encoded if form in text] + [form for form in numbers if form in plain], name
-    # The coordinator writes the two tokens into a file at its first start, once, and nowhere else.
+    # The coordinator writes the two tokens into a file at its first start, and nowhere else.
     for token in (net.coordinator.join_token, net.coordinator.operator_token):
         assert not [text for text in seen if token.encode() in text]
         assert net.coordinator.first_tokens.read_bytes().count(token.encode()) == 1

@@ -22,7 +22,7 @@ def test_fault_e23_a_journal_gets_the_name_of_the_tokens_file_and_a_terminal_the
     assert file.read_text() == f"operator-token: {coordinator.operator_token}\njoin-token: {coordinator.join_token}\n"
     assert coordinator.cli("nodes", "list").returncode == 0
     coordinator.stop()
-    # The next start says that the file is still there, and nothing else of it.
+    # The next start reports that the file still exists, and nothing else about it.
     coordinator.start()
     assert "first-tokens-kept" in coordinator.process.err.read_text()
     assert "tautop-" not in coordinator.process.err.read_text()
@@ -70,7 +70,7 @@ def test_fault_e22_the_operator_token_crosses_the_network_by_tls_or_not_at_all(l
 
 
 def https_front(host, directory, coordinator):
-    """Apache with TLS in front of the coordinator, with a certificate of an authority in `ca.pem`."""
+    """Starts Apache with TLS in front of the coordinator, with a certificate of the authority in `ca.pem`."""
     certify(host, directory, coordinator.address)
     modules = "\n".join(
         f"LoadModule {name}_module {MODULES}/mod_{name}.so" for name in ("mpm_event", "authz_core", "ssl", "proxy", "proxy_http")
@@ -96,7 +96,7 @@ ProxyPass / http://127.0.0.1:{coordinator.port}/
 
 
 def certify(host, directory, address):
-    """An authority and a certificate of it for the address."""
+    """Makes an authority and its certificate for the address."""
     kind = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
     (directory / "ext").write_text(f"subjectAltName=IP:{address}\nbasicConstraints=critical,CA:FALSE\n")
     authority = ("-keyout", directory / "ca.key", "-out", directory / "ca.pem")
@@ -108,7 +108,7 @@ def certify(host, directory, address):
     )
 
 
-def test_a_network_ends_and_its_members_are_told_while_another_one_goes_on(layout):
+def test_members_of_a_removed_network_are_informed_and_another_network_continues(layout):
     net = layout(nodes=4)
     coordinator, (one, two, three, four) = net.coordinator.start(), net.nodes
     net.join(one, two)
@@ -117,7 +117,7 @@ def test_a_network_ends_and_its_members_are_told_while_another_one_goes_on(layou
     for node in (three, four):
         node.start()
         node.up(join)
-    # A name of one network alone; then one that two have.
+    # A name that exists in one network only; then one that exists in two.
     coordinator.cli("nodes", "rename", three.name, "attic")
     three.wait_for(lambda status: status["self"]["name"] == "attic", "its new name")
     assert "attic.lab" in four.taut("hosts").stdout

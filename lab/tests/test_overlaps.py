@@ -11,7 +11,7 @@ REFUSED = "the network was not joined"
 
 
 class Second(Node):
-    """One more daemon on a host, with state, socket and device of its own."""
+    """A second daemon on a host, with its own state, socket and device."""
 
     @property
     def socket(self):
@@ -26,13 +26,13 @@ class Second(Node):
 
 
 def second_network(lab, net, *options):
-    """One more coordinator, on a host of its own."""
+    """Starts a second coordinator on its own host."""
     coordinator = Coordinator(lab.host("coord2", net.switches[0]))
     return coordinator.start(*options)
 
 
 def vpn(host, address, name="vpn0"):
-    """A tunnel of another program, as far as the host shows it."""
+    """Makes a tunnel of another program, as far as the host shows it."""
     host.ip(f"tuntap add dev {name} mode tun", f"address add {address} dev {name}", f"link set {name} up")
 
 
@@ -45,7 +45,7 @@ def test_fault_d17_addresses_of_other_tunnels_are_neither_offered_nor_probed(lay
     net.coordinator.start()
     one, two = net.nodes
     vpn(one.host, "10.9.0.1/24")
-    # The peer offers an address inside that tunnel: to itself it is one of a network.
+    # The peer offers an address inside that tunnel, which is an address of a LAN at the peer.
     two.host.ip("link add lan0 type bridge", "address add 10.9.0.2/24 dev lan0", "link set lan0 up")
     net.join(one, two)
     net.wait_for_maps()
@@ -100,10 +100,10 @@ def test_fault_j13_a_second_network_with_the_same_addresses_is_refused(layout, l
     assert "taut1" not in one.host.run("ip", "link").stdout
     problem = second.status()["problem"]
     assert REFUSED in problem["message"] and second.status()["state"] == "connecting"
-    # The first network did not notice.
+    # The first network is not affected.
     assert ping(one.host, two.ipv4, count=3)["received"] == 3
     assert one.status()["warnings"] == []
-    # When the addresses are free, the second one comes up by itself.
+    # When the addresses are free, the second network comes up automatically.
     one.taut("down")
     second.wait_for(lambda status: status["state"] == "running", "the second network to come up")
 
@@ -113,7 +113,7 @@ def test_fault_j13_an_address_of_the_host_is_refused_at_the_first_join_only(layo
     net.coordinator.start()
     one, two, three = net.nodes
     net.join(two, three)
-    # The next address that the coordinator will give.
+    # The next address that the coordinator will assign.
     taken = two.ipv4.rpartition(".")[0] + ".3"
     one.host.ip("link add lan0 type bridge", f"address add {taken}/24 dev lan0", "link set lan0 up")
     one.start()
@@ -123,7 +123,7 @@ def test_fault_j13_an_address_of_the_host_is_refused_at_the_first_join_only(layo
     one.wait_for(lambda status: status["state"] == "running", "the network to come up")
     net.wait_for_maps()
     net.connect()
-    # Later it is warned of, and everything else goes on, over a restart too.
+    # Later there is only a warning, also after a restart, and everything else works.
     one.host.ip(f"address add {two.ipv4}/24 dev lan0")
 
     def warned(status):
@@ -165,7 +165,7 @@ def test_fault_j13_networks_that_come_to_share_addresses_leave_each_other_alone(
     net.coordinator.start()
     one, two, three, four = net.nodes
     other = second_network(lab, net)
-    # Of the other network the first two addresses are given away, and free again.
+    # The first two addresses of the other network are assigned and free again.
     for host in (three.host, four.host):
         passing = Second(host).start()
         passing.up(other.join_token)
@@ -184,7 +184,7 @@ def test_fault_j13_networks_that_come_to_share_addresses_leave_each_other_alone(
     status = here.wait_for(lambda status: status["warnings"], "the overlap to be told")
     assert "taut0" in status["warnings"][0]["message"] and status["problem"] is None, status["warnings"]
 
-    # Now the first network gives away the addresses that the other one has on this host.
+    # Now the first network assigns the addresses that the other network has on this host.
     net.join(three, four)
     net.wait_for_maps()
     assert [three.ipv4, four.ipv4] == [here.ipv4, there.ipv4]
@@ -202,7 +202,7 @@ def test_fault_j13_networks_that_come_to_share_addresses_leave_each_other_alone(
 def test_fault_d12_hosts_with_carrier_addresses_in_the_overlays_prefix_join_and_connect(layout):
     net = layout(nodes=2, ipv6=False)
     coordinator, nodes = net.coordinator, net.nodes
-    # Customers of a carrier, whose NAT would stand where the coordinator has a route to them.
+    # Customers of a carrier, whose NAT would be where the coordinator has a route to them.
     coordinator.host.ip("route add 100.70.0.0/16 dev eth0")
     for number, node in enumerate(nodes, 1):
         node.host.ip(

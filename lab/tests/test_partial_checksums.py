@@ -1,6 +1,6 @@
-"""Packets that the sender's kernel vouches for (docs/spec, "Marked packets"): whoever ends up with them, they arrive whole.
+"""Packets with a partial checksum from the kernel of the sender (docs/spec, "Marked packets") arrive whole at every receiver.
 
-Both nodes seal with AES here, where the machine has it: between stock suites nothing is marked.
+Both nodes seal with AES here, if the machine has it: stock suites carry no such packets.
 """
 
 import sys
@@ -29,7 +29,7 @@ _SIZE = 30_000_000
 
 
 def _start(net, *options):
-    """The network with these options for its nodes' daemons, one tuple per node."""
+    """Starts the network with these options for the daemons, one tuple per node."""
     net.coordinator.start()
     for node, words in zip(net.nodes, options, strict=True):
         node.start(*words)
@@ -42,7 +42,7 @@ def _start(net, *options):
 
 
 def _uses_aes(node, net):
-    """Whether AES can be had on this machine; then waits until it is agreed on."""
+    """Returns true if AES is available on this machine, after waiting until it is agreed on."""
     if "aes" not in Path("/proc/cpuinfo").read_text(encoding="utf-8").split():
         return False
     others = [other.name for other in net.nodes if other is not node]
@@ -54,7 +54,7 @@ def _uses_aes(node, net):
 
 
 def _bad_checksums(host):
-    """TCP and UDP packets that the host's kernel refused for their checksum so far."""
+    """Returns the TCP and UDP packets that the kernel of the host rejected for their checksum so far."""
     counters = ("TcpInCsumErrors", "UdpInCsumErrors", "Udp6InCsumErrors")
     lines = host.run("nstat", "-asz", *counters).stdout.splitlines()
     found = {words[0]: int(words[1]) for words in map(str.split, lines) if words and words[0] in counters}
@@ -63,7 +63,7 @@ def _bad_checksums(host):
 
 
 def _both_ways(one, two, address):
-    """A transfer in each direction at once, with each of one family."""
+    """Makes a transfer in each direction at once, in one family each."""
     there = Transfer(one.host, two.host, getattr(two, address), size=_SIZE)
     back = Transfer(two.host, one.host, getattr(one, address), size=_SIZE)
     for transfer in (there, back):
@@ -83,12 +83,12 @@ def test_transfers_are_whole_with_and_without_offloads(layout, options):
 def test_the_kernel_completes_what_it_forwards(layout, offload):
     net = layout(nodes=2)
     one, two = _start(net, (), ())
-    # A host behind node2 has its overlay address, too: what comes for it through the overlay is forwarded there.
+    # A host behind node2 also has node2's overlay address: packets for it through the overlay are forwarded to that host.
     back = net.lab.switch("back")
     behind = net.lab.host("behind", back)
     two.host.connect(back)
     gate = [str(address) for address in two.host.addresses if any(address in subnet for subnet in back.subnets)]
-    # What the host behind sends has a source address that node2 has itself.
+    # The host behind sends from a source address that node2 has itself.
     two.host.run("sysctl", "-qw", "net.ipv4.conf.all.accept_local=1")
     for family, address, key in ((4, two.ipv4, "ipv4.ip_forward"), (6, two.ipv6, "ipv6.conf.all.forwarding")):
         length = 32 if family == 4 else 128

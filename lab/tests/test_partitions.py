@@ -1,4 +1,4 @@
-"""Any two of node, peer, relay and coordinator apart, and what goes on meanwhile: faults N1 and N11, whose table is in docs/spec/faults.md."""
+"""Partitions between any two of node, peer, relay and coordinator: faults N1 and N11, whose table is in docs/spec/faults.md."""
 
 import contextlib
 
@@ -17,7 +17,7 @@ OFTEN = {"TAUT_TEST_REKEY_AFTER_S": "2"}
 
 @contextlib.contextmanager
 def apart(host, one, other, ways=2):
-    """In `host`, which all of it passes, nothing gets from address `one` to `other`; nor back, when it is both ways."""
+    """Drops packets from address `one` to `other` in `host`, which all of them pass; with two `ways` also in the other direction."""
     drops = "\n".join(f"ip saddr {a} ip daddr {b} drop" for a, b in ((one, other), (other, one))[:ways])
     hooks = "\n".join(f"chain {hook} {{\ntype filter hook {hook} priority filter;\n{drops}\n}}" for hook in ("forward", "input", "output"))
     host.run("nft", "-f", "-", text=f"table ip apart {{\n{hooks}\n}}\n")
@@ -28,7 +28,7 @@ def apart(host, one, other, ways=2):
 
 
 def outside(node):
-    """A node's address as servers see it."""
+    """Returns a node's address as servers see it."""
     return node.host.nat.external
 
 
@@ -58,13 +58,13 @@ def test_fault_n1_without_the_coordinator_sessions_renew_hosts_move_and_relays_c
 
 @pytest.mark.parametrize("ways", [1, 2])
 def test_fault_n11_node_and_coordinator_apart(behind, ways):
-    """Sessions renew; who joins meanwhile is known to the others, and to this node as soon as it hears again."""
+    """Sessions are renewed. A node that joins meanwhile is known to the others, and to this node as soon as it hears again."""
     world = behind(CONES, env=OFTEN)
     one, two = world.nodes
     one.ping_until_direct(two.name)
     transfer = flows(one, two)
     third = Node(world.internet.behind("open", "node3"))
-    # One way: what the coordinator says is lost.
+    # One way: messages of the coordinator are lost.
     with apart(world.internet.core, world.coordinator.address, outside(one), ways):
         third.start()
         third.up(world.coordinator.join_token)
@@ -94,7 +94,7 @@ def test_fault_n11_node_and_node_apart(behind):
 
 @pytest.mark.parametrize("ways", [1, 2])
 def test_fault_n11_node_and_relay_apart(behind, ways):
-    """Another relay carries, though the first one is well and serves the peer."""
+    """Another relay carries, though the first one works and serves the peer."""
     world = behind(STRICT, relays=2)
     one, two = world.nodes
     transfer = flows(one, two)
@@ -121,7 +121,8 @@ def test_fault_n11_a_direct_path_needs_no_relay(behind):
 
 
 def test_fault_f11_n11_relay_and_coordinator_apart(behind):
-    """The relay knows the coordinator's signature, and needs no more: even who joins now is served. Without a coordinator nobody new is."""
+    """The relay knows the key of the coordinator and needs nothing more: a node that joins now is served as well. Without a coordinator no node can
+    join."""
     world = behind(STRICT)
     one, two = world.nodes
     relay = world.relays[0].host

@@ -1,9 +1,9 @@
-"""What becomes of measurements of paths: which count, and what the table says of them."""
+"""Evaluation of measurements of paths: which of them count, and what the table says."""
 
 import pytest
 
 from lab.hosts.wait import LabError
-from lab.runs.paths import Row, is_uneven, recovery
+from lab.runs.path_rows import Row, is_uneven, recovery
 
 
 @pytest.mark.parametrize(("before", "after", "uneven"), [(5000, 5000, False), (5000, 3750, False), (5000, 3740, True), (3740, 5000, True)])
@@ -22,11 +22,11 @@ def test_a_share_is_judged_by_the_least_and_a_time_by_the_longest():
 @pytest.mark.parametrize(
     ("unanswered", "took"),
     [
-        # The command took until 1.02; what was asked before is answered.
+        # The command took until 1.02; earlier requests were answered.
         ((1.02, 1.03), 60),
         # Nothing was interrupted.
         ((), 11),
-        # Lost before it, and long after it: other matters.
+        # Losses before it, and long after it, have other causes.
         ((0.99, 1.6), 11),
     ],
 )
@@ -36,6 +36,6 @@ def test_recovery_counts_what_was_asked_after_the_first_loss(unanswered, took):
     assert recovery(told, 1.0) == pytest.approx(took)
 
 
-def test_who_is_never_answered_again_has_no_figure():
+def test_recovery_without_an_answer_has_no_figure():
     with pytest.raises(LabError):
         recovery({"asked": [1.0], "answered": [1.01], "unanswered": [1.02]}, 1.0)

@@ -1,4 +1,4 @@
-"""Both halves of the table of docs/paths.md go together, whichever is made first."""
+"""The two halves of the table of docs/paths.md fit together, in whichever order they are made."""
 
 from lab.runs import paths_table
 from lab.runs.paths_table import BEGIN, END, LAB, SIM, fill, simulated
@@ -28,14 +28,14 @@ def test_each_half_leaves_the_other_one_as_it_is(tmp_path):
     assert text.startswith("before\n") and text.endswith("after\n") and "Not measured" not in text and "today" not in text
 
 
-def test_what_was_never_reached_says_so():
+def test_a_goal_that_was_never_reached_is_marked():
     never = FIGURE | {"p99": None, "never": [3, 4], "reached": False}
     assert simulated([never | {"name": "cold"}], 1_000) == {"cold": ["never with 2 seeds", "no"]}
     assert simulated([never | {"name": "direct"}], 1_000)["pairs"] == ["998 of 1000 runs", "no"]
     assert simulated([FIGURE | {"name": "direct"}], 1_000)["pairs"] == ["1000 of 1000 runs", "yes"]
 
 
-def test_one_line_of_a_half_says_nothing_of_how_the_others_were_made(tmp_path):
+def test_one_line_of_a_half_keeps_the_note_on_the_others(tmp_path):
     one = page(tmp_path)
     fill(one, LAB, "made today.", {"cold": ["20 ms", "30 ms (20 runs)", "yes"]})
     fill(one, LAB, None, {"pairs": ["35 of 35 pairs", "35 of 35 runs", "yes"]})

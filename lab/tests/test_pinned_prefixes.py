@@ -1,4 +1,4 @@
-"""A coordinator that was broken into wants the addresses of the local network for the overlay (fault E24)."""
+"""A compromised coordinator tries to use the addresses of the local network for the overlay (fault E24)."""
 
 import ipaddress
 import sqlite3
@@ -11,14 +11,15 @@ LAN = "192.168.0.0/16"
 
 
 def rewrite(coordinator, prefix):
-    """Gives the network another prefix, and each member the address with its host number in it, as somebody with the coordinator's disk can."""
+    """Gives the network another prefix, and each member the address with its host number in it, like an attacker with access to the coordinator's
+    disk."""
     coordinator.stop()
     first = int(ipaddress.ip_network(prefix)[0])
     with sqlite3.connect(coordinator.host.state / "coordinator" / "coordinator.db") as database:
         for number, ipv4 in database.execute("SELECT id, ipv4 FROM nodes").fetchall():
             host = int.from_bytes(ipv4, "big") & 0xFFFF
             database.execute("UPDATE nodes SET ipv4 = ? WHERE id = ?", ((first + host).to_bytes(4, "big"), number))
-        # Nodes that know an earlier version get a whole map, as after a backup was put back.
+        # Nodes that know an earlier version get a full map, as after a restored backup.
         database.execute("UPDATE networks SET ipv4 = ?, version = version + (1 << 20)", (prefix,))
         database.execute("DELETE FROM history")
         database.execute("INSERT INTO history (network, version) SELECT id, version FROM networks")
@@ -28,7 +29,7 @@ def rewrite(coordinator, prefix):
 
 @pytest.fixture
 def attacked(mesh):
-    """Two nodes, whose LAN has a host with an address that the coordinator now gives to a member."""
+    """Two nodes; a host of their LAN has an address that the coordinator now assigns to a member."""
     net = mesh(nodes=2)
     net.connect()
     one, two = net.nodes
@@ -49,7 +50,7 @@ def assert_old_prefix(node, peer, address):
 def test_fault_e24_a_map_with_other_prefixes_waits_for_roots_consent(attacked):
     net, one, two, (_, address) = attacked
     assert_old_prefix(one, two, address)
-    # Over a restart of both sides, too.
+    # Also after a restart of both sides.
     one.restart()
     two.kill()
     two.start()
@@ -84,7 +85,7 @@ def test_fault_e24_a_map_with_other_prefixes_waits_for_roots_consent(attacked):
     assert done.returncode == 1 and "does not ask" in done.stderr
 
 
-def test_fault_e24_when_the_coordinator_is_mended_the_problem_is_over(attacked):
+def test_fault_e24_the_problem_ends_when_the_coordinator_is_repaired(attacked):
     net, one, two, (_, address) = attacked
     assert_old_prefix(one, two, address)
     rewrite(net.coordinator, "100.64.0.0/10")
@@ -99,7 +100,7 @@ def test_fault_e24_a_node_of_an_earlier_release_pins_what_its_last_good_map_has(
     one, two = net.nodes
     address = two.ipv4
     one.stop()
-    # Release 0.1.0 knew no pins, and leaves out what it does not know when it saves.
+    # Release 0.1.0 has no pins, and drops unknown fields when it saves.
     _rewrite_identity(one)
     rewrite(net.coordinator, LAN)
     one.start()
@@ -108,7 +109,7 @@ def test_fault_e24_a_node_of_an_earlier_release_pins_what_its_last_good_map_has(
 
 
 def _rewrite_identity(node):
-    """Takes the pins out of the identity, with a checksum that fits."""
+    """Removes the pins from the identity, with a matching checksum."""
     import hashlib
     import json
 

@@ -1,4 +1,4 @@
-"""Ports that nobody knows, with real daemons behind the lab's NATs: foretold where they are counted, met by many sockets where they are drawn."""
+"""Port prediction with real daemons behind the NATs of the lab: sequential ports are predicted, random ones are found with many sockets."""
 
 import json
 import time
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(bool(needs.missing_reason("nft")), reason=needs.
 
 @pytest.fixture
 def pair(lab):
-    """Call it with two kinds of NAT, and options of the daemons, to get two nodes that are relayed by the coordinator."""
+    """Returns a function that makes two nodes behind two kinds of NAT, with options of the daemons; the coordinator is their relay."""
 
     def build(*kinds, options=()):
         internet = Internet(lab)
@@ -34,13 +34,13 @@ def pair(lab):
 
 
 def sockets(node):
-    """UDP sockets of the node's host."""
+    """Returns the number of UDP sockets of the node's host."""
     table = node.host.run("cat", "/proc/net/udp", "/proc/net/udp6").stdout
     return sum(": " in line for line in table.splitlines())
 
 
 def settled(node):
-    """The same, once the sockets are closed that asked about the NAT's filter: they live for two seconds."""
+    """Returns the same after the sockets for the NAT test are closed; they live for two seconds."""
     seen = []
 
     def steady():
@@ -52,15 +52,15 @@ def settled(node):
     return seen[-1]
 
 
-# Two NATs that both count are no test yet: in the lab not every run of theirs ends direct (ARCHITECTURE.md, Thin places).
+# Two NATs with sequential ports are not tested: in the lab not every run of theirs ends direct (ARCHITECTURE.md, Thin places).
 @pytest.mark.parametrize("known", ["port-restricted", "firewall"])
-def test_counted_ports_are_foretold(pair, known):
+def test_sequential_ports_are_predicted(pair, known):
     hard, other = pair("predictable", known, options=("--search-sockets", "0"))
     assert hard.ping_until_direct(other.name)["replies"][-1]["path"] == "direct"
     assert other.ping(hard.name, "--until-direct", "-c", "60")["replies"][-1]["path"] == "direct"
 
 
-def test_a_drawn_port_is_met_and_its_socket_carries_everything(pair):
+def test_a_random_port_is_found_and_its_socket_carries_everything(pair):
     hard, other = pair("symmetric", "port-restricted")
     before = settled(hard)
     assert hard.ping_until_direct(other.name)["replies"][-1]["path"] == "direct"

@@ -1,4 +1,4 @@
-"""Ports that a router maps on request: the real miniupnpd, and gateways that lie (fault D15)."""
+"""Port mapping by a router: the real miniupnpd, and gateways with false answers (fault D15)."""
 
 import pytest
 
@@ -13,21 +13,21 @@ needs_nft = pytest.mark.skipif(bool(needs.missing_reason("nft")), reason=needs.m
 
 
 def ask(host, *ports):
-    """Starts the program that asks for ports, the same thread as the daemon's."""
+    """Starts the program that requests ports; it runs the same thread as the daemon."""
     process = host.start(binary("examples/portmap"), name="portmap")
     process.write(f"ports {' '.join(map(str, ports or (PORT,)))}\n")
     return process
 
 
 def mapped(process, port=PORT):
-    """(outer endpoint, protocol) of the first mapping that it tells of."""
+    """Returns (outer endpoint, protocol) of the first mapping that it reports."""
     process.wait_for_output(f"mapped {port} ")
     line = next(line for line in process.output().splitlines() if line.startswith(f"mapped {port} "))
     return tuple(line.split()[2:])
 
 
 def report(process):
-    """Protocol -> what it said, in one word."""
+    """Returns {protocol: its state in one word}."""
     before = process.output().count("report end")
     process.write("report\n")
     wait_until(lambda: process.output().count("report end") > before, "a report", details=process.tail)
@@ -92,7 +92,7 @@ def test_a_host_that_crashed_gets_its_port_again(lab, without):
     first = ask(host)
     outside = mapped(first)[0]
     first.kill()
-    # PCP knows the mapping by a number that went with the process, and refuses; NAT-PMP and UPnP know it by its host.
+    # PCP knows the mapping by a number that was lost with the process, and refuses; NAT-PMP and UPnP know it by its host.
     assert mapped(ask(host))[0] == outside
     assert home.reached(host, PORT, outside, lab.host("far", home.outside))
 
@@ -117,7 +117,7 @@ def test_without_a_gateway_that_maps_nothing_comes_and_it_says_so(lab):
     home = HomeRouter(lab)
     process = ask(lab.host("one", home.inside))
     wait_until(lambda: report(process)["upnp"] == "silent", "UPnP to be given up", details=process.tail, pause=1)
-    # The router's kernel says that nobody listens.
+    # The kernel of the router reports a closed port.
     assert report(process) == {"pcp": "closed", "nat-pmp": "closed", "upnp": "silent"}
     assert "mapped" not in process.output()
     alone = ask(lab.host("two", lab.switch("alone")))
@@ -126,7 +126,8 @@ def test_without_a_gateway_that_maps_nothing_comes_and_it_says_so(lab):
 
 
 def lies(lab, how, verdict, hears=None):
-    """A host before a gateway that lies so: nothing is mapped, the protocol's word is `verdict`, little memory is used, and the end comes."""
+    """Puts a host behind a gateway with these false answers: nothing is mapped, the protocol's state is `verdict`, memory stays small, and the end is
+    orderly."""
     home = HomeRouter(lab)
     host = lab.host("one", home.inside)
     elsewhere = lab.host("other", home.inside)
@@ -146,7 +147,7 @@ def lies(lab, how, verdict, hears=None):
     assert process.rss_kib("VmHWM") < 20 * 1024
     end(process)
     assert "mapped" not in process.output()
-    # A search reaches the whole network; what is asked after it goes to the gateway alone.
+    # A search reaches the whole network; later requests go to the gateway only.
     assert {line for line in trap.output().splitlines()} <= {"ready", "search"}
 
 
@@ -166,7 +167,7 @@ def lies(lab, how, verdict, hears=None):
 )
 @pytest.mark.parametrize("protocol", ["pcp", "natpmp"])
 def test_fault_d15_mappings_that_cannot_be_true_are_not_used(lab, protocol, lie):
-    # A lease of nothing is no answer: it is asked again, and then given up.
+    # A lease of zero is not an answer: the request is repeated, and then given up.
     word = "silent" if lie == {"lease": 0} else "unusable"
     lies(lab, {protocol: lie}, ({"pcp": "pcp", "natpmp": "nat-pmp"}[protocol], word), protocol)
 
@@ -198,6 +199,6 @@ def test_fault_d15_an_endless_lease_at_another_port_is_a_candidate_and_no_more(l
     host = lab.host("one", home.inside)
     home.serve_faulty({"pcp": {"lease": 0xFFFFFFFF, "port": 4711, "outside": "5.5.5.200"}})
     process = ask(host)
-    # It is told as one; that no probe through it is answered is for others to find out.
+    # It is reported as a mapping; probes through it will get no answer.
     assert mapped(process) == ("5.5.5.200:4711", "pcp")
     end(process)

@@ -1,4 +1,4 @@
-"""Nodes behind a router that maps ports: the mapping is what brings them a direct path."""
+"""Nodes behind a router that maps ports: the mapping gives them a direct path."""
 
 import subprocess
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(bool(needs.missing_reason("miniupnpd", "nft")), 
 
 @pytest.fixture(autouse=True)
 def a_program_that_asks():
-    """Programs of an earlier build, by TAUT_BIN_DIR, may not ask any router."""
+    """Programs of an earlier build, from TAUT_BIN_DIR, may lack port mapping."""
     told = subprocess.run([binary("taut"), "daemon", "--help"], capture_output=True, text=True, check=True).stdout
     if "--no-portmap" not in told:
         pytest.skip("this build of taut has no --no-portmap: it asks no router for ports")
@@ -43,15 +43,15 @@ def test_a_mapped_port_brings_a_direct_path_through_a_symmetric_nat(lab):
     mesh.join(one, two)
     status = one.wait_for(lambda status: (status["port_mapping"] or {}).get("mapped"), "a port to be mapped")
     assert status["port_mapping"] | {"mapped": [f"{home.outer}:8288"], "protocol": "PCP"} == status["port_mapping"]
-    # The office's router does not listen; two says so.
+    # The router of the office does not answer; node two reports that.
     two.wait_for(lambda status: (status["port_mapping"] or {}).get("problem"), "no port to be mapped")
     mesh.wait_for_maps()
-    # Two can begin; the other way needs a relay, or this session.
+    # Node two can initiate; the other direction needs a relay, or this session.
     two.ping_until_direct("one")
     one.ping_until_direct("two")
     assert two.peer("one")["path"]["endpoint"] == f"{home.outer}:8288"
     assert home.outer in one.taut("status").stdout
-    # The end gives the port back.
+    # At its end it gives the port back.
     one.stop()
     wait_until(lambda: not home.mappings(), "the mapping to go", details=one.process.tail)
 
@@ -66,7 +66,7 @@ def test_without_port_mapping_the_gateway_hears_nothing(lab):
     mesh.wait_for_maps()
     one.wait_for(lambda status: status["state"] == "running", "the node to be up")
     assert one.status()["port_mapping"] is None
-    # Long after a node that asks would have asked: see the test above, on the same links.
+    # Long after a node with port mapping would have sent its requests: compare the test above, on the same links.
     one.ping("two", "-c", "5", check=False)
     assert (home.asked(), home.mappings()) == (0, [])
     assert not two.process.returncode

@@ -1,4 +1,4 @@
-"""The links of the lab: what stands in `profiles.toml`, and what is said of a file that is wrong."""
+"""The links of the lab: the contents of `profiles.toml`, and the messages for an invalid file."""
 
 import pytest
 
@@ -29,12 +29,12 @@ def test_a_round_trip_is_the_base_and_the_mean_of_both_ways():
     known = profiles.load()
     assert known["baseline"].round_trip_ms == 0
     assert known["low-loss"].round_trip_ms == pytest.approx(2 * 2.3)
-    # 4 ± 7 ms, cut at nothing: eleven fourteenths of the draws take 5.5 ms on average, the others none.
+    # 4 ± 7 ms, cut off at zero: eleven fourteenths of the draws take 5.5 ms on average, the others none.
     assert known["medium"].round_trip_ms == pytest.approx(2 * (0.3 + 11 / 14 * 5.5))
     assert known["lte"].round_trip_ms == pytest.approx(0.3 + 25 + 0.3 + 20)
 
 
-def test_loss_is_told_only_where_nothing_else_limits_tcp():
+def test_loss_is_given_only_where_nothing_else_limits_tcp():
     known = profiles.load()
     assert [known[name].loss for name in ("low-loss", "medium-loss", "high-loss")] == [0.0025, 0.01, 0.025]
     assert [known[name].loss for name in ("baseline", "low", "deep", "wifi")] == [None] * 4
@@ -53,18 +53,18 @@ def test_loss_is_told_only_where_nothing_else_limits_tcp():
         ("base=", "profiles.toml: Invalid value"),
     ],
 )
-def test_what_is_wrong_in_the_file_is_said(tmp_path, text, why):
+def test_an_error_in_the_file_is_named(tmp_path, text, why):
     with pytest.raises(LabError, match=why):
         profiles.load(_file(tmp_path, text))
 
 
-def test_an_unknown_profile_is_told_those_that_there_are():
+def test_an_unknown_profile_is_refused_with_the_known_names():
     with pytest.raises(LabError, match="no profile is called hihg; there are: baseline, baseline-1g, low"):
         profiles.chosen(["low", "hihg"])
     assert [profile.name for profile in profiles.chosen(["high", "low"])] == ["high", "low"]
 
 
-def test_the_kernel_s_own_emulator_is_told_the_same():
+def test_netem_gets_equivalent_arguments():
     known = profiles.load()
     assert " ".join(netem.words(known["medium"].words("right"))) == "delay 4300us 7ms loss 1% reorder 2.5% 50%"
     assert " ".join(netem.words("base 0.3ms rate 10mbit loss 1% 25% duplicate 2%")) == "delay 300us loss 1% 25% duplicate 2% rate 10mbit"
@@ -72,7 +72,7 @@ def test_the_kernel_s_own_emulator_is_told_the_same():
         netem.words(known["wifi"].words("right"))
 
 
-def test_the_kernel_s_own_emulator_stands_at_both_hosts(lab):
+def test_netem_is_at_both_hosts(lab):
     if not netem.available():
         pytest.skip("this kernel has no netem: modprobe sch_netem")
     site = lay_out(lab, profiles.load()["high-loss"], placement="netem")

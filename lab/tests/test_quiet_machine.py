@@ -1,4 +1,4 @@
-"""A figure that is off counts on a machine that kept its time, and only there."""
+"""A wrong figure counts only on a machine that kept its time."""
 
 import contextlib
 import time
@@ -24,25 +24,25 @@ def _figures(*figures):
     return measure
 
 
-def test_what_is_off_on_a_machine_that_kept_its_time_is_a_fault():
+def test_a_wrong_figure_on_a_machine_that_kept_its_time_fails():
     with pytest.raises(AssertionError, match="off"):
         in_calm(_figures("off", "right"), watch=_watch(0.002))
 
 
-def test_what_is_off_on_a_machine_that_stood_still_is_measured_again():
+def test_a_wrong_figure_on_a_machine_that_stood_still_is_measured_again():
     assert in_calm(_figures("off", "off", "right"), watch=_watch(0.2)) == "right"
 
 
-def test_what_is_right_is_right_however_still_the_machine_stood():
+def test_a_right_figure_passes_even_if_the_machine_stood_still():
     assert in_calm(_figures("right", "off"), watch=_watch(0.2)) == "right"
 
 
-def test_a_machine_that_always_stands_still_is_said_to():
+def test_a_machine_that_always_stands_still_skips_the_test():
     with pytest.raises(pytest.skip.Exception, match="still for 20 % of the time.*: off"):
         in_calm(_figures(*["off"] * TRIES), watch=_watch(0.2))
 
 
-def test_any_other_error_is_none_of_the_machine():
+def test_any_other_error_is_not_blamed_on_the_machine():
     with pytest.raises(ZeroDivisionError):
         in_calm(lambda: 1 / 0, watch=_watch(0.2))
 

@@ -1,4 +1,4 @@
-"""A hostile member against a real relay: forged places, binds without end, many ports of one address (faults F14 to F17)."""
+"""A hostile member and a real relay: forged source addresses, endless binds, many ports of one address (faults F14 to F17)."""
 
 import time
 
@@ -11,15 +11,15 @@ from lab.nodes.relay_attacks import RelayTestbed
 from lab.traffic.flow import Probe
 
 pytestmark = pytest.mark.skipif(bool(needs.missing_reason("nft")), reason=needs.missing_reason("nft"))
-# In which 400 binds a second fill a table for 1,024 that keeps them for 10 s.
+# Time in seconds in which 400 binds per second fill a table of 1,024 entries that are kept for 10 s.
 FILL_S = 5
 ATTACK_S = 40
-# Single attempts to bind of honest members meanwhile.
+# Bind attempts of honest members meanwhile.
 ATTEMPTS = 28
 FORGE_S = 8
 
 
-def test_fault_f14_a_forged_frame_cuts_nobody_off_and_sends_nobody_traffic(lab):
+def test_fault_f14_a_forged_frame_neither_cuts_a_node_off_nor_redirects_traffic(lab):
     field = RelayTestbed(lab, ("victim", "friend", "forger", "sender"), apart=(("victim", "friend"),))
     victim, friend, forger = (field.nodes[name] for name in ("victim", "friend", "forger"))
     friend.ping("victim", "-c", "3")
@@ -27,7 +27,7 @@ def test_fault_f14_a_forged_frame_cuts_nobody_off_and_sends_nobody_traffic(lab):
     members = [field.credentials(name) for name in ("forger", "sender")]
     for name in ("forger", "sender"):
         field.nodes[name].stop()
-    # Two addresses that are not the forger's: where the victim is, and where somebody is who never heard of a relay.
+    # Two foreign addresses: that of the victim, and that of a host that uses no relay.
     bystander = lab.host("bystander", field.switch)
     attacks.count_from(bystander, field.at.ipv4)
     invented = f"{bystander.ipv4}:4242"
@@ -42,7 +42,7 @@ def test_fault_f14_a_forged_frame_cuts_nobody_off_and_sends_nobody_traffic(lab):
     after = field.stats()
     assert said["said"] > 100 and set(said["forged"]) == {attacks.place(victim), invented}, said
     assert seen["received"] >= 0.99 * seen["sent"] > 100, seen
-    # Headers of IP and UDP are 28 bytes, on what came and on what went.
+    # IP and UDP headers are 28 bytes, in both directions.
     datagrams, size = attacks.counted(bystander)
     assert size - 28 * datagrams <= said["forged"][invented], (datagrams, size, said)
     assert said["received"] >= 0.9 * said["sent"] > 1_000, said
@@ -50,7 +50,7 @@ def test_fault_f14_a_forged_frame_cuts_nobody_off_and_sends_nobody_traffic(lab):
 
 
 def _honest_nodes_bind_beside(field, options):
-    """Beside a flood of binds, real daemons of both networks start again and are bound, and so are two more members by each single attempt."""
+    """During a flood of binds, real daemons of both networks restart and are bound, and so are two more members with each single attempt."""
     greedy, two = field.nodes["greedy"], field.nodes["two"]
     for name in ("greedy", "two", "fourth"):
         field.nodes[name].stop()
@@ -60,7 +60,7 @@ def _honest_nodes_bind_beside(field, options):
     time.sleep(FILL_S)
     attacks.attack(honest, ATTACK_S)
     tried = attacks.told(honest)
-    # One may fail where the machine stood still for the 1.75 s of an attempt.
+    # One attempt may fail if the machine stood still for its 1.75 s.
     assert tried["attempts"] == ATTEMPTS and tried["bound"] >= ATTEMPTS - 1, tried
     for name in ("one", "third"):
         field.nodes[name].restart()
@@ -71,7 +71,7 @@ def _honest_nodes_bind_beside(field, options):
 
 
 def _invented(field, ports=1):
-    """Addresses of the switch that no host has, from which the hostile member's host sends all the same."""
+    """Returns unused addresses of the switch, from which the host of the hostile member sends."""
     host = field.nodes["greedy"].host
     network = str(host.ipv4).rpartition(".")[0]
     addresses = [f"{network}.{number}" for number in range(100, 250)]
@@ -79,15 +79,15 @@ def _invented(field, ports=1):
     return [f"{address}:{port}" for address in addresses for port in range(4242, 4242 + ports)]
 
 
-def test_fault_f15_one_member_that_begins_binds_without_end_keeps_nobody_out(lab):
-    """From its own address, and from invented ones: fewer than bring any limit of rates about."""
+def test_fault_f15_one_member_with_endless_binds_keeps_no_node_out(lab):
+    """From its own address and from invented ones: fewer than would reach a rate limit."""
     field = RelayTestbed(lab, ("one", "two", "greedy"), others=("third", "fourth"))
     said, dropped = _honest_nodes_bind_beside(field, {"sockets": 26, "rate": 450, "places": _invented(field)})
     assert said["binds"] > 200 * FILL_S and dropped["full"] == 0, (said, dropped)
 
 
-def test_fault_f16_many_ports_of_one_address_keep_nobody_out(lab):
-    """While invented sources have every bind asked for a cookie, one address shows thousands of them."""
+def test_fault_f16_many_ports_of_one_address_keep_no_node_out(lab):
+    """Invented sources make the relay ask for cookies; then one address shows thousands of them."""
     field = RelayTestbed(lab, ("one", "two", "greedy"), others=("third", "fourth"))
     said, dropped = _honest_nodes_bind_beside(field, {"sockets": 2_000, "rate": 12_000, "places": _invented(field, 3), "repeats": True})
     assert said["binds"] > 5_000 * FILL_S, said
@@ -106,7 +106,7 @@ def test_fault_f17_a_removed_node_is_cut_off_at_the_coordinators_relay(lab):
         said = attacks.told(program)
         assert said["binds"] > 10 and said["answers"] == 0, said
         assert field.stats()["drops"]["cut-off"] > 5 and field.stats()["clients"] == 1
-        # The marks of removed nodes are read again when the coordinator starts again.
+        # A restarted coordinator reads the removed nodes again.
         field.coordinator.stop()
         field.coordinator.start("--relay-metrics", attacks.METRICS)
         wait_until(lambda: field.stats()["clients"] == 1, "the other node to be bound again")

@@ -1,4 +1,4 @@
-"""Relays of the map and tickets for them: they reach every node, and are there after a restart without the coordinator."""
+"""Relays in the map, and tickets for them: they reach every node, and exist after a restart without the coordinator."""
 
 import base64
 import json
@@ -8,7 +8,7 @@ import time
 from lab.hosts.wait import wait_until
 
 TICKET_LIFE_S = 48 * 3600
-# Has the relay's port until its standard input closes.
+# Occupies the relay's port until its standard input closes.
 TAKE = """
 import socket, sys
 taken = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
@@ -16,7 +16,7 @@ taken.bind(("::", 3478))
 print("taken", flush=True)
 sys.stdin.read()
 """
-# A Binding request, padded beyond its answer (RFC 8489 section 5); prints where each port says that it came from.
+# A Binding request, padded beyond its answer (RFC 8489 section 5); prints the source address that each port reports.
 ASK = """
 import socket, struct, sys
 for port in sys.argv[2:]:
@@ -37,7 +37,7 @@ KEY = base64.b64encode(bytes(range(1, 33))).decode()
 
 
 def body(node, name):
-    """A state file's JSON, behind its header line; None while there is none."""
+    """Returns the JSON of a state file without its header line, or None if it does not exist."""
     path = node.state / name
     return json.loads(path.read_text().split("\n", 1)[1]) if path.exists() else None
 
@@ -57,7 +57,7 @@ def test_fault_n2_relays_and_tickets_outlive_two_reboots_without_the_coordinator
         wait_until(lambda node=node: named(node, "far"), f"{node.name} to be told of the relay")
         wait_until(lambda node=node: body(node, "ticket.json"), f"{node.name} to have a ticket")
         relay = named(node, "far")
-        # An open address is where the node reaches the coordinator.
+        # An open address is the one at which the node reaches the coordinator.
         assert relay["endpoints"] == [f"{net.coordinator.address}:3478", "192.0.2.7:3478"]
         assert (relay["key"], relay["stun_port"]) == (KEY, 3479)
     tickets = {node.name: body(node, "ticket.json") for node in net.nodes}
@@ -86,7 +86,7 @@ def test_a_relay_that_is_removed_is_gone_from_every_map_and_a_new_channel_brings
 
     first = body(node, "ticket.json")["expires"]
     net.coordinator.stop()
-    # A ticket's end is told in seconds.
+    # The end of a ticket is given in seconds.
     wait_until(lambda: time.time() > first - TICKET_LIFE_S + 1, "the next second")
     net.coordinator.start()
     wait_until(lambda: body(node, "ticket.json")["expires"] > first, "another ticket")

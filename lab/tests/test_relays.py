@@ -1,4 +1,4 @@
-"""Relays that die and relays that read along, with real daemons that only they can join (group F of docs/spec/faults.md)."""
+"""Relays that are killed and relays that are observed, with real daemons that need them (group F of docs/spec/faults.md)."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def test_fault_f8_a_relay_that_is_killed_is_replaced_under_traffic(behind):
     assert transfer.finish()["equal"]
 
 
-def test_fault_f9_who_reads_along_in_a_relay_sees_ciphertext_only(behind):
+def test_fault_f9_an_observer_at_a_relay_sees_only_ciphertext(behind):
     world = behind(STRICT)
     one, two = world.nodes
     relay = world.relays[0].host
@@ -35,5 +35,5 @@ def test_fault_f9_who_reads_along_in_a_relay_sees_ciphertext_only(behind):
     assert Transfer(one.host, two.host, two.ipv4, size=SOME).finish()["equal"]
     seen = cable.finish()
     carried = sum(row["bytes"] for row in seen["udp"] if row["from"] == f"{relay.ipv4} 3478")
-    # All of it went through this relay. That the listener knows plaintext when it sees it is shown in test_lab.py.
+    # Everything went through this relay. test_lab.py shows that the listener recognises plaintext.
     assert carried > SOME and seen["plaintext"] == 0

@@ -1,4 +1,4 @@
-"""Programs of the previous release beside today's, in every combination, and upgrades of what is on disk (docs/releases.md)."""
+"""Programs of the previous release with current ones, in every combination, and upgrades of state on disk (docs/releases.md)."""
 
 import itertools
 
@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.skipif(bool(needs.missing_reason("nft")), reason=needs.missing_reason("nft")),
     pytest.mark.skipif(bool(releases.lacking(OLD)), reason=releases.lacking(OLD)),
 ]
-# Coordinator and relay; each test has nodes of both versions in it.
+# Versions of coordinator and relay; each test has nodes of both versions.
 SERVERS = pytest.mark.parametrize(
     ("coordinator", "relay"),
     list(itertools.product((OLD, NEW), repeat=2)),
@@ -29,7 +29,7 @@ SERVERS = pytest.mark.parametrize(
 
 
 def serve(lab, coordinator, relay):
-    """A small internet with a coordinator and a relay of these versions."""
+    """Makes a small internet with a coordinator and a relay of these versions."""
     internet = Internet(lab)
     controlling = Coordinator(internet.server("coord"), release=coordinator).start("--no-relay")
     relaying = Relay(internet.server("relay"), controlling, release=relay).start()
@@ -46,7 +46,7 @@ def join(coordinator, *nodes):
 
 
 def four(internet, kind):
-    """Two nodes of the release and two of today, each behind a NAT of its own of this kind."""
+    """Makes two nodes of the release and two current ones, each behind its own NAT of this kind."""
     return [Node(internet.behind(kind, name), release=version) for name, version in (("old1", OLD), ("old2", OLD), ("new1", NEW), ("new2", NEW))]
 
 
@@ -85,7 +85,7 @@ def test_a_node_of_the_release_that_moves_is_reached_by_a_new_relay(lab):
     assert transfer.finish()["equal"]
 
 
-def test_fault_l3_programs_are_replaced_in_place_and_nobody_joins_again(lab):
+def test_fault_l3_programs_are_replaced_in_place_without_joining_again(lab):
     internet, controlling, relaying = serve(lab, OLD, OLD)
     one, two = nodes = [Node(internet.behind("symmetric", name), release=OLD) for name in ("one", "two")]
     join(controlling, one, two)
@@ -105,7 +105,7 @@ def test_fault_l3_programs_are_replaced_in_place_and_nobody_joins_again(lab):
         assert [(node.ipv4, node.ipv6, node.status()["self"]["node_key"]) for node in nodes] == before
 
     meet()
-    # As docs/releases.md tells to, and a node goes back to the release once.
+    # As docs/releases.md describes; one node also goes back to the release.
     for program, release in ((relaying, NEW), (controlling, NEW), (one, NEW), (two, NEW), (one, OLD), (one, NEW)):
         replace(program, release)
         if program in nodes:

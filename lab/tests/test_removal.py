@@ -1,10 +1,10 @@
-"""A removed node is out: its peers forget it, and it reaches nobody."""
+"""A removed node is out: its peers forget it, and it reaches no node."""
 
 from lab.hosts.wait import wait_until
 from lab.traffic.flow import Probe, ping
 
 
-def test_a_removed_node_reaches_nobody_and_the_others_stay(mesh):
+def test_a_removed_node_reaches_no_node_and_the_others_stay(mesh):
     net = mesh(nodes=3)
     one, two, three = net.nodes
     net.connect()
@@ -23,7 +23,7 @@ def test_a_removed_node_reaches_nobody_and_the_others_stay(mesh):
     assert three.name not in net.coordinator.cli("nodes", "list").stdout
 
 
-def test_up_tells_a_node_that_was_removed_while_it_was_down(mesh):
+def test_up_reports_a_removal_during_downtime(mesh):
     net = mesh(nodes=2)
     two = net.nodes[1]
     two.taut("down")

@@ -1,4 +1,4 @@
-"""The page of the comparison, on made-up results: what it says, what it looks like to the check, and what the check finds missing."""
+"""The page of the comparison with fake results: its text, its check, and what the check finds."""
 
 import argparse
 import re
@@ -18,7 +18,7 @@ LOSSY = {"bare": 58.0, "taut-aes": 59.0, "one": 57.0, "two": 20.0}
 
 
 def rows(rounds=3):
-    """Four systems on three links with five kinds of work, and a placement beside."""
+    """Returns rows of four systems on three links with five kinds of work, and a second placement."""
     found = []
     for number in range(1, rounds + 1):
         for profile, speeds in (("baseline", SPEEDS), ("low", LOSSY), ("low-loss", LOSSY)):
@@ -45,10 +45,10 @@ def made():
     return Results(whole)
 
 
-# --- words and theory ---
+# --- formatting and theory ---
 
 
-def test_figures_have_as_many_digits_as_they_deserve():
+def test_figures_have_significant_digits():
     values = (12345.6, 100.4, 99.94, 12.345, 9.99, 1.234, 0.1234, 0.0, 0.00012)
     assert [formatting.number(value) for value in values] == ["12,346", "100", "99.9", "12.3", "9.99", "1.23", "0.123", "0", "0.000120"]
     assert formatting.whole(figure([1.0, 2.0, 3.0]), "ms") == "2.00 ms (1.00–3.00)"
@@ -56,7 +56,7 @@ def test_figures_have_as_many_digits_as_they_deserve():
     assert (formatting.listed(["a"]), formatting.listed(["a", "b"]), formatting.listed(["a", "b", "c"]), formatting.listed([])) == ("a", "a and b", "a, b and c", "")
 
 
-def test_a_share_of_few_is_not_sure():
+def test_a_share_of_few_runs_has_a_wide_interval():
     low, high = formatting.wilson(3, 3)
     assert low < 0.5 and high == pytest.approx(1.0)
     assert formatting.wilson(0, 0) == (0.0, 1.0)
@@ -73,7 +73,7 @@ def test_the_line_of_theory_is_the_one_of_the_literature():
     assert theory.mbps(link | {"loss": None, "link": {}}) is None
 
 
-# --- sentences ---
+# --- captions ---
 
 
 def test_a_sentence_follows_from_its_figures(made):
@@ -86,12 +86,12 @@ def test_a_sentence_follows_from_its_figures(made):
     assert "system one on baseline (5,000 Mbit/s" in captions.stream(Results(told(turned)))
 
 
-def test_a_lead_inside_the_intervals_is_told():
+def test_a_lead_within_the_intervals_is_pointed_out():
     close = [row(name, "tcp-1", value + number, number) for name, value in (("one", 10.0), ("two", 10.5)) for number in (1, 2, 3)]
     assert "not apart from system one" in captions.stream(Results(told(close)))
 
 
-def test_of_equals_nobody_is_best():
+def test_equal_systems_have_no_winner():
     equal = Results(told([row(name, "tcp-1", 10.0, number) for name in ("one", "two") for number in (1, 2)]))
     assert captions.winner(equal, "baseline", "tcp-1") is None
     assert captions.heat(equal, "tcp-1") == "No tunnel is ahead of another on any of 1 link; the tunnels differ most on baseline, by a factor of 1.00."
@@ -124,7 +124,7 @@ def test_every_sentence_ends_and_has_a_figure_even_of_nothing():
 # --- the page ---
 
 
-def test_the_page_tells_every_link_work_and_failure(made):
+def test_the_page_lists_every_link_work_and_failure(made):
     text = page.document(made, [])
     for part in ("baseline: a link", "low: a link", "system taut-aes", "TCP, one stream, Mbit/s", "not here: make peers", "it broke", "Quick.", "tso on"):
         assert part in text, part
@@ -134,7 +134,7 @@ def test_the_page_tells_every_link_work_and_failure(made):
     assert "superpackets" in text
 
 
-def test_what_was_not_done_is_told_on_top_and_in_a_list(made):
+def test_missing_visits_are_reported_on_top_and_in_a_list(made):
     assert "Not all of it was done" not in page.document(made, []) and "Not done" not in page.document(made, [])
     one = {"round": 2, "profile": "low", "placement": "packets", "system": "one", "tuned": False, "mtu": None, "hosts": 2, "works": ["tcp-1", "ping"], "optional": False}
     made.told["left_out"] = [one, one | {"system": "two"}, one | {"round": 3, "works": ["ping"], "optional": True}]
@@ -147,7 +147,7 @@ def test_what_was_not_done_is_told_on_top_and_in_a_list(made):
     assert "Not all of it was done" not in page.document(made, []), "nobody had promised a third round"
 
 
-def test_what_systems_say_of_themselves_is_no_markup(made):
+def test_text_of_systems_is_escaped(made):
     made.told["systems"]["one"] |= {"title": "<b>one</b>", "version": "<script>"}
     text = page.document(made, [])
     assert "&lt;b&gt;one&lt;/b&gt;" in text and "<b>one</b>" not in text and "<script>" not in text
@@ -158,7 +158,7 @@ def test_a_disturbed_figure_has_a_dagger():
     assert f"5.00{page.DISTURBED}<span>n = 1</span>" in text
 
 
-def test_what_the_host_of_a_virtual_machine_took_is_told():
+def test_stolen_time_of_a_virtual_machine_is_reported():
     def text(*stolen):
         rows = [row("one", "tcp-1", 5.0, number) for number in range(len(stolen))]
         for one, seconds in zip(rows, stolen, strict=True):
@@ -226,7 +226,7 @@ def lab(*given):
     return args.run(args)
 
 
-def test_the_check_tells_by_its_exit_code(tmp_path, capsys):
+def test_the_check_reports_by_its_exit_status(tmp_path, capsys):
     checked(tmp_path, PLOT)
     assert lab("report", "--check", tmp_path / "report.html") == 0
     checked(tmp_path, PLOT.replace("<text>Mbit/s</text>", ""))
@@ -235,7 +235,7 @@ def test_the_check_tells_by_its_exit_code(tmp_path, capsys):
     assert lab("report", "--check", tmp_path / "none.html") == 1
 
 
-# --- drawn ---
+# --- drawings ---
 
 
 @pytest.fixture
@@ -256,7 +256,7 @@ def test_the_page_that_is_drawn_lacks_nothing(drawing, made, tmp_path):
         assert set(filter(None, where)) <= set(ids)
 
 
-def test_the_same_results_give_the_same_drawing(drawing, made):
+def test_the_same_results_make_the_same_drawing(drawing, made):
     from lab.compare.report import plots
 
     first, second = ([plot.svg() for plot in plots.draw(Results(made.told))] for _ in range(2))

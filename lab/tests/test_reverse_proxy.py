@@ -1,4 +1,5 @@
-"""A coordinator behind real reverse proxies: limits count the clients that these name, and no other address is believed (faults E19, F13)."""
+"""A coordinator behind real reverse proxies: limits apply to the clients that trusted proxies name, and claims of other addresses are ignored (faults
+E19, F13)."""
 
 import json
 
@@ -14,24 +15,24 @@ from lab.traffic.connection_flood import ConnectionFlood, status
 
 pytestmark = pytest.mark.skipif(bool(needs.missing_reason("nft", "prlimit", "ss")), reason=needs.missing_reason("nft", "prlimit", "ss"))
 
-# More than one address has places for, and fewer than a proxy has.
+# Connections: more than the limit of one address, fewer than that of a proxy.
 CROWD = 100
 
 
 class Behind:
-    """A coordinator behind a proxy of this kind, and hosts in the world outside."""
+    """A coordinator behind a proxy of this kind, and hosts outside."""
 
     def __init__(self, lab, kind, *options):
         self.internet = Internet(lab)
         host, front = limited(self.internet.server("coord")), self.internet.server("front")
         self.address, self.direct = front.ipv4, host.ipv4
-        # Nodes and the operator know the proxy alone; the relay's UDP ports do not pass it.
+        # Nodes and the operator know only the proxy; the relay's UDP ports do not pass it.
         self.coordinator = Coordinator(host, self.address, PORT).start(*options)
         self.proxy = Proxy(front, kind, f"{self.direct}:{PORT}")
         self.attacker, self.watch = self.internet.server("attacker"), self.internet.server("watch")
 
     def node(self, name):
-        """A new node behind a NAT that blocks UDP, bound to the relay by WebSocket."""
+        """Makes a node behind a NAT that blocks UDP, bound to the relay over WebSocket."""
         node = Node(self.internet.behind("udp-blocked", name))
         node.start()
         node.up(self.coordinator.join_token)
@@ -46,7 +47,7 @@ def behind(lab, kind, trusted=True):
     lack = needs.missing_reason(KINDS[kind][0])
     if lack:
         pytest.skip(lack)
-    # Servers are given their addresses in order: the coordinator has the first, the proxy the second.
+    # Servers get their addresses in order: the coordinator has the first, the proxy the second.
     world = Behind(lab, kind, *(["--trusted-proxy", "192.0.2.3/32"] if trusted else []))
     assert world.address == "192.0.2.3"
     return world
@@ -73,8 +74,8 @@ def test_fault_e19_f13_a_flood_through_a_proxy_leaves_other_clients_alone(lab, k
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_fault_e19_a_client_that_claims_to_be_others_is_one_client(lab, kind):
-    """Through the proxy, and past it."""
+def test_fault_e19_a_client_that_claims_other_addresses_is_one_client(lab, kind):
+    """Through the proxy, and around it."""
     world = behind(lab, kind)
     for address in (world.address, world.direct):
         crowd = ConnectionFlood(world.attacker, "websocket", address, PORT, CROWD, claim=True)
@@ -84,7 +85,7 @@ def test_fault_e19_a_client_that_claims_to_be_others_is_one_client(lab, kind):
     world.node("node1")
 
 
-def test_fault_e19_a_proxy_that_nobody_named_is_one_client(lab):
+def test_fault_e19_an_untrusted_proxy_is_one_client(lab):
     world = behind(lab, "nginx", trusted=False)
     crowd = ConnectionFlood(world.attacker, "websocket", world.address, PORT, CROWD, claim=True)
     assert crowd.open() <= OF_ONE_ADDRESS

@@ -1,4 +1,4 @@
-"""Addresses, routers, interfaces and families change under traffic: it goes on, and the path follows (group D of docs/spec/faults.md)."""
+"""Addresses, routers, interfaces and families change under traffic: it continues, and the path follows (group D of docs/spec/faults.md)."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ def path(node, peer):
 
 
 def ways(node, peer):
-    """What `node` knows of the ways to `peer`, relays left out."""
+    """Returns the paths to `peer` that `node` knows, without relays."""
     with LocalApi(node) as sight:
         return [way for way in sight.ask("why", peer=peer.name)["ways"] if not way["relay"]]
 
@@ -37,7 +37,7 @@ def test_fault_d1_an_address_that_changes_within_a_transfer_harms_nothing(behind
     transfer = flows(one, two)
     own, gateway = one.host.ipv4, one.host.home.gateway[0]
     for address in ("192.168.1.101", "192.168.1.102", "192.168.1.103"):
-        # The old one first: nothing of it is left, as when a lease ends.
+        # The old address is removed first, as when a lease ends.
         one.host.ip(f"address del {own}/24 dev eth0", f"address add {address}/24 dev eth0", f"route replace default via {gateway}")
         own = address
         transfer.flows_on(SOME)
@@ -70,7 +70,7 @@ def test_fault_d6_a_family_that_swallows_everything_leaves_the_other_one(mesh):
     router = net.lab.nodes["router"]
     with LocalApi(one) as sight:
         for family, forwards in (("4", "ipv6.conf.all.forwarding"), ("6", "ipv4.ip_forward"), ("4", "ipv6.conf.all.forwarding")):
-            # The router drops one family without a word. IPv4 is the only one by which nodes reach the coordinator and its relay.
+            # The router silently drops one family. Nodes reach the coordinator and its relay over IPv4 only.
             setting = Path("/proc/sys/net") / forwards.replace(".", "/")
             router.run("sh", "-c", f"echo 0 > {setting}")
             host = two.host.ipv4 if family == "4" else f"[{two.host.ipv6}]"
@@ -80,7 +80,7 @@ def test_fault_d6_a_family_that_swallows_everything_leaves_the_other_one(mesh):
     assert transfer.finish()["equal"]
 
 
-def test_fault_d6_d8_an_address_that_is_removed_is_missed_by_nobody(mesh):
+def test_fault_d6_d8_a_removed_address_costs_no_packet(mesh):
     net = mesh(nodes=2)
     one, two = net.nodes
     net.connect()
@@ -96,7 +96,7 @@ def test_fault_d6_d8_an_address_that_is_removed_is_missed_by_nobody(mesh):
 
 
 def test_fault_d7_a_better_interface_is_taken_with_its_address(lab):
-    """As a laptop in the wireless network that is plugged in: both work, and the routes prefer the cable."""
+    """Like a laptop on a wireless network that is plugged in: both networks work, and the routes prefer the cable."""
     air, wire, far = (lab.switch(name, ipv6=False) for name in ("air", "wire", "far"))
     router = lab.router("router", air, wire, far)
     slow, fast = (str(address) for address in router.addresses[:2])
@@ -113,7 +113,7 @@ def test_fault_d7_a_better_interface_is_taken_with_its_address(lab):
     cable = str(laptop.host.addresses[-1])
     server.wait_for(lambda _: path(server, laptop)["endpoint"] == f"{cable}:8288", "the path to follow the routes")
     transfer.flows_on(SOME)
-    # From there on the wireless network is not needed: what the laptop sends leaves from its other address.
+    # From here on the wireless network is unused: the laptop sends from its other address.
     seen, sent = laptop.host.counters("eth0")[1], laptop.host.counters("eth1")[1]
     transfer.flows_on(SOME)
     assert laptop.host.counters("eth1")[1] - sent > SOME > 10 * (laptop.host.counters("eth0")[1] - seen)
@@ -131,7 +131,7 @@ def test_fault_d9_a_path_that_dies_in_one_direction_is_left(behind, direction):
     with LocalApi(one) as here, LocalApi(two) as there:
         there.wait_for_path(one.name, "direct")
         two.host.nat.black_hole(direction)
-        # Whoever is not heard any more takes the relay; the other direction is free to stay.
+        # The node that is not heard any more uses the relay; the other direction may stay direct.
         (here if direction == "in" else there).wait_for_path((two if direction == "in" else one).name, "relayed")
         transfer.flows_on(SOME)
         two.host.nat.restore()
@@ -141,7 +141,7 @@ def test_fault_d9_a_path_that_dies_in_one_direction_is_left(behind, direction):
     assert transfer.finish()["equal"]
 
 
-# In each of them private addresses are of no use, or two hosts have the same one.
+# In each of these, private addresses are useless, or two hosts have the same one.
 @BEHIND
 @pytest.mark.parametrize(
     ("kind", "place"),
@@ -160,8 +160,8 @@ def test_fault_d12_equal_private_ranges_carriers_and_hairpins_connect(behind, ki
 
 
 @BEHIND
-def test_fault_d13_who_slept_is_back_soon_and_idle_afterwards(behind):
-    """Stopped for longer than its sessions live and its NAT remembers; minutes asleep are for the unit test of the daemon's clocks."""
+def test_fault_d13_a_node_that_slept_is_back_soon_and_idle_afterwards(behind):
+    """Stopped for longer than the lifetime of its sessions and of its NAT mapping. A unit test of the clocks of the daemon covers minutes of sleep."""
     one, two = behind(CONES, env={"TAUT_TEST_REKEY_AFTER_S": "1"}).nodes
     one.ping_until_direct(two.name)
     asleep = one.process.pid
@@ -180,11 +180,11 @@ def test_fault_d13_who_slept_is_back_soon_and_idle_afterwards(behind):
     assert told["sent"] > len(told["answered"]) > 0
     before = ticks(asleep)
     time.sleep(2)
-    # Two seconds have 200 ticks: one that spins takes them all.
+    # Two seconds have 200 ticks: a busy loop uses them all.
     assert ticks(asleep) - before < 50
 
 
 def ticks(pid):
-    """Processor time of a process so far, in hundredths of a second (proc(5), fields 14 and 15)."""
+    """Returns the CPU time of a process so far in hundredths of a second (proc(5), fields 14 and 15)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])

@@ -1,11 +1,11 @@
-"""Two minutes of `make soak`, with rekeys every fifteen seconds; and the arithmetic that it judges by."""
+"""Two minutes of `make soak`, with rekeys every fifteen seconds; and the arithmetic of its checks."""
 
 import pytest
 
 from lab.runs.soak import longest_gap, slope, soak, standstills
 
 
-def test_nothing_leaks_and_nobody_falls_silent_over_rekeys_and_restarts(lab):
+def test_nothing_leaks_and_no_node_falls_silent_over_rekeys_and_restarts(lab):
     broken = [(what, seen) for what, held, seen in soak(lab, minutes=2) if not held]
     assert broken == []
 

@@ -1,8 +1,8 @@
-"""Law 8 seen from outside: what a gigabyte of one TCP stream costs in system system_calls.
+"""Law 8 observed from outside: the system calls for a gigabyte of one TCP stream.
 
-A superpacket holds 64 KB, so that a gigabyte is 15,300 of them: one read and at most one send each at the sender, one write each at the
-receiver, and a receive takes several runs. A call per packet would be 730,000. The bounds are between: a machine that is paused often finds less at
-each waking, and took two and a half times the calls of a calm one.
+A superpacket has 64 KB, so a gigabyte is 15,300 of them: one read and at most one send each at the sender, one write each at the receiver, and a receive call
+takes several runs. One call per packet would be 730,000. The limits are in between: a machine that is often paused finds less data at each wake-up, and
+needed two and a half times the calls of an idle one.
 """
 
 import pytest
@@ -11,10 +11,10 @@ from lab.measure import system_calls
 from lab.traffic.flow import Transfer
 
 SIZE = 500_000_000
-# Per gigabyte, measured (in brackets) on two cores that sender and receiver share and nobody else wants.
+# Limits per gigabyte; measured values in brackets, on two cores that only sender and receiver share.
 SENDER = {"read": 80_000, "sendmmsg": 80_000, "writev": 40_000, "all": 220_000}  # (20,000  19,000  7,400  53,000)
 RECEIVER = {"writev": 88_000, "recvmmsg": 32_000, "read": 48_000, "all": 200_000}  # (21,500  6,600  9,900  47,000)
-# A lock that somebody waits for, or a channel that somebody is woken by, is a futex: a few for the whole transfer, from `status` and timers.
+# Futex calls: a contended lock or a channel that wakes a thread is a futex. The whole transfer needs a few, for `status` and timers.
 FUTEXES = 200
 
 

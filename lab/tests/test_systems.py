@@ -1,4 +1,4 @@
-"""Every system that is compared starts, is reached, carries bytes whole, comes back after a boot, and leaves nothing. No figure is judged."""
+"""Every system of the comparison starts, is reached, carries bytes unchanged, returns after a boot, and leaves nothing. Figures are not judged."""
 
 import json
 import re
@@ -16,14 +16,14 @@ from lab.nodes.systems import FIELD, Bare, System
 from lab.nodes.systems.base import begun, mtu_of, ready
 from lab.traffic.flow import Transfer, answers, ping
 
-# The bare link's "system" is the hosts themselves: nothing of it can be lost.
+# The hosts themselves are the system of the bare link: it has nothing that a boot could lose.
 TUNNELS = [system for system in FIELD if not isinstance(system, Bare)]
-# Variants differ in what they do with a packet, not in who talks to whom.
+# Variants differ in how they handle packets, not in their connections.
 NETWORKS = [system for system in TUNNELS if not system.variant]
 
 
 def lay_out(lab, count):
-    """The hosts, and one beside them."""
+    """Makes the hosts, and a helper beside them."""
     switch = lab.switch("wire", ipv6=False)
     helper = lab.host("helper", switch)
     return [lab.host(f"host-{n}", switch) for n in range(count)], helper
@@ -56,7 +56,7 @@ def test_it_is_reached_carries_bytes_whole_and_ends(lab, system):
 
 
 def programs(host):
-    """Ids of all that runs in a host."""
+    """Returns the ids of all processes in a host."""
     return subprocess.run(["ip", "netns", "pids", host.namespace], capture_output=True, text=True, check=True).stdout.split()
 
 
@@ -72,7 +72,7 @@ def test_a_host_that_booted_reaches_the_other_again(lab, system):
     running.boot(1)
     assert not any(process in before for process in running.processes[1])
     assert all(process.alive for process in running.processes[1])
-    # It asks first: how long the other would talk to a host that has forgotten it is another question, that of `Reboot`.
+    # The booted host sends first: how long the other host keeps sending to a host without state is measured by `Reboot`.
     wait_until(lambda: answers(hosts[1], running.addresses[0], 2), "the host that booted to have an answer", 120, lab.tails)
     assert answers(hosts[0], running.addresses[1], 2)
     assert mtu_of(hosts[1], running.interface) == running.payload
@@ -81,7 +81,7 @@ def test_a_host_that_booted_reaches_the_other_again(lab, system):
 @by_name(NETWORKS)
 def test_three_hosts_reach_each_other_around_with_the_mtu_that_is_asked_for(lab, system):
     hosts, helper = lay_out(lab, 3)
-    # Not more than any of them takes by itself, and not less than IPv6 needs.
+    # Not more than the default of any of them, and not less than IPv6 needs.
     running = started(system, hosts, helper, mtu=1280)
     for n, host in enumerate(hosts):
         assert answers(host, running.addresses[(n + 1) % 3], 2)
@@ -89,7 +89,7 @@ def test_three_hosts_reach_each_other_around_with_the_mtu_that_is_asked_for(lab,
 
 
 class Broken(System):
-    """Its program ends before it was of any use."""
+    """Its program ends before it is usable."""
 
     name = title = "broken"
 
@@ -107,7 +107,7 @@ def test_a_program_that_ends_is_one_clear_error(lab):
     assert "no such key" in lines
 
 
-def test_a_program_that_is_not_there_is_told_with_how_to_get_it(tmp_path, monkeypatch):
+def test_a_missing_program_is_named_with_its_installation(tmp_path, monkeypatch):
     monkeypatch.setattr(versions, "PEERS", tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     ours = ("bare", "taut")

@@ -1,4 +1,4 @@
-"""Bulk data over the overlay arrives whole, in both directions at once."""
+"""Bulk data over the overlay arrives unchanged, in both directions at once."""
 
 from lab.traffic.flow import Transfer
 

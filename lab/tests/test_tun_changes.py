@@ -1,4 +1,4 @@
-"""Somebody changes the TUN device under load, or takes it away (fault I4)."""
+"""Another program changes the TUN device under load, or removes it (fault I4)."""
 
 import os
 import time
@@ -13,14 +13,14 @@ SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def ticks(process):
-    """CPU time of a program so far, in clock ticks (proc(5), utime and stime)."""
+    """Returns the CPU time of a program so far in clock ticks (proc(5), utime and stime)."""
     with open(f"/proc/{process.pid}/stat", encoding="ascii") as file:
         fields = file.read().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
 
 
 def assert_rests(node):
-    """With nothing to carry, two seconds cost no more than a quarter of one: a loop that spins costs all of them."""
+    """Checks that two idle seconds cost at most a quarter of a second: a busy loop would cost both."""
     before = ticks(node.process)
     time.sleep(2)
     assert ticks(node.process) - before < SECOND / 4
@@ -47,7 +47,7 @@ def test_fault_i4_traffic_outlives_a_change_of_the_tun(loaded, change):
     assert_rests(one)
 
 
-def test_fault_i4_a_tun_that_was_taken_away_is_made_anew(loaded):
+def test_fault_i4_a_removed_tun_is_made_again(loaded):
     one, two, _ = loaded
     before = one.host.run("ip", "-o", "link", "show", DEVICE).stdout.partition(":")[0]
     one.host.run("ip", "link", "delete", DEVICE)

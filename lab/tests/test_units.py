@@ -1,4 +1,4 @@
-"""The systemd units that are shipped (dist/systemd): systemd understands them, and they start our programs with options that exist."""
+"""The shipped systemd units (dist/systemd): systemd understands them, and they start programs with existing options."""
 
 import re
 import shutil
@@ -9,9 +9,12 @@ from lab.hosts.namespace import call
 from lab.hosts.programs import ROOT, binary
 
 UNITS = sorted((ROOT / "dist" / "systemd").glob("*.service"))
-# Of `systemd-analyze security`, 0 to 10: below 3 is "OK" or better. tailscaled's unit of Debian is at 9.
+# Limit of `systemd-analyze security`, on a scale from 0 to 10: below 3 is "OK" or better. The unit of tailscaled in Debian is at 9.
 EXPOSED = 3.0
-pytestmark = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="the program systemd-analyze is missing: apt-get install systemd")
+pytestmark = [
+    pytest.mark.programs,
+    pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="the program systemd-analyze is missing: apt-get install systemd"),
+]
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
@@ -20,7 +23,7 @@ def test_a_unit_is_understood_by_systemd_and_confines_its_program(unit, tmp_path
     program, verb = re.search(r"^ExecStart=/usr/local/bin/(\S+) (\S+)", text, re.MULTILINE).groups()
     installed = tmp_path / unit.name
     installed.write_text(text.replace(f"/usr/local/bin/{program}", str(binary(program))), encoding="utf-8")
-    # It says what it does not know, and goes on; so nothing may be said.
+    # It reports unknown settings and continues, so there must be no output.
     assert call("systemd-analyze", "verify", installed).stderr == ""
     exposed = re.search(r"exposure level for \S+: ([0-9.]+)", call("systemd-analyze", "security", "--offline=true", installed, check=False).stdout)
     assert float(exposed[1]) < EXPOSED, exposed[0]

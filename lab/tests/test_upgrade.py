@@ -1,4 +1,4 @@
-"""From the relay to the direct path under traffic that is answered: nothing is lost, and nothing stands still."""
+"""From the relay to the direct path under bidirectional traffic: nothing is lost or delayed."""
 
 import time
 
@@ -11,6 +11,6 @@ def test_packets_and_their_answers_go_on_while_both_paths_change(lab):
     with PingStream(one.host, two.ipv4) as beat:
         time.sleep(3)
         told = beat.finish()
-    # The first ones wait for the handshake, the last ones may be under way.
+    # The first packets wait for the handshake, the last ones may be in transit.
     missing = [moment for moment in told["unanswered"] if moment < told["ended"] - 0.5]
     assert told["sent"] > 200 and not missing, f"{len(missing)} of {told['sent']} were lost"

@@ -1,4 +1,4 @@
-"""Where UDP is blocked, relays are reached by WebSocket: at the coordinator's own port, or by TLS on 443; and by UDP again once it passes."""
+"""Where UDP is blocked, nodes reach relays over WebSocket: at the coordinator's own port, or with TLS on 443; and over UDP again once it passes."""
 
 import json
 
@@ -13,34 +13,34 @@ from lab.traffic.flow import Transfer
 
 pytestmark = pytest.mark.skipif(bool(needs.missing_reason("nft", "openssl", "ss")), reason=needs.missing_reason("nft", "openssl", "ss"))
 
-# Bytes.
+# Bytes of a transfer.
 SIZE = 4_000_000
 
 
 def via(node, name="coordinator"):
-    """By what the node reaches a relay: "udp", "websocket" or None; and the rest that it tells of it."""
+    """Returns how the node reaches a relay ("udp", "websocket" or None) and the rest of its state."""
     relay = next((one for one in node.status()["relays"] if one["name"] == name), {})
     return relay.get("via"), relay
 
 
 def reaches(node, way, name="coordinator", timeout=PATIENCE_S):
-    """Waits until the node reaches the relay this way."""
+    """Waits until the node reaches the relay in this way."""
     what = f"{node.name} to reach {name} by {way}"
     wait_until(lambda: via(node, name)[0] == way, what, timeout, lambda: json.dumps(via(node, name)[1], indent=1))
 
 
 def ends(node, port):
-    """Our addresses of the established TCP connections of the node's host to this port."""
+    """Returns local addresses of the established TCP connections of the node's host to this port."""
     rows = node.host.run("ss", "-Htn", "state", "established", f"( dport = :{port} )").stdout.splitlines()
     return [row.split()[2].rpartition(":")[0] for row in rows]
 
 
 class World:
-    """An internet with a coordinator, and nodes behind NATs of these kinds. With `tls` a relay of its own speaks TLS, and the coordinator has none."""
+    """An internet with a coordinator, and nodes behind NATs of these kinds. With `tls` a separate relay uses TLS, and the coordinator has none."""
 
     def __init__(self, lab, *kinds, tls=False):
         self.internet = Internet(lab)
-        # Only web pages pass some of the NATs, so the coordinator is one.
+        # Some of the NATs only pass web traffic, so the coordinator uses that port.
         self.coordinator = Coordinator(self.internet.server("coord"), port=WEB_PORT).start(*(["--no-relay"] if tls else []))
         self.relay = Relay(self.internet.server("far"), self.coordinator, web=True).start() if tls else None
         self.nodes = [Node(self.internet.behind(kind, f"node{number}")) for number, kind in enumerate(kinds, 1)]
@@ -52,14 +52,14 @@ class World:
 
 
 def crosses(one, two):
-    """Bytes cross unharmed in both directions, by the relay."""
+    """Checks that bytes arrive unchanged in both directions through the relay."""
     for here, there in ((one, two), (two, one)):
         assert Transfer(here.host, there.host, there.ipv4, size=SIZE).finish()["equal"]
         assert here.peer(there.name)["path"]["kind"] == "relayed"
 
 
 @pytest.mark.parametrize("kinds", [("udp-blocked", "open"), ("udp-blocked", "udp-blocked"), ("tcp-443", "port-restricted")], ids="-".join)
-def test_fault_j10_who_has_no_udp_is_not_locked_out(lab, kinds):
+def test_fault_j10_a_node_without_udp_is_not_locked_out(lab, kinds):
     world = World(lab, *kinds)
     one, two = world.nodes
     reaches(one, "websocket")
@@ -72,13 +72,13 @@ def test_fault_j10_who_has_no_udp_is_not_locked_out(lab, kinds):
     assert "by WebSocket (UDP to it is not answered)" in text
     told = json.loads(one.taut("why", two.name, "--json").stdout)
     assert "it is reached by WebSocket, because by UDP it does not answer" in told["said"][0]
-    # What the outside looks like is judged by several rounds of questions.
+    # Several rounds of requests determine the state of the network outside.
     wait_until(lambda: json.loads(one.taut("why", two.name, "--json").stdout)["cause"] == "udp-blocked", "the reason to be found")
     checked = json.loads(one.taut("netcheck", "--json").stdout)
     assert not checked["udp"] and checked["by_websocket"] == [{"name": "coordinator", "url": relay["websocket"]["url"]}]
     assert 'taut_relay_via{relay="coordinator",via="websocket"} 1' in one.taut("metrics").stdout
 
-    # The control channel and the bridge; and `down` ends both.
+    # The control channel and the bridge; `down` ends both.
     assert len(ends(one, WEB_PORT)) == 2
     one.taut("down")
     wait_until(lambda: not ends(one, WEB_PORT), "both connections to be closed")
@@ -112,7 +112,7 @@ def test_the_bridge_is_left_when_udp_comes_back_and_taken_again_when_it_goes(lab
     transfer = Transfer(one.host, two.host, two.ipv4, rate=500_000)
     transfer.flows_on(SIZE // 4)
     one.host.nat.allow_udp()
-    # Rounds of questions go on, with pauses that grow to a minute.
+    # Rounds of requests continue, with pauses that grow to a minute.
     reaches(one, "udp", timeout=2 * PATIENCE_S)
     transfer.flows_on(SIZE // 4)
     wait_until(lambda: len(ends(one, WEB_PORT)) == 1, "the bridge to be gone once UDP has passed its trial")

@@ -1,4 +1,4 @@
-"""`taut wg`, driven by the stock `wg`."""
+"""`taut wg`, configured with the stock `wg`."""
 
 import base64
 import shutil
@@ -35,7 +35,7 @@ def test_set_and_show(alone):
     assert (shown["private"], shown["public"], shown["port"], shown["fwmark"]) == (alone.private, alone.public, "4711", "0x2a")
     seen = alone.peer(peer)
     assert (seen["psk"], seen["endpoint"], seen["allowed"], seen["keepalive"]) == (psk, "192.0.2.1:5", ["10.0.0.0/8", "::/0"], "off")
-    # What another peer gets, the first one loses.
+    # A prefix that another peer gets is removed from the first one.
     alone.set("peer", other, "allowed-ips", "10.0.0.0/8,10.1.0.0/16", "persistent-keepalive", 25)
     assert alone.peer(peer)["allowed"] == ["::/0"]
     assert alone.peer(other)["keepalive"] == "25"
@@ -58,7 +58,7 @@ def test_configuration_files(alone):
     assert alone.interface()["port"] == "4711"
 
 
-def test_what_cannot_be_is_refused(alone):
+def test_impossible_settings_are_refused(alone):
     alone.set("listen-port", 4711)
     taken = alone.host.start("python3", "-c", TAKE, name="take")
     taken.wait_for_output("ready")
@@ -103,9 +103,9 @@ def test_two_talk(lab, family):
     seen = one.peer(two.public)
     address = two.host.ipv4 if family == 4 else f"[{two.host.ipv6}]"
     assert seen["endpoint"] == f"{address}:51820" and seen["handshake"] > 0
-    # Both count the same bytes: one initiation, one response, and data messages with what surrounds the packets.
+    # Both count the same bytes: one initiation, one response, and data messages with their overhead.
     assert (seen["sent"], seen["received"]) == (two.peer(one.public)["received"], two.peer(one.public)["sent"])
-    # A preshared key that only one side has: the sessions that are there go on, no new one comes.
+    # A preshared key on one side only: existing sessions continue, no new one is made.
     (one.host.state / "psk").write_text(one.wg("genpsk"))
     one.set("peer", two.public, "preshared-key", one.host.state / "psk")
     assert ping(one.host, "10.9.0.2", count=3)["received"] == 3
@@ -121,7 +121,7 @@ def test_keepalive_opens_the_way_without_traffic(lab):
 
 
 def test_fault_g2_the_longest_allowed_prefix_decides_both_ways(lab):
-    """10.8.0.0/16 is two's, 10.8.1.0/24 in it is three's."""
+    """10.8.0.0/16 belongs to two, 10.8.1.0/24 within it to three."""
     switch = lab.switch("sw")
     devices = [WireGuard(lab.host(name, switch), inner=[inner]) for name, inner in (("one", "10.8.0.1/16"), ("two", "10.8.0.2/16"), ("three", "10.8.1.3/16"))]
     one, two, three = devices
@@ -135,19 +135,19 @@ def test_fault_g2_the_longest_allowed_prefix_decides_both_ways(lab):
     for device in devices:
         device.start()
     assert one.reaches("10.8.0.2") and one.reaches("10.8.1.3")
-    # An address that is three's by the longer prefix does not come in from two.
+    # An address of three's longer prefix is not accepted from two.
     two.host.ip(f"address add 10.8.1.9/32 dev {INTERFACE}", f"route add 10.8.0.1/32 dev {INTERFACE} src 10.8.1.9")
     before = echoes(one.host)
     assert ping(two.host, "10.8.0.1", count=3)["received"] == 0
     assert echoes(one.host) == before
-    # From its own address it does.
+    # From its own address it is accepted.
     two.host.ip(f"route replace 10.8.0.1/32 dev {INTERFACE} src 10.8.0.2")
     assert ping(two.host, "10.8.0.1", count=3)["received"] == 3
     assert echoes(one.host) == before + 3
 
 
 def echoes(host):
-    """Echo requests over IPv4 that have reached this host's kernel."""
+    """Returns the IPv4 echo requests that have reached this host's kernel."""
     lines = [line.split() for line in host.run("cat", "/proc/net/snmp").stdout.splitlines() if line.startswith("Icmp:")]
     return int(dict(zip(*lines))["InEchos"])
 
@@ -184,7 +184,7 @@ def test_another_private_key_is_another_peer(lab):
 
 
 def link_local(host):
-    """The host's link-local address on eth0."""
+    """Returns the host's link-local address on eth0."""
     for line in host.run("ip", "-6", "-o", "address", "show", "dev", "eth0", "scope", "link").stdout.splitlines():
         return line.split()[3].partition("/")[0]
     raise AssertionError(f"{host.name} has no link-local address")
@@ -192,13 +192,13 @@ def link_local(host):
 
 def test_endpoints_on_the_link_name_their_interface(lab):
     one, two = pair(lab, family=6, passive=True)
-    # Of all interfaces with a link-local address, only this one leads there.
+    # Of all interfaces with a link-local address, only this one leads to the peer.
     one.host.ip("link add other type veth peer name far", "link set other up", "link set far up")
     far = f"[{link_local(two.host)}%eth0]:51820"
     one.set("peer", two.public, "endpoint", far)
     assert one.peer(two.public)["endpoint"] == far
     assert one.reaches("10.9.0.2")
-    # Also as heard, and the other way round.
+    # The same for learned endpoints, and in the other direction.
     assert two.peer(one.public)["endpoint"] == f"[{link_local(one.host)}%eth0]:51820"
     assert ping(two.host, "10.9.0.1", count=3)["received"] == 3
     shown = one.wg("showconf", INTERFACE)
@@ -239,11 +239,11 @@ def test_the_protocol_itself(alone):
         "errno=0",
         "",
     ]
-    # Of a request that is refused nothing is done, whatever stood before the line in question.
+    # A refused request has no effect, whatever preceded the line in question.
     well = f"listen_port=4712\nfwmark=8\nreplace_peers=true\npublic_key={other}\nallowed_ip=10.0.0.0/8\n"
     for wrong, errno in (("what=1", -22), ("no key", -71), ("protocol_version=2", -22), ("endpoint=here:1", -22), (f"public_key={'0' * 64}", -22)):
         assert alone.ask(f"set=1\n{well}{wrong}\n\n") == f"errno={errno}\n\n", wrong
-        # Handshakes go on meanwhile.
+        # Handshakes continue meanwhile.
         assert without_figures(alone.ask("get=1\n\n")) == without_figures(before)
     assert alone.ask(f"set=1\npublic_key={other}\nupdate_only=true\nallowed_ip=10.0.0.0/8\n\n") == "errno=0\n\n"
     assert alone.peers() == [base64.b64encode(bytes.fromhex(peer)).decode()]
@@ -257,7 +257,7 @@ def test_the_mark_is_on_every_socket(lab):
     assert one.reaches("10.9.0.2")
     one.set("fwmark", "0x2a")
     assert ping(one.host, "10.9.0.2", count=3)["received"] == 0
-    # Another port is another socket.
+    # Another port means another socket.
     one.set("listen-port", 4711)
     assert ping(one.host, "10.9.0.2", count=3)["received"] == 0
     one.set("fwmark", "off")

@@ -1,4 +1,4 @@
-"""`taut-wg` as a process: what wireguard-go's users expect of its start, its end and its environment."""
+"""`taut-wg` as a process: its start, its end and its environment, as users of wireguard-go expect them."""
 
 import os
 import re
@@ -22,7 +22,7 @@ def host(lab):
 
 
 def program(host):
-    """The program under wireguard-go's manner of calling."""
+    """Returns the program under a name that makes it behave like wireguard-go."""
     path = host.state / "taut-wg"
     if not path.exists():
         path.symlink_to(Path(binary("taut")).resolve())
@@ -30,12 +30,12 @@ def program(host):
 
 
 def background(host, device, env=None):
-    """Starts it without -f; its caller waits for the end of its output, too."""
+    """Starts it without -f; the caller also waits for the end of its output."""
     return host.run(*device._mounted(program(host), INTERFACE), check=False, env=env)
 
 
 def pids(host):
-    """The `taut-wg` that run in the host."""
+    """Returns the ids of the `taut-wg` processes of the host."""
     answer = call("ip", "netns", "pids", host.namespace).stdout.split()
     return [int(pid) for pid in answer if b"taut-wg" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]]
 
@@ -44,7 +44,7 @@ def test_it_goes_to_the_background_when_it_is_ready(host):
     device = WireGuard(host)
     done = background(host, device)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    # At once: the first process ended only when both were there.
+    # At once: the first process ended only when both existed.
     assert device.interface()["private"] == "(none)"
     assert host.run("ip", "link", "show", INTERFACE).returncode == 0
     [pid] = pids(host)
@@ -96,14 +96,14 @@ def test_the_environment_keeps_it_in_the_foreground(host):
 def test_the_device_may_move_to_another_namespace(lab):
     one, two = pair(lab)
     assert one.reaches("10.9.0.2")
-    # Nothing leads out of there but the tunnel, whose UDP socket stays where it was made.
+    # Only the tunnel leads out of this namespace; its UDP socket stays where it was made.
     inside = lab.host("inside")
     one.host.ip(f"link set {INTERFACE} netns {inside.namespace}")
     inside.ip(f"address add 10.9.0.1/24 dev {INTERFACE}", f"link set {INTERFACE} up")
     wait_until(lambda: ping(inside, "10.9.0.2", count=1)["received"] == 1, "the tunnel to go on", details=one.details)
     assert one.process.alive
     assert ping(two.host, "10.9.0.1", count=3)["received"] == 3
-    # The file of the socket is the same for everybody.
+    # The file of the socket is visible in all namespaces.
     one.set("listen-port", 4711)
     assert ping(inside, "10.9.0.2", count=3)["received"] == 3
     inside.ip(f"link delete {INTERFACE}")
@@ -119,7 +119,7 @@ def test_while_it_is_down_it_is_deaf_and_keeps_its_port(lab):
     received = two.peer(one.public)["received"]
     assert ping(two.host, "10.9.0.1", count=3)["received"] == 0
     assert two.peer(one.public)["received"] == received, "it keeps nothing alive"
-    # What is changed meanwhile counts when it comes up.
+    # Changes made meanwhile apply when it comes up.
     one.set("listen-port", 4711, "fwmark", 42)
     one.host.ip(f"link set {INTERFACE} up", f"address add fd09::1/64 dev {INTERFACE} nodad")
     wait_until(lambda: sockets(one.host, 4711), "the other port to be opened")
@@ -128,7 +128,7 @@ def test_while_it_is_down_it_is_deaf_and_keeps_its_port(lab):
 
 
 def sockets(host, port):
-    """Whether somebody listens on this UDP port."""
+    """Returns true if a process listens on this UDP port."""
     return f":{port} " in host.run("ss", "-Hlun").stdout
 
 
@@ -156,14 +156,14 @@ sys.stdin.read()
 
 
 def test_the_mtu_is_known_in_another_namespace_too(lab):
-    """A packet is padded, but never beyond the MTU: the length of what goes out shows which one is known."""
+    """A packet is padded, but never beyond the MTU: the length of the message shows the known MTU."""
     one, two = pair(lab)
     inside = lab.host("inside")
 
     def outer_length(host, inner):
-        """Bytes of the data message around a packet of `inner` bytes, sent by `host`."""
+        """Returns the bytes of the data message around a packet of `inner` bytes, sent by `host`."""
         before = two.peer(one.public)["received"]
-        # Not answered: nothing comes back that would be acknowledged.
+        # Not answered, so no acknowledgement is counted.
         host.run("ping", "-c", 1, "-W", 1, "-s", inner - 28, "10.9.0.2", check=False)
         return two.peer(one.public)["received"] - before
 
@@ -173,7 +173,7 @@ def test_the_mtu_is_known_in_another_namespace_too(lab):
     assert outer_length(inside, 1299) == 1312 + 32
     inside.ip(f"link set {INTERFACE} mtu 1300")
     wait_until(lambda: outer_length(inside, 1299) == 1300 + 32, "the MTU to be known", details=one.details)
-    # Also under another name, and somewhere else again.
+    # Also under another name, and in a third namespace.
     further = lab.host("further")
     inside.ip(f"link set {INTERFACE} down", f"link set {INTERFACE} name other netns {further.namespace}")
     further.ip("address add 10.9.0.1/24 dev other", "link set other up mtu 1290")
@@ -198,7 +198,7 @@ def test_the_device_may_get_another_name(host):
     assert device.process.wait() == 0
 
 
-# Opens a TUN device and the socket for `wg`, hands their numbers over, and becomes the program.
+# Opens a TUN device and the socket for `wg`, passes their descriptors, and becomes the program.
 LAUNCHER = """
 import fcntl, os, socket, struct, sys
 flags, own_socket, *words = sys.argv[1:]
@@ -222,7 +222,7 @@ IFF_TUN, IFF_NO_PI, IFF_VNET_HDR = 0x1, 0x1000, 0x4000
 def test_device_and_socket_may_be_inherited(lab, flags, own_socket):
     one, two = pair(lab)
     assert one.process.stop() == 0
-    # The device's own name counts, whatever is asked for.
+    # The device's own name counts, not the name in the arguments.
     words = ("python3", "-c", LAUNCHER, hex(flags), own_socket, program(one.host), "another")
     done = one.host.run(*one._mounted(*words), check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -13,11 +13,11 @@ from lab.traffic.flow import ping
 
 pytestmark = [
     pytest.mark.skipif(not shutil.which("wg-quick"), reason="needs wg-quick: apt-get install wireguard-tools"),
-    # It would take the kernel's own and never ask for us.
+    # wg-quick would use the kernel's WireGuard and never start `taut-wg`.
     pytest.mark.skipif(Path("/sys/module/wireguard").exists(), reason="the kernel's WireGuard is loaded"),
 ]
 
-# As wg-quick does it for 0.0.0.0/0 and ::/0, less its firewall rules.
+# As wg-quick does it for 0.0.0.0/0 and ::/0, without its firewall rules.
 BY_HAND = [
     "Table = off",
     "FwMark = 51820",
@@ -33,7 +33,7 @@ BY_HAND = [
 ]
 EVERYTHING = "0.0.0.0/0, ::/0"
 
-# What wg-quick makes firewall rules with, and how to see them.
+# Programs with which wg-quick makes firewall rules, and commands that list them.
 FIREWALLS = {
     "nft": (("nft",), [("nft", "list", "ruleset")]),
     "iptables": (
@@ -44,7 +44,7 @@ FIREWALLS = {
 
 
 def lacks(firewall):
-    """Why wg-quick cannot be had to use this one, or None."""
+    """Returns why wg-quick cannot be made to use this one, or None."""
     own = Path(shutil.which("wg-quick") or "/").parent
     missing = [program for program in FIREWALLS[firewall][0] if not shutil.which(program)]
     if missing:
@@ -57,13 +57,13 @@ class Quick:
     """A host whose interface wg-quick brings up towards `server`."""
 
     def __init__(self, lab, extra=(), allowed=EVERYTHING, programs=()):
-        # Only the default route leads to the server, and it is the one that a full tunnel takes.
+        # Only the default route leads to the server, and the full tunnel takes it over.
         home, away = lab.switch("home"), lab.switch("away")
         lab.router("router", home, away)
         self.server = WireGuard(lab.host("server", away), inner=["10.9.0.1/24", "fd09::1/64", "192.0.2.1/32", "2001:db8::1/128"])
         self.client = WireGuard(lab.host("client", home))
         host = self.host = self.client.host
-        # The programs that wg-quick finds, besides those beside itself.
+        # Programs that wg-quick finds, besides those in its own directory.
         self.programs = host.state / "bin"
         self.programs.mkdir()
         for program in ("ip", "sysctl", *programs):
@@ -82,7 +82,7 @@ class Quick:
         return self.host.run(*self.client._mounted("wg-quick", verb, self.file), env=env)
 
     def down(self):
-        """Ends the interface, and waits until the program did too."""
+        """Ends the interface, and waits for the end of the program."""
         self.run("down")
         wait_until(lambda: not self.client._socket().exists(), "the socket to go")
 
@@ -94,13 +94,13 @@ class Quick:
         return int(re.search(r" mtu (\d+)", self.host.run("ip", "-o", "link", "show", "dev", INTERFACE).stdout)[1])
 
     def check(self, firewall=None):
-        """Up, used, and down without a trace."""
+        """Brings it up, uses it, and brings it down without leftovers."""
         before = self.host.network_state()
         self.run("up")
         assert self.client.interface()["fwmark"] == "0xca6c"
         if firewall:
             assert "wg-quick" in self.rules(firewall)
-        # Far away, and only the tunnel leads there; its own packets do not go into it.
+        # Distant addresses that only the tunnel reaches; its own packets do not go into it.
         self.reaches("192.0.2.1", "2001:db8::1")
         assert ping(self.host, "192.0.2.1", count=3)["received"] == 3
         assert self.server.peer(self.client.public)["endpoint"] == f"{self.host.ipv4}:51821"
@@ -122,7 +122,7 @@ def test_a_full_tunnel(lab, firewall):
     if lacks(firewall):
         pytest.skip(lacks(firewall))
     quick = Quick(lab, programs=FIREWALLS[firewall][0])
-    # Twice: what is left behind would be in the way.
+    # Twice: leftovers of the first run would be in the way.
     quick.check(firewall)
     quick.check(firewall)
 
@@ -137,7 +137,7 @@ def test_the_mtu_is_what_wg_quick_finds_out(lab):
 
 
 def test_changes_are_saved(lab):
-    """`wg-quick save`, and SaveConfig when it goes down: the file has what the interface has, and brings up the same."""
+    """`wg-quick save`, and SaveConfig when it goes down: the file contains the state of the interface, and brings up the same."""
     quick = Quick(lab, ["SaveConfig = true", "MTU = 1400"], allowed="10.9.0.0/24")
     quick.run("up")
     quick.reaches("10.9.0.1")
@@ -145,7 +145,7 @@ def test_changes_are_saved(lab):
     quick.run("save")
     saved = quick.file.read_text()
     assert "PersistentKeepalive = 17" in saved and "ListenPort = 51821" in saved and "Address = 10.9.0.2/24" in saved and "MTU = 1400" in saved
-    # The peer moves, and gets more.
+    # The peer changes its port and gets more prefixes.
     quick.server.set("listen-port", 51900)
     assert ping(quick.server.host, "10.9.0.2", count=3)["received"] == 3
     quick.client.set("peer", quick.server.public, "allowed-ips", "10.9.0.0/24,192.0.2.1/32")
@@ -158,7 +158,7 @@ def test_changes_are_saved(lab):
     quick.down()
 
 
-# Keeps what it is told. A real one would change the machine's /etc/resolv.conf, which hosts of the lab share.
+# Records its input. A real one would change /etc/resolv.conf of the machine, which hosts of the lab share.
 RESOLVCONF = """#!/bin/sh
 echo "$*" >> "$0.log"
 case "$1" in

@@ -1,4 +1,4 @@
-"""Packets leave from the address that the peer speaks to: behind a NAT or a firewall it hears nothing from another one."""
+"""Packets leave from the address that the peer sends to: behind a NAT or a firewall it receives nothing from another one."""
 
 import shutil
 
@@ -10,12 +10,12 @@ from lab.traffic.flow import ping
 
 pytestmark = pytest.mark.skipif(not shutil.which("wg"), reason="needs the program wg: apt-get install wireguard-tools")
 
-# New sessions every few seconds, so that handshakes of both sides are seen, too.
+# New sessions every few seconds, so that handshakes of both sides are covered.
 OFTEN = {"TAUT_TEST_REKEY_AFTER_S": "2"}
 
 
 def second_address(host, family):
-    """Gives the host one more address on its interface, which the routes do not choose; returns it, and the first."""
+    """Adds an address to the interface of the host that the routes do not choose; returns it, and the first one."""
     first = host.ipv4 if family == 4 else host.ipv6
     second = f"{first.rpartition('.')[0]}.99" if family == 4 else f"{first.rpartition(':')[0]}:99"
     # Deprecated IPv6 addresses are chosen last.
@@ -32,7 +32,7 @@ def test_a_host_with_two_addresses_answers_from_the_one_that_was_asked(lab, fami
     client, server = pair(lab, family=family, passive=True, env=OFTEN)
     second, first = second_address(server.host, family)
     if family == 4:
-        # What comes from an address without a way back is dropped (rp_filter).
+        # Packets from an address without a return route are dropped (rp_filter).
         client.host.ip(f"route add blackhole {first}/32")
     client.set("peer", server.public, "endpoint", endpoint(second))
     assert client.reaches("10.9.0.2")
@@ -54,13 +54,13 @@ def test_fault_d8_an_address_that_goes_is_not_missed(lab, family):
     assert client.reaches("10.9.0.2")
     assert client.peer(server.public)["endpoint"] == endpoint(second)
     server.host.ip(f"address delete {second}/{24 if family == 4 else 64} dev eth0")
-    # The first packet is refused by the kernel, and goes all the same.
+    # The kernel refuses the first packet, and it is sent anyway.
     assert ping(server.host, "10.9.0.1", count=3)["received"] == 3
     assert client.peer(server.public)["endpoint"] == endpoint(first)
 
 
 def test_fault_d7_with_the_route_the_address_changes(lab):
-    """As a laptop that leaves the wireless network while the wire is there: the old address stays for a while, and leads nowhere."""
+    """Like a laptop that leaves the wireless network while the cable is connected: the old address stays for a while, and leads nowhere."""
     wire, air, far = lab.switch("wire"), lab.switch("air"), lab.switch("far")
     router = lab.router("router", wire, air, far)
     laptop = WireGuard(lab.host("laptop", wire, air), inner=["10.9.0.1/24"])
@@ -83,7 +83,7 @@ def test_fault_d7_with_the_route_the_address_changes(lab):
 
 
 def _spoken_to(lab, family):
-    """A client that speaks to an address of the server which the routes do not choose; that address, and the one that they choose."""
+    """Makes a client that sends to an address of the server which the routes do not choose; returns that address, and the one that they choose."""
     client, server = pair(lab, family=family, passive=True)
     second, first = second_address(server.host, family)
     client.set("peer", server.public, "endpoint", endpoint(second))
@@ -110,6 +110,6 @@ def test_fault_d19_an_address_that_is_gone_is_not_sent_from_even_where_the_host_
     client, server, second, first = _spoken_to(lab, family)
     server.host.run("sh", "-c", f"echo 1 > /proc/sys/net/ipv{family}/ip_nonlocal_bind")
     server.host.ip(f"address delete {second}/{24 if family == 4 else 64} dev eth0")
-    # A handshake would choose another source, too, but none is due within the next 15 s.
+    # A handshake would also choose another source, but none is due within the next 15 s.
     assert ping(server.host, "10.9.0.1", count=20, interval=0.2)["received"] > 0
     assert client.peer(server.public)["endpoint"] == endpoint(first)

@@ -1,4 +1,4 @@
-"""`taut why` and what `taut ping` and `taut status` say of a path, with real daemons: direct, relayed, and not there at all."""
+"""Explanations of paths in `taut why`, `taut ping` and `taut status`, with real daemons: direct, relayed, and missing."""
 
 import json
 
@@ -28,7 +28,7 @@ def test_a_direct_path_has_no_cause(mesh):
     assert text.startswith(f"{two.name}: direct via ") and "WAY" in text and "MEANING" in text
 
 
-def test_a_peer_that_is_off_is_told_as_that(mesh):
+def test_a_peer_that_is_off_is_reported_as_offline(mesh):
     one, two = mesh(nodes=2).nodes
     two.stop()
     one.wait_for(lambda status: one.peer(two.name, status)["online"] is False, "to hear that its peer is off")
@@ -36,7 +36,7 @@ def test_a_peer_that_is_off_is_told_as_that(mesh):
     assert told["cause"] == "offline" and two.name in told["mend"][0]
 
 
-def test_who_asks_for_a_stranger_is_told_so(mesh):
+def test_why_reports_an_unknown_peer(mesh):
     (one,) = mesh(nodes=1).nodes
     answer = one.taut("why", "node9", check=False)
     assert answer.returncode == 1 and "node9" in answer.stderr and "taut status" in answer.stderr
@@ -73,7 +73,7 @@ def test_two_cones_are_relayed_first_and_direct_soon(behind):
 
 
 @BEHIND
-def test_a_direct_path_that_dies_is_told_of(behind):
+def test_a_failed_direct_path_is_reported(behind):
     world = behind(["port-restricted", "port-restricted"])
     (one, two), (relay,) = world.nodes, world.relays
     one.ping_until_direct(two.name)
@@ -87,7 +87,7 @@ def test_a_direct_path_that_dies_is_told_of(behind):
 
 
 def state(told, endpoint):
-    """What `taut why` says in a word of the way to this endpoint."""
+    """Returns the state in `taut why` of the path to this endpoint."""
     return next(way["state"] for way in told["ways"] if way["relay"] is None and way["endpoint"].startswith(f"{endpoint}:"))
 
 
@@ -138,7 +138,7 @@ def test_udp_that_only_relays_do_not_answer_is_not_called_blocked(behind):
 def test_hosts_without_a_common_family_hear_that_and_nothing_of_nats(lab):
     middle, left, right = lab.switch("middle"), lab.switch("left", ipv6=False), lab.switch("right", ipv4=False)
     router = lab.router("router", middle, left, right)
-    # IPv4 is behind a symmetric NAT, which is no reason.
+    # IPv4 is behind a symmetric NAT, which is not the cause.
     translate = f'ip saddr {left.subnets[0]} oifname "eth0" masquerade fully-random'
     router.run("nft", "-f", "-", text=f"table ip nat {{\n chain t {{\n type nat hook postrouting priority srcnat;\n {translate}\n }}\n }}\n")
     host = lab.host("coord", middle)
@@ -157,10 +157,10 @@ def test_hosts_without_a_common_family_hear_that_and_nothing_of_nats(lab):
 
 
 def narrow(lab, mtu):
-    """Two nodes, of which one is behind a link of this MTU: (nodes, a function that sends packets as long as the TUN's MTU)."""
+    """Makes two nodes, one behind a link of this MTU: (nodes, a function that sends packets as long as the TUN's MTU)."""
     net = lay_out(lab, nodes=2, routed=True, ipv6=False)
     one, two = net.nodes
-    # Long packets vanish without an ICMP message to their sender.
+    # Long packets are dropped without an ICMP message to the sender.
     lab.nodes["router"].ip(f"link set eth2 mtu {mtu}")
     lab.nodes["router"].run("sysctl", "-qw", "net.ipv4.icmp_ratelimit=1000000", "net.ipv4.icmp_ratemask=8", check=False)
     two.host.ip(f"link set eth0 mtu {mtu}")
@@ -184,7 +184,7 @@ def test_fault_i10_a_link_of_1400_bytes_names_the_mtu_and_the_flag(lab):
 
     one.wait_for(named, "`taut why` to name the MTU")
     told = why(one, two.name)
-    # 1,400 less IPv4, UDP and WireGuard; by the relay 8 less.
+    # 1,400 less IPv4, UDP and WireGuard; through the relay 8 less.
     assert [way["fits"] for way in told["ways"] if way["relay"] is None] == [1340], told
     assert "1340 bytes" in told["said"][1] and "--mtu 1340" in told["mend"][0], told
     for node in (one, two):
@@ -196,7 +196,7 @@ def test_fault_i10_a_link_of_1400_bytes_names_the_mtu_and_the_flag(lab):
     assert one.peer(two.name)["path"]["kind"] == "direct"
 
 
-def test_fault_i10_a_link_of_1300_bytes_is_too_small_and_is_told_so(lab):
+def test_fault_i10_a_link_of_1300_bytes_is_reported_as_too_small(lab):
     one, two, long_packets = narrow(lab, 1300)
 
     def named(_):
@@ -221,7 +221,7 @@ def test_a_neighbour_behind_a_firewall_is_in_a_network_of_this_host(behind):
 
 
 @BEHIND
-def test_two_behind_one_nat_that_turns_nothing_round_hear_that(behind):
+def test_two_hosts_behind_one_nat_without_hairpin_are_told(behind):
     one, two = behind(["carrier-no-hairpin", "carrier-no-hairpin"], place="same-carrier").nodes
     one.ping(two.name, "--count", "3")
     told = until(one, two.name, "no-hairpin")
@@ -230,7 +230,7 @@ def test_two_behind_one_nat_that_turns_nothing_round_hear_that(behind):
     assert state(told, one.host.carrier.external) == "hairpin" and "IPv6" in told["mend"][0]
 
 
-def test_a_host_whose_other_peers_answer_is_told_of_the_coordinator_and_not_of_its_network(mesh):
+def test_a_host_whose_other_peers_answer_hears_about_the_coordinator_and_not_about_its_network(mesh):
     net = mesh(nodes=3)
     one, two, three = net.nodes
     full = {line.split()[1] for line in one.taut("hosts").stdout.splitlines()}

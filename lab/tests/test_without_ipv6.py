@@ -1,4 +1,4 @@
-"""Hosts with IPv6 switched off, and kernels that have none (fault J12)."""
+"""Hosts with IPv6 switched off, and kernels without IPv6 (fault J12)."""
 
 import sys
 
@@ -56,7 +56,7 @@ def test_fault_j12_a_host_with_ipv6_switched_off_joins_with_ipv4_and_takes_ipv6_
     switch(one.host, False)
     assert_both(one, two)
     assert_both(two, one)
-    # And off again, for the device alone.
+    # And off again, for the device only.
     switch(one.host, True, DEVICE)
     one.wait_for(lambda status: status["self"]["tun"]["ipv6"] is False, "the loss to be noticed")
     assert_ipv4_alone(one, two)

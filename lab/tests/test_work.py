@@ -1,4 +1,4 @@
-"""Kinds of work: each over the bare link, some over a tunnel, and what each says when it does not succeed. No figure is judged by how fast it is."""
+"""Kinds of work: each over the bare link, some over a tunnel, and the message of each failure. Speed is not judged."""
 
 import collections
 import itertools
@@ -28,7 +28,7 @@ from lab.traffic.work.video import IN_TIME_MS, video_figures
 
 BY_NAME = {work.name: work for work in ALL}
 UNITS = ("mbps", "ms", "percent", "s", "gb", "mb", "kib", "bytes")
-# Numbers of things have none.
+# Figures that are counts have no unit.
 COUNTED = (
     "retransmits", "congestion_control", "congestion_events", "echoes", "tries", "files", "connections", "packets",
     "sizes_tried", "datagrams_per_call", "sent_datagrams", "recovered_datagrams", "given_up_datagrams",
@@ -37,7 +37,7 @@ COUNTED = (
 
 @dataclass
 class Place:
-    """What work wants of a site: hosts on one switch, with nothing between them."""
+    """What work needs of a site: hosts on one switch, with nothing between them."""
 
     hosts: list
     helper: object
@@ -57,7 +57,7 @@ def lay_out(lab, count=2):
 
 
 def started(name, place, mtu=1420):
-    """A system of this name that is up; one that cannot be had is skipped."""
+    """Starts a system of this name; skips the test if it is unavailable."""
     system = next(system for system in SYSTEMS if system.name == name)
     if lack := system.lacking():
         pytest.skip(f"{name}: {lack}")
@@ -70,13 +70,13 @@ def bare(place):
 
 @pytest.fixture
 def brief(monkeypatch):
-    """Nothing is judged by how fast it is: a second shows whether it goes."""
+    """Shortens all works: speed is not judged, and a second shows whether they work."""
     for kind, length in ((Tcp, "counted"), (PingLoaded, "counted"), (Udp, "seconds"), (Video, "counted"), (Memory, "seconds")):
         monkeypatch.setattr(kind, length, lambda self, quick: 1)
 
 
 def done(work, place, running):
-    """The figures of a quick run; what cannot be done here is skipped."""
+    """Returns the figures of a quick run; skips works that are unavailable here."""
     if lack := work.lacking():
         pytest.skip(f"{work.name}: {lack}")
     return work.run(place, running, quick=True)
@@ -144,10 +144,10 @@ def test_downloaded_files_are_many_and_the_connection_is_one(lab):
     assert (figures["files"], figures["connections"]) == (202, 1) and figures["bytes"] == sum(QUICK.sizes())
 
 
-# --- what it says when it does not succeed ---
+# --- messages of failures ---
 
 
-def test_nobody_at_the_other_end_is_a_failure_with_a_reason(lab, monkeypatch):
+def test_an_unreachable_host_is_a_failure_with_a_reason(lab, monkeypatch):
     place = lay_out(lab)
     nobody = Running(addresses=[place.hosts[0].ipv4, "10.77.1.200"], interface="eth0", processes=[[], []])
     monkeypatch.setattr("lab.traffic.work.base.MEETING_S", 0.2)
@@ -171,13 +171,13 @@ def test_a_system_that_ends_meanwhile_is_named_with_its_last_words(lab):
         Ping().run(place, running, quick=True)
 
 
-def test_work_for_more_hosts_than_there_are_is_refused(lab):
+def test_work_for_more_hosts_than_exist_is_refused(lab):
     place = lay_out(lab)
     with pytest.raises(LabError, match="takes 3 hosts; there are 2"):
         Ring().run(place, bare(place), quick=True)
 
 
-def test_errors_of_programs_and_files_are_told_as_ours(monkeypatch):
+def test_errors_of_programs_and_files_become_lab_errors(monkeypatch):
     monkeypatch.setattr("lab.traffic.work.base.meet", lambda hosts, running: None)
 
     class Broken(Work):
@@ -190,7 +190,7 @@ def test_errors_of_programs_and_files_are_told_as_ours(monkeypatch):
         Broken().run(SimpleNamespace(hosts=[1, 2]), SimpleNamespace(processes=[[], []]), quick=True)
 
 
-def test_what_a_program_is_missing_names_its_package(monkeypatch):
+def test_a_missing_program_names_its_package(monkeypatch):
     monkeypatch.setattr("lab.hosts.needs.shutil.which", lambda _: None)
     assert BY_NAME["video"].lacking() == "the program ristsender is missing: apt-get install rist-tools"
     assert BY_NAME["tcp-1"].lacking() == "the program iperf3 is missing: apt-get install iperf3"
@@ -204,7 +204,7 @@ def test_a_program_that_never_gets_ready_is_ended(lab):
     assert "never" in host.processes[-1].output() and not host.processes[-1].alive
 
 
-# --- what surrounds a host's programs ---
+# --- the network of a host ---
 
 
 def test_a_boot_forgets_what_programs_made_and_nothing_else(lab):
@@ -269,7 +269,7 @@ def test_names_are_unique_and_say_the_unit_of_what_stands_in_tables():
         assert 0 < work.seconds(True) <= work.seconds(False) and work.seconds(True) < 15
 
 
-def test_what_a_work_takes_depends_on_the_link():
+def test_the_estimated_duration_of_a_work_depends_on_the_link():
     links = profiles.load()
     takes = {work.name: {name: work.takes(True, link) for name, link in links.items()} for work in ALL}
     assert all(seconds >= BY_NAME[name].seconds(True) for name, there in takes.items() for seconds in there.values())
@@ -285,7 +285,7 @@ def test_late_answers_are_waited_for_as_long_as_the_link_suggests():
     assert [echo.patience_s(longest) for longest in (None, 0.05, 80.0, 600.0)] == [2.0, 0.5, 0.8, 2.0]
 
 
-def test_round_trips_are_told_with_their_spread():
+def test_round_trips_are_reported_with_their_spread():
     told = echo_figures({"sent": 8, "ms": [1.0, 3.0, 2.0, 10.0]})
     assert told == {"average_ms": 4.0, "p50_ms": 2.0, "p99_ms": 10.0, "max_ms": 10.0, "jitter_ms": 3.6667, "lost_percent": 50.0, "echoes": 8}
     assert echo_figures({"sent": 1, "ms": [5.0]})["jitter_ms"] == 0
@@ -300,7 +300,7 @@ def test_runs_at_once_are_added_and_their_ways_stay_apart():
 def test_another_congestion_control_than_the_sites_is_no_measurement():
     check_congestion("cubic", "cubic")
     check_congestion("unknown", "bbr")
-    with pytest.raises(LabError, match="ran with reno, not with cubic"):
+    with pytest.raises(LabError, match="ran with reno instead of cubic"):
         check_congestion("reno", "cubic")
 
 
@@ -324,7 +324,7 @@ def test_quic_in_bulk_is_what_the_receiver_counted():
         bulk_figures(BULK | {"bytes": 0})
 
 
-def test_connections_that_did_not_come_about_are_counted():
+def test_failed_connections_are_counted():
     told = {"tries": 4, "handshake_ms": [1.0, 2.0, 3.0], "first_byte_ms": [2.0, 3.0, 9.0], "failures": ["connecting failed: timed out"]}
     figures = first_byte_figures(told)
     assert (figures["p50_ms"], figures["max_ms"], figures["handshake_p50_ms"], figures["failed_percent"]) == (3.0, 9.0, 2.0, 25.0)
@@ -338,22 +338,22 @@ def test_a_congestion_control_that_quinn_does_not_have_is_refused():
         Quic().ask(SimpleNamespace(hosts=hosts, congestion="dctcp"), None, "bulk", timeout=1)
 
 
-def test_what_is_downloaded_is_always_the_same():
+def test_the_downloaded_data_is_always_the_same():
     assert QUICK.sizes() == QUICK.sizes() and len(QUICK.sizes()) == 202 and QUICK.sizes().count(QUICK.size) == 2
     assert len(FULL.sizes()) == FULL.small + FULL.large and min(FULL.sizes()) >= 500
 
 
-def test_a_file_that_did_not_come_as_it_should_is_a_failure():
+def test_a_file_with_a_wrong_status_or_size_is_a_failure():
     lines = "200 500 1 0.010 0.012\n200 700 0 0.002 0.008\n"
     told = download_figures(lines, [500, 700])
     assert (told["took_s"], told["connections"], told["files"], told["first_byte_p50_ms"], told["mbps"]) == (0.02, 1, 2, 2.0, 0.48)
     with pytest.raises(LabError, match="2 of 2 files arrived, 1 of them with a wrong status or size"):
         download_figures(lines, [500, 701])
-    with pytest.raises(LabError, match="2 of 3 files came"):
+    with pytest.raises(LabError, match="2 of 3 files arrived"):
         download_figures(lines, [500, 700, 1])
 
 
-def test_curl_is_told_every_file_once(tmp_path):
+def test_curl_gets_every_file_once(tmp_path):
     text = wanted(tmp_path, "https://10.9.0.2:1", 3)
     assert re.findall(r'url = "https://10.9.0.2:1/(\d)"\noutput = "/dev/null"', text) == ["0", "1", "2"]
     assert 'write-out = "%{http_code} %{size_download}' in text and text.count("\\n") == 1
@@ -369,7 +369,7 @@ def test_video_counts_what_came_in_time():
         video_figures({"sent": 70, "seconds": 7, "arrived": [[3, 1.0]], "late_ms": 0.0})
 
 
-def test_a_stream_is_a_transport_stream_that_can_be_told_apart():
+def test_a_stream_is_a_transport_stream_with_numbered_datagrams():
     data = stream.datagram(300, 12345)
     assert len(data) == 1316 and stream.stamp(data) == (300, 12345) and stream.stamp(data[:-1]) is None
     packets = [data[n : n + 188] for n in range(0, len(data), 188)]

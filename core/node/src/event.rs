@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use taut_base::{PeerId, RelayId};
-use taut_path::Way;
+use taut_path::{HomeRelayEvent, NatEvent, PathEvent, Way};
 use taut_relay::LostCause;
 use taut_tunnel::Role;
 use taut_wire::control::Suite;
@@ -74,24 +74,17 @@ pub enum NodeEvent {
         /// The suite.
         suite: Suite,
     },
-    /// Data to a peer takes another path.
-    PathChanged {
+    /// A state change of the paths to a peer.
+    Path {
         /// The peer.
         peer: PeerId,
-        /// The path before; `None` if there was none.
-        from: Option<Way>,
-        /// The path from now on.
-        to: Way,
-        /// The reason.
-        reason: PathChangeReason,
+        /// The change.
+        event: PathEvent,
     },
-    /// Data to a peer is sent and nothing comes back: the path is judged by quick probes, and a relay carries the data, too.
-    PathSuspected {
-        /// The peer.
-        peer: PeerId,
-        /// The path.
-        way: Way,
-    },
+    /// A state change of what relays see of this node.
+    Nat(NatEvent),
+    /// A state change of the choice of home relays.
+    HomeRelay(HomeRelayEvent),
     /// A relay has bound this node.
     RelayBound {
         /// The relay.
@@ -113,31 +106,6 @@ pub enum NodeEvent {
         /// The relay.
         relay: RelayId,
     },
-}
-
-/// The reason for another path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PathChangeReason {
-    /// There was none.
-    First,
-    /// A direct path was proven.
-    DirectProven,
-    /// The direct path does not lead to the peer any more.
-    DirectLost,
-    /// Another path of the same kind is better, or the former one is down.
-    Better,
-}
-
-impl PathChangeReason {
-    /// Returns the reason for a change between these.
-    pub(crate) fn between(from: Option<Way>, to: Way) -> Self {
-        match from.map(|from| (from.is_relayed(), to.is_relayed())) {
-            None => Self::First,
-            Some((true, false)) => Self::DirectProven,
-            Some((false, true)) => Self::DirectLost,
-            Some(_) => Self::Better,
-        }
-    }
 }
 
 /// The reason why a handshake failed.

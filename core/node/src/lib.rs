@@ -35,7 +35,7 @@ pub mod uapi;
 
 pub use contract::{Clocks, Datagram, FromLane, HandshakeMessage, Reading, ToLane, source_of};
 pub use counts::HandshakeCounts;
-pub use event::{HandshakeFailure, HandshakeRefusal, NodeEvent, PathChangeReason};
+pub use event::{HandshakeFailure, HandshakeRefusal, NodeEvent};
 pub use node::{NativePeer, Node};
 pub use output::Output;
 pub use peer::PeerView;

@@ -76,8 +76,6 @@ pub(crate) struct Peer {
     pub(crate) paths: Option<Paths>,
     /// The way that data takes, as the paths chose it.
     pub(crate) way: Option<Way>,
-    /// The path of the last event; `None` once the last session has ended.
-    pub(crate) told_way: Option<Way>,
     /// By which relays it is reached, best first.
     pub(crate) relayed: Vec<Way>,
     /// The relays that it is bound to, as the map says.
@@ -134,7 +132,6 @@ impl Peer {
             agreed: Vec::new(),
             paths: None,
             way: None,
-            told_way: None,
             relayed: Vec::new(),
             relays: Vec::new(),
             round_trip: None,

@@ -338,7 +338,9 @@ impl Run {
 fn state_is_bounded_under_any_input() {
     let mut seen = Seen::default();
     // Lanes are opened beside a proven way only, which takes many steps to come about by chance.
-    for seed in 0..60 {
+    let mut runs = 0;
+    for seed in taut_testkit::seeds(12, 600) {
+        runs += 1;
         let mut run = Run::new(seed);
         run.settle("the first map");
         for _ in 0..3_000 {
@@ -361,5 +363,5 @@ fn state_is_bounded_under_any_input() {
         }
     }
     let worth = [seen.sessions, seen.fast, seen.agreed, seen.round_trips, seen.further, seen.opened];
-    assert!(worth.iter().all(|count| *count > 20), "the runs are not worth much without any: {seen:?}");
+    assert!(worth.iter().all(|count| 3 * *count > runs), "{runs} runs are not worth much without any: {seen:?}");
 }

@@ -15,6 +15,7 @@ use core::time::Duration;
 
 use taut_base::Time;
 
+use crate::event::PathEvent;
 use crate::probes::Probes;
 use crate::sizes::Sizes;
 use crate::way::Way;
@@ -99,7 +100,7 @@ pub(crate) enum State {
         /// Since when.
         since: Time,
         /// Why.
-        cause: Cause,
+        cause: DownCause,
         /// Answers in a row that bring it back.
         needs: u32,
     },
@@ -107,7 +108,7 @@ pub(crate) enum State {
 
 /// Why a way is suspected: the later, the stronger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Suspicion {
+pub enum Suspicion {
     /// A probe was not answered.
     Lost,
     /// Our addresses or routes changed, or the peer's.
@@ -120,7 +121,7 @@ pub(crate) enum Suspicion {
 
 /// Why a way is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum DownCause {
     /// Three quick probes were not answered.
     Silent,
     /// It loses much more than the relay does.
@@ -129,7 +130,7 @@ pub enum Cause {
     NoData,
 }
 
-impl Cause {
+impl DownCause {
     /// Answers in a row that bring a way back that went down so often within a short time.
     fn needs(self, deaths: u32) -> u32 {
         match self {
@@ -148,6 +149,8 @@ pub(crate) struct CandidateState {
     pub(crate) way: Way,
     pub(crate) origins: Origins,
     pub(crate) state: State,
+    /// The state when [`Self::poll_event`] was last called.
+    reported: State,
     pub(crate) probes: Probes,
     /// How long a packet may be, once data is lost where probes pass.
     pub(crate) sizes: Sizes,
@@ -183,6 +186,7 @@ impl CandidateState {
             way,
             origins,
             state: State::Unproven,
+            reported: State::Unproven,
             probes: Probes::default(),
             sizes: Sizes::default(),
             news: now,
@@ -273,20 +277,20 @@ impl CandidateState {
             if *count >= DOUBTS {
                 self.doubts = (0, None);
                 // Where probes are lost as well, it is no matter of data.
-                self.go_down(if self.probes.lost_none() { Cause::NoData } else { Cause::Lossy }, now);
+                self.go_down(if self.probes.lost_none() { DownCause::NoData } else { DownCause::Lossy }, now);
             }
         }
     }
 
     /// It leads there no more.
-    pub(crate) fn go_down(&mut self, cause: Cause, now: Time) {
+    pub(crate) fn go_down(&mut self, cause: DownCause, now: Time) {
         let again = self.died.is_some_and(|died| now.since(died) < FLAPPING);
         self.deaths = if again { self.deaths.saturating_add(1) } else { 1 };
         self.died = Some(now);
         self.state = State::Down { since: now, cause, needs: cause.needs(self.deaths) };
         self.probes.answers_in_row = 0;
         self.news = now;
-        if cause == Cause::NoData {
+        if cause == DownCause::NoData {
             self.sizes.begin(now);
         }
     }
@@ -345,7 +349,7 @@ impl CandidateState {
                 self.suspect(Suspicion::Lost, now);
             }
             State::Suspected { from, left: 0, .. } if !self.probes.any_open(from) => {
-                self.go_down(Cause::Silent, now);
+                self.go_down(DownCause::Silent, now);
                 return true;
             }
             _ => {}
@@ -382,6 +386,20 @@ impl CandidateState {
         self.burst <= BURST.len() && !enough
     }
 
+    /// Returns the change of state since the last call, if it is one that users may want to know of.
+    pub(crate) fn poll_event(&mut self) -> Option<PathEvent> {
+        let (before, way) = (std::mem::replace(&mut self.reported, self.state), self.way);
+        match (before, self.state) {
+            (State::Unproven | State::Down { .. }, State::Proven { .. }) => Some(PathEvent::CandidateProven { way }),
+            (State::Proven { .. }, State::Suspected { by, .. }) => Some(PathEvent::Suspected { way, reason: by }),
+            (State::Suspected { .. }, State::Proven { .. }) => Some(PathEvent::SuspicionCleared { way }),
+            (State::Proven { .. } | State::Suspected { .. }, State::Down { cause, .. }) => {
+                Some(PathEvent::CandidateLost { way, reason: cause })
+            }
+            _ => None,
+        }
+    }
+
     /// When something is to be judged.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         self.probes.poll_timeout()
@@ -408,7 +426,7 @@ mod tests {
                 track.handle_timeout(now);
                 now = now + Duration::from_millis(10);
             }
-            assert!(matches!(track.state, State::Down { cause: Cause::Silent, .. }), "{why:?}");
+            assert!(matches!(track.state, State::Down { cause: DownCause::Silent, .. }), "{why:?}");
             assert!(
                 now < Time::ZERO + Duration::from_secs(2) && track.probes.sent == u64::from(QUICK),
                 "{why:?}: {now:?}"

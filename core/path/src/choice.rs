@@ -79,7 +79,7 @@ pub(crate) fn rank(track: &CandidateState, place: usize) -> Option<(u8, Duration
             let nothing_back = match track.state {
                 State::Proven { .. } | State::Suspected { .. } => false,
                 State::Down { .. } => !track.is_returning(),
-                State::Unproven => track.probes.losses_in_row >= SILENT,
+                State::Unproven => is_silent(track),
             };
             let grade = if nothing_back { 2 } else { 1 };
             let order = Duration::from_millis(u64::try_from(place).unwrap_or(0));
@@ -87,6 +87,11 @@ pub(crate) fn rank(track: &CandidateState, place: usize) -> Option<(u8, Duration
             Some((grade, base + loss(track)))
         }
     }
+}
+
+/// Returns true if the latest probes were all lost.
+pub(crate) fn is_silent(track: &CandidateState) -> bool {
+    track.probes.losses_in_row >= SILENT
 }
 
 fn cost(track: &CandidateState, endpoint: SocketAddr) -> Duration {

@@ -15,6 +15,8 @@ use std::vec::Vec;
 
 use taut_base::{RelayId, Time};
 
+use crate::event::{EventQueue, HomeChangeReason, HomeRelayEvent};
+
 /// The nearest and a second one.
 const HOMES: usize = 2;
 
@@ -33,6 +35,16 @@ pub struct HomeRelay {
     order: Vec<RelayId>,
     homes: Vec<RelayId>,
     changed: bool,
+    events: EventQueue<HomeRelayEvent>,
+}
+
+/// What the choice of home relays asks the node to do, or reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HomeRelayOutput {
+    /// The node binds to these relays from now on, best first.
+    Homes(Vec<RelayId>),
+    /// A state changed.
+    Event(HomeRelayEvent),
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,8 +61,8 @@ impl HomeRelay {
             self.known.entry(*id).or_default();
         }
         self.order = relays.to_vec();
-        self.homes.retain(|id| relays.contains(id));
-        self.choose(now);
+        let homes: Vec<RelayId> = self.homes.iter().copied().filter(|id| relays.contains(id)).collect();
+        self.choose(&homes, HomeChangeReason::MapChanged, now);
     }
 
     /// So far away is a relay, by the shortest of a few tries.
@@ -58,15 +70,18 @@ impl HomeRelay {
         if let Some(standing) = self.known.get_mut(&relay) {
             standing.round_trip = Some(round_trip);
         }
-        self.choose(now);
+        self.choose(&self.homes.clone(), HomeChangeReason::Measured, now);
     }
 
     /// Nobody answers there.
     pub fn lost(&mut self, relay: RelayId, now: Time) {
         if let Some(standing) = self.known.get_mut(&relay) {
+            if standing.round_trip.is_some() || standing.lost.is_none() {
+                self.events.push(HomeRelayEvent::Lost(relay));
+            }
             (standing.round_trip, standing.lost) = (None, Some(now));
         }
-        self.choose(now);
+        self.choose(&self.homes.clone(), HomeChangeReason::Lost, now);
     }
 
     /// Ours, best first.
@@ -79,9 +94,12 @@ impl HomeRelay {
         self.known.get(&relay)?.round_trip
     }
 
-    /// Ours, if they are others than at the last call.
-    pub fn poll_change(&mut self) -> Option<&[RelayId]> {
-        std::mem::take(&mut self.changed).then_some(&self.homes)
+    /// Returns the next thing to do or to know of. Call it after every input, until it returns `None`.
+    pub fn poll_output(&mut self) -> Option<HomeRelayOutput> {
+        if std::mem::take(&mut self.changed) {
+            return Some(HomeRelayOutput::Homes(self.homes.clone()));
+        }
+        self.events.pop().map(HomeRelayOutput::Event)
     }
 
     /// What a relay is worth, less is better: lost ones last, then by distance; one that was not measured is as far away as any, in the map's order.
@@ -92,18 +110,22 @@ impl HomeRelay {
         (shunned, standing.round_trip.unwrap_or(Duration::MAX), place)
     }
 
-    fn choose(&mut self, now: Time) {
+    /// Chooses again. `present`: the home relays, those of them that are still listed.
+    fn choose(&mut self, present_homes: &[RelayId], reason: HomeChangeReason, now: Time) {
         let mut ranked = self.order.clone();
         ranked.sort_by_key(|id| self.worth(*id, now));
         let mut homes: Vec<RelayId> = Vec::with_capacity(HOMES);
         for place in 0..HOMES {
             // Who is at this place stays unless another one is clearly nearer.
-            let present = self.homes.get(place).copied().filter(|id| !homes.contains(id));
+            let present = present_homes.get(place).copied().filter(|id| !homes.contains(id));
             let Some(best) = ranked.iter().copied().find(|id| !homes.contains(id)) else { break };
             homes.push(present.filter(|present| !self.is_clearly_better(best, *present, now)).unwrap_or(best));
         }
-        self.changed |= homes != self.homes;
-        self.homes = homes;
+        self.changed |= homes != present_homes;
+        if homes != self.homes {
+            let from = std::mem::replace(&mut self.homes, homes);
+            self.events.push(HomeRelayEvent::Changed { from, to: self.homes.clone(), reason });
+        }
     }
 
     fn is_clearly_better(&self, best: RelayId, present: RelayId, now: Time) -> bool {
@@ -137,8 +159,10 @@ mod tests {
     #[test]
     fn the_nearest_two_and_before_anything_was_measured_the_first_two() {
         let (mut home, [one, two, three]) = three();
-        assert_eq!(home.poll_change(), Some(&[one, two][..]));
-        assert_eq!(home.poll_change(), None);
+        assert_eq!(home.poll_output(), Some(HomeRelayOutput::Homes(vec![one, two])));
+        let changed = |from, to, reason| HomeRelayOutput::Event(HomeRelayEvent::Changed { from, to, reason });
+        assert_eq!(home.poll_output(), Some(changed(vec![], vec![one, two], HomeChangeReason::MapChanged)));
+        assert_eq!(home.poll_output(), None);
         home.measured(one, millis(80), at(1));
         home.measured(two, millis(50), at(1));
         home.measured(three, millis(20), at(1));

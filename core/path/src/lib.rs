@@ -19,6 +19,7 @@ mod budget;
 mod candidate_state;
 mod candidates;
 mod choice;
+mod event;
 mod home_relay;
 mod liveness;
 mod local_endpoints;
@@ -32,15 +33,18 @@ mod sizes;
 mod way;
 
 pub use budget::Budget;
-pub use candidate_state::{Cause, Origins};
+pub use candidate_state::{DownCause, Origins, Suspicion};
 pub use candidates::{Candidates, acceptable};
 pub use choice::Choice;
-pub use home_relay::HomeRelay;
+pub use event::{HomeChangeReason, HomeRelayEvent, NatChangeReason, NatEvent, PathChangeReason, PathEvent};
+pub use home_relay::{HomeRelay, HomeRelayOutput};
 pub use liveness::{LivenessDetector, SILENCE};
 pub use local_endpoints::LocalEndpoints;
 pub use nat::Nat;
-pub use nat_report::{Ask, Distance, Filtering, Foretold, Mapping, NatReport, NatReportView, Server};
-pub use paths::{Families, Paths, PortSearch, Probe, Round, View};
+pub use nat_report::{
+    Ask, Distance, Filtering, Foretold, Mapping, Measured, NatReport, NatReportOutput, NatReportView, Server,
+};
+pub use paths::{Families, PathContext, PathOutput, Paths, PortSearch, Probe, SearchRound, View};
 pub use report::{Here, Meaning, Place, Report, Verdict, WayReport};
 pub use search::{Guessed, SOCKETS};
 pub use way::Way;

@@ -21,12 +21,14 @@ mod tests;
 
 use core::net::SocketAddr;
 use core::time::Duration;
+use std::collections::VecDeque;
 use std::vec::Vec;
 
 use taut_base::{Entropy, RelayId, Time};
 use taut_wire::stun::{BindingRequest, BindingResponse};
 
 use crate::candidates::canonical;
+use crate::event::{EventQueue, NatChangeReason, NatEvent};
 use crate::nat::Nat;
 use crate::paths::Families;
 pub use nature::{Filtering, Foretold, Mapping};
@@ -155,6 +157,36 @@ pub struct NatReport {
     reflexive: Vec<SocketAddr>,
     nat: Nat,
     changed: bool,
+    asks: VecDeque<Ask>,
+    measured: VecDeque<Measured>,
+    events: EventQueue<NatEvent>,
+}
+
+/// What the NAT report asks the node to do, or reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NatReportOutput {
+    /// A relay answered, and its distance is known better now.
+    Measured(Measured),
+    /// A STUN request is sent.
+    Ask(Ask),
+    /// Relays see this node elsewhere, or behind another kind of NAT: peers are told.
+    Changed {
+        /// Where relays see the first lane's socket.
+        reflexive: Vec<SocketAddr>,
+        /// The kind of NAT.
+        nat: Nat,
+    },
+    /// A state changed.
+    Event(NatEvent),
+}
+
+/// A relay that answered a STUN request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// The place that the answer came from.
+    pub source: SocketAddr,
+    /// The relay and how far away it is.
+    pub distance: Distance,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -235,7 +267,8 @@ impl NatReport {
     pub fn handle_heard(&mut self, now: Time) {
         self.heard = Some(now);
         if self.nat == Nat::Blocked {
-            (self.nat, self.changed) = (Nat::Unknown, true);
+            self.set_nat(Nat::Unknown, NatChangeReason::DatagramHeard);
+            self.changed = true;
         }
     }
 
@@ -282,16 +315,15 @@ impl NatReport {
         round.into_iter().chain(self.next_round).chain(self.next_keep).min()
     }
 
-    /// Requests that are due. To be called whenever [`Self::poll_timeout`] says so, and after every input.
-    pub fn handle_timeout(&mut self, entropy: &mut impl Entropy, now: Time) -> Vec<Ask> {
+    /// Makes the requests that are due. To be called whenever [`Self::poll_timeout`] says so, and after every input.
+    pub fn handle_timeout(&mut self, entropy: &mut impl Entropy, now: Time) {
         self.waiting.retain(|waiting| now.since(waiting.sent) < TOO_LATE);
         if self.servers.is_empty() {
-            return Vec::new();
+            return;
         }
         if self.round.is_none() && self.next_round.is_some_and(|next| now >= next) {
             self.begin(now);
         }
-        let mut asks = Vec::new();
         if let Some(mut round) = self.round {
             // It begins when its first requests leave, whenever that could be.
             if round.asked == 0 {
@@ -299,16 +331,16 @@ impl NatReport {
             }
             let age = now.since(round.began);
             while ASKED.get(round.asked).is_some_and(|due| age >= *due) {
-                self.ask_all(entropy, &mut asks, now);
+                self.ask_all(entropy, now);
                 if round.asked > 0 {
-                    self.ask_near(0, Test::Apart, entropy, &mut asks, now);
-                    self.ask_near(0, Test::Filter, entropy, &mut asks, now);
+                    self.ask_near(0, Test::Apart, entropy, now);
+                    self.ask_near(0, Test::Filter, entropy, now);
                 }
                 round.asked += 1;
             }
             if !round.other && age >= OTHER_PORT {
                 round.other = true;
-                self.ask_near(0, Test::OtherPort, entropy, &mut asks, now);
+                self.ask_near(0, Test::OtherPort, entropy, now);
             }
             self.round = Some(round);
             if age >= VERDICT {
@@ -317,22 +349,21 @@ impl NatReport {
         } else if self.next_keep.is_some_and(|next| now >= next) {
             let again = KEEP_AGAIN * (1 << self.unheard.min(10));
             self.next_keep = Some(now + again.min(self.keep()));
-            self.ask_near(self.unheard as usize, Test::Where, entropy, &mut asks, now);
+            self.ask_near(self.unheard as usize, Test::Where, entropy, now);
             self.unheard = self.unheard.saturating_add(1);
         }
-        asks
     }
 
-    fn ask_all(&mut self, entropy: &mut impl Entropy, asks: &mut Vec<Ask>, now: Time) {
+    fn ask_all(&mut self, entropy: &mut impl Entropy, now: Time) {
         for server in self.servers.clone() {
             for place in self.places(&server) {
-                self.ask(server.relay, place, Test::Where, entropy, asks, now);
+                self.ask(server.relay, place, Test::Where, entropy, now);
             }
         }
     }
 
     /// Asks one of the relays that ever answered: the nearest is 0, and after the farthest it comes again. The first of the list where none has answered.
-    fn ask_near(&mut self, number: usize, test: Test, entropy: &mut impl Entropy, asks: &mut Vec<Ask>, now: Time) {
+    fn ask_near(&mut self, number: usize, test: Test, entropy: &mut impl Entropy, now: Time) {
         let near = number.checked_rem(self.distances.len()).map(|number| self.distances[number].0);
         let known = near.and_then(|id| self.servers.iter().find(|server| server.relay == id));
         let Some(server) = known.or(self.servers.first()).cloned() else { return };
@@ -342,25 +373,17 @@ impl NatReport {
                 Test::Where | Test::Apart | Test::Filter => place,
             };
             if to.port() != 0 && (!test.is_apart() || server.other_port != 0) {
-                self.ask(server.relay, to, test, entropy, asks, now);
+                self.ask(server.relay, to, test, entropy, now);
             }
         }
     }
 
-    fn ask(
-        &mut self,
-        server: RelayId,
-        to: SocketAddr,
-        test: Test,
-        entropy: &mut impl Entropy,
-        asks: &mut Vec<Ask>,
-        now: Time,
-    ) {
+    fn ask(&mut self, server: RelayId, to: SocketAddr, test: Test, entropy: &mut impl Entropy, now: Time) {
         let mut transaction = [0; 12];
         entropy.fill(&mut transaction);
         self.waiting.push(Waiting { transaction, server, to, test, sent: now });
         let request = BindingRequest { transaction, change_port: test == Test::Filter };
-        asks.push(Ask { to, request, apart: test.is_apart() });
+        self.asks.push_back(Ask { to, request, apart: test.is_apart() });
     }
 
     /// One place of each family that we have.
@@ -371,23 +394,24 @@ impl NatReport {
         four.into_iter().chain(six).collect()
     }
 
-    /// An answer came from this place. Tells how far the relay is, if that is better known now. One that nobody waits for is ignored.
-    pub fn handle_answer(&mut self, source: SocketAddr, answer: &BindingResponse, now: Time) -> Option<Distance> {
-        let place = self.waiting.iter().position(|waiting| waiting.transaction == answer.transaction)?;
+    /// An answer came from this place. One that nobody waits for is ignored.
+    pub fn handle_answer(&mut self, source: SocketAddr, answer: &BindingResponse, now: Time) {
+        let place = self.waiting.iter().position(|waiting| waiting.transaction == answer.transaction);
+        let Some(place) = place else { return };
         let Waiting { server, to, test, sent, .. } = self.waiting[place];
         let from_there = match test {
             Test::Where | Test::OtherPort | Test::Apart => canonical(source) == canonical(to),
             Test::Filter => source.ip().to_canonical() == to.ip().to_canonical() && source.port() != to.port(),
         };
         if !from_there {
-            return None;
+            return;
         }
         self.waiting.remove(place);
         self.unanswered = 0;
         if test.is_apart() {
             self.found.reached_apart |= test == Test::Apart;
             self.found.passed_filter |= test == Test::Filter;
-            return None;
+            return;
         }
         let mapped = canonical(answer.mapped);
         if self.round.is_none() {
@@ -402,7 +426,10 @@ impl NatReport {
         self.found.seen.retain(|seen| (seen.by, seen.test) != (to, test));
         self.found.seen.push(Seen { by: to, mapped, test, order: sent });
         let round_trip = now.since(sent);
-        (test == Test::Where).then(|| self.measure(server, round_trip))
+        if test == Test::Where {
+            let distance = self.measure(server, round_trip);
+            self.measured.push_back(Measured { source, distance });
+        }
     }
 
     /// Returns the findings that hold now: those of this round as soon as it has an answer.
@@ -446,21 +473,50 @@ impl NatReport {
         self.blocked = self.unanswered >= BLOCKED && !is_heard;
         let (reflexive, nat) = (self.reflexive(), self.judge());
         self.changed |= (&reflexive, nat) != (&self.reflexive, self.nat);
-        (self.reflexive, self.nat) = (reflexive, nat);
+        self.set_reflexive(reflexive);
+        self.set_nat(nat, NatChangeReason::RoundEnded);
+    }
+
+    fn set_reflexive(&mut self, reflexive: Vec<SocketAddr>) {
+        if reflexive != self.reflexive {
+            let from = std::mem::replace(&mut self.reflexive, reflexive);
+            self.events.push(NatEvent::EndpointsChanged { from, to: self.reflexive.clone() });
+        }
+    }
+
+    fn set_nat(&mut self, to: Nat, reason: NatChangeReason) {
+        let from = std::mem::replace(&mut self.nat, to);
+        if from != to {
+            self.events.push(NatEvent::NatChanged { from, to, reason });
+        }
+    }
+
+    /// Returns the next thing to do or to know of. Call it after every input and after [`Self::handle_timeout`], until it returns `None`.
+    pub fn poll_output(&mut self) -> Option<NatReportOutput> {
+        if let Some(measured) = self.measured.pop_front() {
+            return Some(NatReportOutput::Measured(measured));
+        }
+        if let Some(ask) = self.asks.pop_front() {
+            return Some(NatReportOutput::Ask(ask));
+        }
+        if self.has_changed() {
+            return Some(NatReportOutput::Changed { reflexive: self.reflexive.clone(), nat: self.nat });
+        }
+        self.events.pop().map(NatReportOutput::Event)
     }
 
     /// Where we are seen and behind what, when that is news: after a round, or at once when the first answer comes.
-    pub fn poll_change(&mut self) -> Option<(Vec<SocketAddr>, Nat)> {
+    fn has_changed(&mut self) -> bool {
         if self.round.is_some() {
             // The first answer is worth telling: a cone's port is already right, and the kind follows.
             let reflexive = self.reflexive();
             let new = reflexive.iter().any(|endpoint| !self.reflexive.contains(endpoint));
             if new {
-                self.reflexive = reflexive;
+                self.set_reflexive(reflexive);
                 self.changed = true;
             }
         }
-        std::mem::take(&mut self.changed).then(|| (self.reflexive.clone(), self.nat))
+        std::mem::take(&mut self.changed)
     }
 
     /// For people.

@@ -3,12 +3,12 @@
 //! Pure: what happened goes in, each with the time; what is to be done comes out, until there is nothing more:
 //!
 //! ```text
-//! set_listed  set_relays  handle_said           ─▶ ┌───────┐ ─▶ poll_probe      a probe, by the way that it is about
-//! handle_session_begun  handle_session_ended    ─▶ │       │ ─▶ poll_endpoints  what the peer is to hear of us
-//! handle_arrival  handle_probe_from             ─▶ │ Paths │ ─▶ poll_choice     the way data takes, when it changed
-//! handle_answer  handle_suspicion               ─▶ │       │ ─▶ poll_search     where it is to look for us ([`crate::search`])
-//! handle_search                                 ─▶ │       │ ─▶ poll_search_end       sockets of a search are of no use any more
-//! handle_active  handle_look_around             ─▶ └───────┘ ─▶ poll_timeout    when to call handle_timeout
+//! set_listed  set_relays  handle_said           ─▶ ┌───────┐ ─▶ poll_output: PathOutput, until there is none
+//! handle_session_begun  handle_session_ended    ─▶ │       │
+//! handle_arrival  handle_probe_from             ─▶ │ Paths │
+//! handle_answer  handle_suspicion               ─▶ │       │
+//! handle_search                                 ─▶ │       │
+//! handle_active  handle_look_around             ─▶ └───────┘ ─▶ poll_timeout: when to call handle_timeout
 //! handle_timeout
 //! ```
 //! **Relay first.** A relay that says it has the peer carries at once. A direct way carries only after a probe was answered that went by this very way, by an
@@ -30,6 +30,7 @@
 //! 20 probes per second for one peer, burst 60: eight candidates at seven probes.
 
 mod feed;
+mod output;
 mod pace;
 mod search;
 mod tell;
@@ -47,14 +48,16 @@ use taut_base::{Bucket, Entropy, Prefix, Rate, Time};
 use taut_wire::control::Endpoints;
 
 use crate::budget::Budget;
-use crate::candidate_state::{CandidateState, Cause, Origins, State, Suspicion};
+use crate::candidate_state::{CandidateState, DownCause, Origins, State, Suspicion};
 use crate::candidates::acceptable;
 use crate::choice::{self, Choice};
+use crate::event::{EventQueue, PathChangeReason, PathEvent};
 use crate::local_endpoints::LocalEndpoints;
 use crate::search::{Guesses, Rounds};
 use crate::way::Way;
 
-pub use search::{PortSearch, Round};
+pub use output::{PathContext, PathOutput};
+pub use search::{PortSearch, SearchRound};
 use tell::Tell;
 pub use view::View;
 
@@ -145,6 +148,7 @@ pub struct Paths {
     changes: u64,
     /// Suspicions of the lane so far.
     suspicions: u64,
+    events: EventQueue<PathEvent>,
 }
 
 impl Paths {
@@ -172,6 +176,7 @@ impl Paths {
             open_search: None,
             changes: 0,
             suspicions: 0,
+            events: EventQueue::default(),
         }
     }
 
@@ -196,7 +201,7 @@ impl Paths {
     }
 
     /// The choice, if the lanes have to hear of it: once for each change.
-    pub fn poll_choice(&mut self, now: Time) -> Option<Choice> {
+    fn next_choice(&mut self, now: Time) -> Option<Choice> {
         let choice = self.choice(now)?;
         let same = self.said.is_some_and(|said| {
             let close = match (said.round_trip, choice.round_trip) {
@@ -214,7 +219,7 @@ impl Paths {
     }
 
     /// The next probe to send, if one is due and within the budget.
-    pub fn poll_probe(&mut self, budget: &mut Budget, entropy: &mut impl Entropy, now: Time) -> Option<Probe> {
+    fn next_probe(&mut self, budget: &mut Budget, entropy: &mut impl Entropy, now: Time) -> Option<Probe> {
         if let Some(probe) = self.next_sized(budget, entropy, now) {
             return Some(probe);
         }
@@ -254,9 +259,14 @@ impl Paths {
                 continue;
             }
             let id = draw(entropy);
+            let before = track.sizes.fits(budget.longest());
             if let Some(size) = track.sizes.poll(budget.longest(), id, now) {
                 self.allowance.take(&PER_PEER, now);
                 return Some(Probe { way: track.way, id, size });
+            }
+            let longest = track.sizes.fits(budget.longest());
+            if longest != before {
+                self.events.push(PathEvent::PacketLimitChanged { way: track.way, longest });
             }
         }
         None
@@ -307,14 +317,14 @@ impl Paths {
     }
 
     /// What the peer is to be told of where we are, if it is time to.
-    pub fn poll_endpoints(&mut self, ours: &LocalEndpoints, now: Time) -> Option<Endpoints> {
+    fn next_endpoints(&mut self, ours: &LocalEndpoints, now: Time) -> Option<Endpoints> {
         if !self.session || self.let_go {
             return None;
         }
         self.tell.poll(ours, now)
     }
 
-    /// When [`Self::handle_timeout`] or one of the polls has something to do. A change of what is told of ourselves is for the caller to know.
+    /// When [`Self::handle_timeout`] or [`Self::poll_output`] has something to do. A change of what is told of ourselves is for the caller to know.
     pub fn poll_timeout(&self, now: Time) -> Option<Time> {
         if !self.session || self.let_go {
             return None;
@@ -354,7 +364,7 @@ impl Paths {
         let worse = loss >= LOSSY && relayed.is_some_and(|relayed| relayed + LESS <= loss);
         let way = self.way;
         if let Some(track) = self.tracks.iter_mut().find(|track| worse && Some(track.way) == way) {
-            track.go_down(Cause::Lossy, now);
+            track.go_down(DownCause::Lossy, now);
         }
         worse
     }
@@ -365,8 +375,30 @@ impl Paths {
         track.probes.loss().filter(|loss| *loss >= COMPARE)
     }
 
-    /// Chooses anew; `died`: the way in use leads nowhere any more, so that all others are tried in haste.
+    /// Chooses the path again. `died`: the one in use is down, and all others are tried at once.
     fn after(&mut self, died: bool, now: Time) {
+        let former = self.way;
+        self.choose(died, now);
+        if let Some(to) = self.way.filter(|way| former != Some(*way)) {
+            let reason = self.change_reason(former, to);
+            self.events.push(PathEvent::PathChanged { from: former, to, reason });
+        }
+    }
+
+    /// Returns the reason for a change of path that has just been made.
+    fn change_reason(&self, from: Option<Way>, to: Way) -> PathChangeReason {
+        let Some(from) = from else { return PathChangeReason::First };
+        let Some(former) = self.find(from) else { return PathChangeReason::Withdrawn };
+        match former.state {
+            State::Down { cause, .. } => PathChangeReason::Down(cause),
+            _ if from.is_relayed() && !to.is_relayed() => PathChangeReason::DirectProven,
+            State::Unproven if from.is_relayed() && choice::is_silent(former) => PathChangeReason::RelaySilent,
+            State::Unproven if !from.is_relayed() => PathChangeReason::NoLongerProven,
+            State::Unproven | State::Proven { .. } | State::Suspected { .. } => PathChangeReason::LowerCost,
+        }
+    }
+
+    fn choose(&mut self, died: bool, now: Time) {
         if died {
             self.news = now;
             self.tracks.iter_mut().filter(|track| !track.is_sound()).for_each(|track| {
@@ -399,10 +431,15 @@ impl Paths {
             track.forget(now);
         }
         // With no relay the last way stays, for whoever sends before anything is proven anew.
+        let former = self.way;
         if self.tracks.iter().any(|track| track.way.is_relayed()) {
             self.way = None;
         }
-        self.after(false, now);
+        self.choose(false, now);
+        self.events.push(PathEvent::LetGo { idle: pace::IDLE });
+        if let Some(to) = self.way.filter(|way| former != Some(*way)) {
+            self.events.push(PathEvent::PathChanged { from: former, to, reason: PathChangeReason::Idle });
+        }
     }
 
     fn find(&self, way: Way) -> Option<&CandidateState> {

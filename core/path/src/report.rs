@@ -16,7 +16,7 @@ use std::vec::Vec;
 
 use taut_base::{DEFAULT_MTU, Prefix};
 
-use crate::candidate_state::{Cause, Origins};
+use crate::candidate_state::{DownCause, Origins};
 use crate::nat::Nat;
 use crate::way::Way;
 
@@ -69,7 +69,7 @@ pub struct WayReport {
     /// Leading to the peer for.
     pub proven_for: Option<Duration>,
     /// Leading there no more for, and why.
-    pub down: Option<(Duration, Cause)>,
+    pub down: Option<(Duration, DownCause)>,
     /// Being judged.
     pub suspected: bool,
     /// Probes sent by it.

@@ -1,11 +1,11 @@
 //! Asking the router in front of this host for a port that the world can reach: PCP (RFC 6887), NAT-PMP (RFC 6886), UPnP-IGD.
 //!
-//! - [`Machine`] is the whole of it, without a socket or a clock: it says what to send ([`Action`]), is told what came back, and tells what is
-//!   mapped ([`Event`]) and what each protocol said ([`Report`]).
+//! - [`Machine`] is the whole of it, without a socket or a clock: it is told what happened, says what to send and which
+//!   ports are mapped ([`PortmapOutput`]), and keeps what each protocol answered ([`Report`]).
 //! - [`pcp`], [`nat_pmp`], [`ssdp`], [`http`], [`xml`], [`description`], [`soap`] are the bytes.
 //!
 //! **The course.** PCP and NAT-PMP share a port of the gateway and are asked at once. Where neither maps a port, UPnP is looked for. The first that
-//! maps one serves all ports. Each mapping is asked for two hours and renewed after one; what is not renewed in time is [`Event::Lost`], and when
+//! maps one serves all ports. Each mapping is asked for two hours and renewed after one; what is not renewed in time is [`PortmapEvent::Lost`], and when
 //! nothing is left the course begins again. Where no protocol works the machine rests, and says in its report what each of them answered.
 //!
 //! **Trust.** None (fault D15). A gateway may lie about everything; what it can gain is one more candidate that no probe is answered on.
@@ -24,16 +24,20 @@ pub mod description;
 mod endpoint;
 pub mod http;
 mod machine;
+mod mapping;
 pub mod nat_pmp;
 pub mod pcp;
 mod report;
 pub mod soap;
 pub mod ssdp;
+mod status;
 mod url;
 pub mod xml;
 
-pub use machine::{Action, Door, Event, Failure, Gateway, Machine, Mapping};
-pub use report::{Protocol, Report, Said, Voice};
+pub use machine::{Door, Gateway, LossReason, Machine, PortmapEvent, PortmapOutput};
+pub use mapping::Mapping;
+pub use report::{ProtocolReport, Report};
+pub use status::{Defect, Failure, Protocol, ProtocolStatus, Refusal};
 pub use url::Url;
 
 use std::time::Duration;

@@ -256,14 +256,10 @@ impl Daemon {
                     self.tell(Command::RememberStamps(ceiling));
                 }
                 OverlayOutput::Endpoints(endpoints) => {
-                    self.note(&kind::OUTER_ENDPOINTS_CHANGED, &[listed(&endpoints)]);
                     self.observed = endpoints;
                     self.tell_endpoints();
                 }
-                OverlayOutput::HomeRelays(relays) => {
-                    self.note_home_relays(&relays);
-                    self.tell(Command::Relays(relays));
-                }
+                OverlayOutput::HomeRelays(relays) => self.tell(Command::Relays(relays)),
                 OverlayOutput::Event(event) => self.note_node(&event),
             }
         }

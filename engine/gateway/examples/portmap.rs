@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use taut_event::Waker;
-use taut_gateway::{Command, Event, Options, Portmap};
+use taut_gateway::{Command, Options, Portmap, PortmapEvent};
 
 /// How long a pause between two looks for events is.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -21,10 +21,11 @@ fn main() -> io::Result<()> {
     loop {
         while let Some(event) = portmap.try_event() {
             match event {
-                Event::Mapped(mapping) => {
+                PortmapEvent::Mapped(mapping) => {
                     println!("mapped {} {} {}", mapping.port, mapping.outside, mapping.protocol);
                 }
-                Event::Lost { port } => println!("lost {port}"),
+                PortmapEvent::Lost { port, .. } => println!("lost {port}"),
+                PortmapEvent::Answered { .. } => {}
             }
         }
         match lines.recv_timeout(PAUSE) {
@@ -47,8 +48,8 @@ fn obey(portmap: &Portmap, line: &str) {
         Some("ports") => portmap.send(Command::Ports(words.filter_map(|word| word.parse().ok()).collect())),
         _ => {
             let report = portmap.report();
-            for voice in &report.voices {
-                println!("report {} {}", voice.protocol, voice.said.name());
+            for part in &report.protocols {
+                println!("report {} {}", part.protocol, part.status.name());
             }
             println!("{report}\nreport end");
         }

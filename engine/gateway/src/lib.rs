@@ -1,7 +1,7 @@
 //! The thread that asks the router in front of this host for ports.
 //!
 //! [`Portmap::start`] starts it; it runs `taut_portmap::Machine` (which says what is asked, in which order, and what a hostile gateway cannot do)
-//! between sockets and a clock. The agent tells it what to map ([`Command`]), is woken when something came of it ([`Event`]), and shows
+//! between sockets and a clock. The agent tells it what to map ([`Command`]), is woken when something came of it ([`PortmapEvent`]), and shows
 //! what was said ([`Portmap::report`]).
 //!
 //! - **The gateway** is the router that packets to the Internet are given to, as the kernel's routes and rules say. It is looked for at the start,
@@ -20,4 +20,6 @@ mod sockets;
 mod worker;
 
 pub use portmap::{Command, Options, Portmap};
-pub use taut_portmap::{Event, Mapping, Protocol, Report, Said, Voice};
+pub use taut_portmap::{
+    Defect, LossReason, Mapping, PortmapEvent, Protocol, ProtocolReport, ProtocolStatus, Refusal, Report,
+};

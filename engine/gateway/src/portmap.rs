@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 
 use taut_base::Prefix;
 use taut_event::Waker;
-use taut_portmap::{Event, Report};
+use taut_portmap::{PortmapEvent, Report};
 
 use crate::worker::{Order, Worker};
 
@@ -39,7 +39,7 @@ pub enum Command {
 /// The running thread. Dropping it without [`Self::stop`] lets the thread end by itself, soon.
 pub struct Portmap {
     orders: Sender<Order>,
-    events: Option<Receiver<Event>>,
+    events: Option<Receiver<PortmapEvent>>,
     report: Arc<Mutex<Report>>,
     wake: Waker,
     thread: Option<JoinHandle<()>>,
@@ -66,7 +66,7 @@ impl Portmap {
     }
 
     /// The next event, if there is one. Never blocks.
-    pub fn try_event(&self) -> Option<Event> {
+    pub fn try_event(&self) -> Option<PortmapEvent> {
         self.events.as_ref()?.try_recv().ok()
     }
 

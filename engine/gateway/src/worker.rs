@@ -13,7 +13,7 @@ use taut_base::{Prefix, Time};
 use taut_event::{Events, Interest, Poller, Waker, boot_time};
 use taut_netlink::Netlink;
 use taut_portmap::http::Answer;
-use taut_portmap::{Action, Door, Event, Failure, Gateway, Machine, Report};
+use taut_portmap::{Door, Failure, Gateway, Machine, PortmapEvent, PortmapOutput, Report};
 
 use crate::fetch::fetch;
 use crate::portmap::{Command, Options};
@@ -60,7 +60,7 @@ pub(crate) struct Worker {
     fetches: usize,
     answers: (Sender<Fetched>, Receiver<Fetched>),
     orders: Receiver<Order>,
-    events: (SyncSender<Event>, Waker),
+    events: (SyncSender<PortmapEvent>, Waker),
     wake: Waker,
     report: Arc<Mutex<Report>>,
 }
@@ -69,7 +69,7 @@ impl Worker {
     pub(crate) fn new(
         options: Options,
         orders: Receiver<Order>,
-        events: (SyncSender<Event>, Waker),
+        events: (SyncSender<PortmapEvent>, Waker),
         wake: Waker,
         report: Arc<Mutex<Report>>,
     ) -> io::Result<Self> {
@@ -194,15 +194,13 @@ impl Worker {
 
     /// Carries out what the machine wants, and tells the agent.
     fn act(&mut self) {
-        while let Some(action) = self.machine.poll_action() {
-            match action {
-                Action::Send { door, to, bytes } => self.send(door, to, &bytes),
-                Action::Fetch { id, place, request } => self.fetch(id, place, request),
-            }
-        }
         let mut told = false;
-        while let Some(event) = self.machine.poll_event() {
-            told |= self.events.0.send(event).is_ok();
+        while let Some(output) = self.machine.poll_output() {
+            match output {
+                PortmapOutput::Send { door, to, bytes } => self.send(door, to, &bytes),
+                PortmapOutput::Fetch { id, place, request } => self.fetch(id, place, request),
+                PortmapOutput::Event(event) => told |= self.events.0.send(event).is_ok(),
+            }
         }
         let report = self.machine.report();
         *self.report.lock().unwrap_or_else(PoisonError::into_inner) = report;

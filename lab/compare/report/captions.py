@@ -1,4 +1,4 @@
-"""What each plot shows, in one sentence, computed from the results: no sentence was written before its figures were there."""
+"""One sentence per plot, computed from the results."""
 
 import re
 
@@ -7,12 +7,12 @@ from ..summary import cpu_per_gb, peak_mb
 from . import theory
 from .formatting import counted, listed, number, percent, whole
 
-# Links that a sentence names one by one.
+# Links that a sentence names individually.
 NAMED = 4
 
 
 def title(results, system):
-    """Its title up to the first comma or bracket, where that is nobody else's too."""
+    """Returns its title up to the first comma or bracket, if that is unique."""
     titles = {name: one["title"] for name, one in results.told["systems"].items()}
     short = {name: re.split(r", | \(", words)[0] for name, words in titles.items()}
     shared = list(short.values()).count(short[system]) > 1
@@ -20,26 +20,26 @@ def title(results, system):
 
 
 def figures(results, profile, work, pick=None, series=None):
-    """{system: figure} of all that have one."""
+    """Returns {system: figure} of all systems that have one."""
     found = {name: results.figure(profile, name, work, pick, *(series or results.main_series())) for name in results.systems(profile, work)}
     return {name: one for name, one in found.items() if one}
 
 
 def ranked(results, profile, work, bare=False, series=None):
-    """(system, figure) from the best on; the bare link is no competitor unless asked for."""
+    """Returns (system, figure), the best first; with the bare link only if asked for."""
     more = results.works[work]["better"] == "more"
     found = [pair for pair in figures(results, profile, work, series=series).items() if bare or pair[0] != BARE]
     return sorted(found, key=lambda pair: -pair[1].median if more else pair[1].median)
 
 
 def winner(results, profile, work, series=None):
-    """The tunnel with the best median; None where nobody is compared, and where the first two are equal."""
+    """Returns the tunnel with the best median, or None without competitors or if the first two are equal."""
     order = ranked(results, profile, work, series=series)
     return order[0][0] if len(order) > 1 and order[0][1].median != order[1][1].median else None
 
 
 def leader(results, profile, work):
-    """The best system there in words: what it reached, beside the bare link, and whether it is really ahead."""
+    """Describes the best system: its figure, its share of the bare link, and whether it is clearly ahead."""
     order = ranked(results, profile, work)
     if not order:
         return None
@@ -58,13 +58,13 @@ def _beside_bare(results, profile, work, figure):
 
 
 def _links(results, work):
-    """The main links first, and no more than a sentence can bear."""
+    """Returns the main links, and no more than a sentence can contain."""
     there = results.profiles(work, results.main_series()[0])
     return [name for name in MAIN_PROFILES if name in there] or there[:NAMED]
 
 
 def stream(results, work=STREAM):
-    """Who carries most, and who is above the theory."""
+    """Says which system carries most, and how many reach the theory."""
     best = [words for profile in _links(results, work) if (words := leader(results, profile, work))]
     if not best:
         return f"{results.works[work]['title']} succeeded for no tunnel on any of {counted(len(results.profiles(work)), 'link')}."
@@ -74,7 +74,7 @@ def stream(results, work=STREAM):
 
 
 def near_theory(results, work=STREAM):
-    """(figures within `theory.NEAR` of the line, figures) on the links where the theory holds."""
+    """Returns (figures within `theory.NEAR` of the line, figures) on links where the theory holds."""
     on = of = 0
     for profile in results.profiles(work):
         line = theory.mbps(results.told["profiles"][profile])
@@ -85,7 +85,7 @@ def near_theory(results, work=STREAM):
 
 
 def latency(results):
-    """Who is nearest, and whether that one also carries most."""
+    """Says which system has the lowest latency, and whether it also carries most."""
     parts = []
     for profile in _links(results, PING):
         near, most = ranked(results, profile, PING), ranked(results, profile, STREAM)
@@ -96,7 +96,7 @@ def latency(results):
 
 
 def heat(results, work):
-    """Who is best on how many links, and where the systems differ most."""
+    """Says which system is best on how many links, and where systems differ most."""
     profiles = [profile for profile in results.profiles(work) if ranked(results, profile, work)]
     if not profiles:
         return f"{results.works[work]['title']} succeeded for no tunnel on any of {counted(len(results.profiles(work)), 'link')}."
@@ -114,7 +114,7 @@ def heat(results, work):
 
 
 def scaling(results, profile, works):
-    """Who gains most by several streams, and who loses."""
+    """Says which system gains most from several streams, and which least."""
     seen = []
     for work in works:
         for name, one in figures(results, profile, work).items():
@@ -128,7 +128,7 @@ def scaling(results, profile, works):
 
 
 def retention(results, links, base):
-    """What the links leave of each tunnel's own speed, and of the bare link's."""
+    """Says how much of its own speed, and of the bare link, each tunnel keeps on the links."""
     parts = []
     for profile in links:
         shares = {}
@@ -145,7 +145,7 @@ def retention(results, links, base):
 
 
 def success(results, systems):
-    """Who succeeded always, and who least."""
+    """Says which systems always succeeded, and which one least."""
     shares = {name: results.success(name) for name in systems}
     always = [name for name, (good, tried) in shares.items() if tried and good == tried]
     worst = min(systems, key=lambda name: shares[name][0] / shares[name][1] if shares[name][1] else 1.0)
@@ -155,7 +155,7 @@ def success(results, systems):
 
 
 def placement(results, links):
-    """What placement alone does to the figures and to the order."""
+    """Says how placement alone changes the figures and the order."""
     changed, most = [], (1.0, None)
     for profile in links:
         by = {where: dict(ranked(results, profile, STREAM, True, (where, False, None))) for where in (PACKETS, SUPERPACKETS)}
@@ -171,7 +171,7 @@ def placement(results, links):
 
 
 def works(results, places):
-    """In how many kinds of work which tunnel is best. `places`: (work, profile)."""
+    """Says in how many kinds of work each tunnel is best. `places`: (work, profile)."""
     judged = [(profile, work) for work, profile in places if len(ranked(results, profile, work)) > 1]
     wins = {}
     for name in (winner(results, profile, work) for profile, work in judged):
@@ -185,7 +185,7 @@ def works(results, places):
 
 
 def cost(results, profile):
-    """Who spends least of the machine, and of memory."""
+    """Says which system uses least CPU time and least memory."""
     parts = []
     for pick, what, unit in ((cpu_per_gb, "processor time per GB", "s"), (peak_mb, "memory at its peak", "MB")):
         found = {name: one for name, one in figures(results, profile, STREAM, pick).items() if name != BARE}
@@ -196,7 +196,7 @@ def cost(results, profile):
 
 
 def series(results, profile, work, all_series):
-    """What another MTU or tuned hosts change most."""
+    """Says what another MTU or tuned hosts change most."""
     first, most = all_series[0], (1.0, None)
     for name in results.systems(profile, work):
         base = results.figure(profile, name, work, None, *first)
@@ -211,6 +211,6 @@ def series(results, profile, work, all_series):
 
 
 def named_series(series):
-    """A series in words."""
+    """Returns a series in words."""
     where, tuned, mtu = series
     return ", ".join([f"MTU {mtu:,}" if mtu else "own MTU", "tuned hosts" if tuned else "usual hosts", *([where] if where != PACKETS else [])])

@@ -1,4 +1,4 @@
-"""What a page lacks: every plot needs units, legend, n, an interval and a sentence, in the drawing itself and not only beside it; the page needs nothing from outside."""
+"""Checks a page: every plot needs units, legend, n, an interval and a sentence, in the drawing itself as well; the page must not load anything."""
 
 import re
 from dataclasses import dataclass, field
@@ -6,18 +6,18 @@ from html.parser import HTMLParser
 
 from ...hosts.wait import LabError
 
-# What the page says of a plot, and what its drawing has to show of it.
+# Properties of a plot on the page that its drawing must show too.
 FACTS = ("units", "legend", "n", "interval")
-# A sentence is made from data: it has words, a figure, and an end.
+# Words that a sentence has at least.
 WORDS = 6
-# Tags that would run something or fetch something.
+# Tags that would run or load something.
 FORBIDDEN = ("script", "iframe", "object", "embed", "link", "base")
 FETCHING = ("src", "srcset", "data", "poster", "background")
 
 
 @dataclass
 class Drawn:
-    """One plot as it stands in the page."""
+    """One plot of the page."""
 
     facts: dict
     drawing: list = field(default_factory=list)
@@ -29,7 +29,7 @@ class Drawn:
 
 
 class Reader(HTMLParser):
-    """Plots, tables and strangers of a page."""
+    """Collects plots, tables and forbidden elements of a page."""
 
     def __init__(self):
         super().__init__()
@@ -69,7 +69,7 @@ class Reader(HTMLParser):
 
 
 def lacks(path):
-    """Sentences, one per thing that is missing; empty when the page is whole."""
+    """Returns a sentence for each missing thing."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -88,7 +88,7 @@ def lacks(path):
 
 
 def of(plot):
-    """What one plot lacks."""
+    """Returns what a plot lacks."""
     drawing = " ".join(" ".join(plot.drawing).split())
     found = [f"does not say its {fact}" for fact in FACTS if not plot.facts.get(fact, "").strip()]
     if not drawing:

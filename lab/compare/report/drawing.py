@@ -1,4 +1,4 @@
-"""What all plots have in common: their look, their legend, how a figure and its interval are drawn, how a drawing becomes SVG and PNG."""
+"""Common parts of all plots: style, legend, figures with intervals, conversion to SVG and PNG."""
 
 import contextlib
 import io
@@ -10,8 +10,8 @@ from ..plan import STREAM
 from . import captions
 from .formatting import INTERVAL, number, whiskers
 
-# The bare link is grey, Taut blue; the others keep their colour in every plot. Told apart by colour-blind eyes too, as far as a dozen can be; the
-# marks differ as well.
+# Colours: the bare link is grey, Taut blue; each other system has the same colour in every plot. Colour-blind readers can tell most of a dozen apart;
+# the marks differ too.
 FIXED = {"bare": "#7f7f7f", "taut-aes": "#0050b5", "taut-wg": "#4aa3ff", "taut-chacha": "#002b66"}
 COLOURS = ("#d55e00", "#009e73", "#cc79a7", "#e69f00", "#8c564b", "#5ab4ac", "#b2182b", "#9467bd", "#7a9a01", "#4d4d4d", "#f781bf", "#17becf")
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "h", "p", "d", "8")
@@ -31,18 +31,18 @@ STYLE = {
     "axes.labelcolor": INK,
     "figure.facecolor": "white",
     "legend.frameon": False,
-    # Text stays text: small, searchable, and the check can read it.
+    # Text stays text: small, searchable, and readable for the check.
     "svg.fonttype": "none",
 }
 WIDTH, ROW_HEIGHT = 11.0, 0.24
-# Behind figures that may stand on a line.
+# Background of figures that may overlap a line.
 PAPER = {"boxstyle": "square,pad=0.08", "facecolor": "white", "edgecolor": "none", "alpha": 0.8}
 DPI = 130
 
 
 @dataclass
 class Plot:
-    """`units`, `legend`, `n` and `interval` stand in the drawing too, where the check looks for them."""
+    """`units`, `legend`, `n` and `interval` are also in the drawing, where the check looks for them."""
 
     name: str
     title: str
@@ -54,7 +54,7 @@ class Plot:
     figure: object = field(default=None, repr=False)
 
     def svg(self):
-        """The drawing as one <svg> element; its ids begin with the plot's name, so that several can stand in one page."""
+        """Returns the drawing as one <svg> element; its ids begin with the name of the plot, so that one page can contain several."""
         with style(self.name):
             text = io.StringIO()
             self.figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Title": self.title})
@@ -77,7 +77,7 @@ def style(salt):
 
 
 def library():
-    """matplotlib, or a sentence about how it is had."""
+    """Returns matplotlib, or raises a `LabError` that says how to install it."""
     try:
         import matplotlib
         import matplotlib.figure
@@ -88,7 +88,7 @@ def library():
 
 
 class Palette:
-    """Colour, mark and title of each system: the same in every plot."""
+    """Colour, mark and title of each system, the same in every plot."""
 
     def __init__(self, results):
         self.results = results
@@ -108,7 +108,7 @@ class Palette:
 
 
 def panels(count, columns, height, width=WIDTH, **more):
-    """A figure of `count` panels; unused ones are hidden."""
+    """Makes a figure of `count` panels; hides unused ones."""
     rows = -(-count // columns)
     figure = library().figure.Figure(figsize=(width, rows * height + 0.9), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, **more)
@@ -119,7 +119,7 @@ def panels(count, columns, height, width=WIDTH, **more):
 
 
 def finish(figure, results, figures, handles, note=""):
-    """Legend below, and the line that says of how many rounds it is; returns (labels of the legend, n)."""
+    """Adds the legend and the line with the number of rounds; returns (labels of the legend, n)."""
     n = results.rounds_of(figures)
     labels = [handle.get_label() for handle in handles]
     figure.legend(handles=handles, loc="outside lower center", ncols=min(5, len(handles)), fontsize=8)
@@ -150,7 +150,7 @@ def rule(label, colour=LINE, dashes="--"):
 
 
 def across(axis, palette, systems, found, unit, ticks=6):
-    """A bar per system from left to right, with whiskers and the median in figures; the first system on top. At most `ticks` steps on the axis."""
+    """Draws a horizontal bar per system, with whiskers and the median as text; the first system on top. At most `ticks` steps on the axis."""
     places = range(len(systems))
     for place, name in zip(places, systems):
         one = found.get(name)
@@ -167,12 +167,12 @@ def across(axis, palette, systems, found, unit, ticks=6):
 
 
 def value(axis, median, where, place):
-    """A median in figures at the end of its bar, readable on a line too."""
+    """Writes a median at the end of its bar, readable on a line too."""
     axis.annotate(number(median), (where, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=7, bbox=PAPER)
 
 
 def rows(axis, palette, systems, ticks=6):
-    """A row per system, the first on top, with room for figures at the end of the longest bar."""
+    """Makes a row per system, the first on top, with room for text at the end of the longest bar."""
     axis.set_yticks(range(len(systems)), [palette.title(name) for name in systems], fontsize=8)
     axis.set_ylim(len(systems) - 0.5, -0.5)
     axis.grid(axis="y", visible=False)
@@ -181,7 +181,7 @@ def rows(axis, palette, systems, ticks=6):
 
 
 def plain(axis, most=6):
-    """Figures on an axis as the text has them, and few of them."""
+    """Formats numbers on an axis as in the text, and limits their number."""
     axis.set_major_formatter(library().ticker.FuncFormatter(lambda told, _: f"{told:,g}"))
     axis.set_minor_formatter(library().ticker.NullFormatter())
     if axis.get_scale() == "linear":
@@ -189,7 +189,7 @@ def plain(axis, most=6):
 
 
 def beside(axis, palette, systems, groups, values):
-    """Bars of each system side by side, group by group; `values(group, system)` is (height, below, above) or None."""
+    """Draws bars of each system side by side, group by group; `values(group, system)` is (height, below, above) or None."""
     wide = 0.84 / max(1, len(systems))
     for order, name in enumerate(systems):
         for place, group in enumerate(groups):
@@ -206,7 +206,7 @@ def figures_of(results, profile, systems, work, pick=None, series=None):
 
 
 def share_of(results, profile, name, other_profile, other, every, work=STREAM, other_work=STREAM, scale=100):
-    """(share, below, above) of one median in another, with the interval of the first."""
+    """Returns (share, below, above) of one median in another, with the interval of the first."""
     one = results.figure(profile, name, work, None, *results.main_series())
     whole = results.figure(other_profile, other, other_work, None, *results.main_series())
     if not one or not whole or not whole.median:

@@ -1,4 +1,4 @@
-"""Figures as text: as many digits as they deserve, and how sure they are."""
+"""Figures as text, with significant digits and intervals."""
 
 from ..summary import SURE
 
@@ -7,7 +7,7 @@ INTERVAL = f"{100 * SURE:.0f} % interval"
 
 
 def number(value):
-    """Three digits that count, thousands apart."""
+    """Returns three significant digits, with thousands separators."""
     size = abs(value)
     if size >= 99.95 or size == 0:
         return f"{value:,.0f}"
@@ -17,42 +17,42 @@ def number(value):
 
 
 def bounds(figure):
-    """The interval of the median; of one round none."""
+    """Returns the interval of the median, or `one round`."""
     return f"{number(figure.low)}–{number(figure.high)}" if figure.low is not None else "one round"
 
 
 def whole(figure, unit=""):
-    """Median, unit and interval: `58.1 Mbit/s (57.0–59.2)`."""
+    """Returns median, unit and interval: `58.1 Mbit/s (57.0–59.2)`."""
     if figure is None:
         return NONE
     return f"{number(figure.median)} {unit}".strip() + f" ({bounds(figure)})"
 
 
 def percent(share):
-    """A share, in percent."""
+    """Returns a share in percent."""
     return f"{number(100 * share)} %"
 
 
 def listed(parts, last="and"):
-    """`a, b and c`."""
+    """Returns `a, b and c`."""
     parts = list(parts)
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} {last} {parts[-1]}" if parts else ""
 
 
 def counted(count, one, many=None):
-    """`1 round`, `2 rounds`."""
+    """Returns `1 round`, `2 rounds`."""
     return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def whiskers(figure):
-    """How far the interval goes below and above the median; nothing where there is none."""
+    """Returns the distances of the interval below and above the median; zeros without an interval."""
     if figure.low is None:
         return 0.0, 0.0
     return figure.median - figure.low, figure.high - figure.median
 
 
 def wilson(good, tried, z=1.96):
-    """The 95 % interval of a share that was seen `good` times in `tried` (Wilson's, sound for few)."""
+    """Returns Wilson's 95 % interval of a share of `good` in `tried`, which is sound for small numbers."""
     if not tried:
         return 0.0, 1.0
     share, scale = good / tried, 1 + z * z / tried

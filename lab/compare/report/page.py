@@ -1,4 +1,4 @@
-"""The page: one file of HTML with everything in it, no script, nothing fetched; the plots beside it as SVG and PNG too."""
+"""The page: one self-contained file of HTML without scripts; the plots are also next to it as SVG and PNG."""
 
 import datetime
 import html
@@ -24,12 +24,12 @@ td.words { text-align: left; white-space: normal; max-width: 46rem; } table.list
 @media print { h2 { break-before: auto; } figure, table { break-inside: avoid; } }
 """
 DISTURBED = "†"
-# Kinds of work in a table: what the page is wide enough for.
+# Kinds of work in a table: what fits the width of the page.
 ACROSS = 9
 
 
 def write(told, path):
-    """Makes the page and the plots of a file of results; returns the page's bytes. A `LabError` says that matplotlib is missing."""
+    """Makes the page and the plots of a file of results; returns the size of the page. Raises a `LabError` without matplotlib."""
     from . import plots as drawings
 
     results = Results(told)
@@ -48,7 +48,7 @@ def write(told, path):
 
 
 def document(results, figures):
-    """The whole page."""
+    """Returns the whole page."""
     told = results.told
     title = f"Overlay networks compared{': ' + told['scenario'] if told['scenario'] else ''}"
     parts = [
@@ -82,7 +82,7 @@ def text(words):
 
 
 def figure(plot, svg, folder):
-    """A plot with what the check asks of it, and its sentence."""
+    """Returns a plot with the properties for the check, and its sentence."""
     facts = {"name": plot.name, "units": "|".join(plot.units), "legend": "|".join(plot.legend), "n": plot.n, "interval": plot.interval}
     attributes = " ".join(f'data-{key}="{text(value)}"' for key, value in facts.items())
     files = f'<span class="small">(<a href="{folder}/{plot.name}.svg">SVG</a>, <a href="{folder}/{plot.name}.png">PNG</a>)</span>'
@@ -90,7 +90,7 @@ def figure(plot, svg, folder):
 
 
 def label(results):
-    """When, where, how often; and a warning where figures are for a look."""
+    """Returns time, machine and number of rounds, and a warning for quick runs."""
     told = results.told
     systems = [one for one in told["systems"].values() if not one["lacking"]]
     words = f"Made {told['made']} on {told['machine']['cpu']}, {counted(told['machine']['cores'], 'core')}, Linux {told['machine']['kernel']}: "
@@ -109,14 +109,14 @@ def label(results):
 
 
 def glance(results):
-    """A row per system: its stream on every main link, its round trip, its success."""
+    """Returns a row per system: its stream on every main link, its round trip, its success."""
     series = results.main_series()
     links = [name for name in MAIN_PROFILES if name in results.profiles(STREAM)] or results.profiles(STREAM)[:4]
     columns = [(f"TCP, {name}, {results.works[STREAM]['unit']}", name, STREAM) for name in links] if STREAM in results.works else []
     if PING in results.works:
         columns += [(f"ping, {name}, {results.works[PING]['unit']}", name, PING) for name in links if name in results.profiles(PING)]
     if not columns:
-        # A named set-up has work of its own.
+        # A named set-up has its own works.
         there = [(profile, work) for profile in results.profiles(placement=series[0]) for work in results.all_works(profile)]
         columns = [(f"{results.works[work]['title']}, {profile}, {results.works[work]['unit']}", profile, work) for profile, work in there[:8]]
     best = {(profile, work): captions.winner(results, profile, work, series) for _, profile, work in columns}
@@ -129,7 +129,7 @@ def glance(results):
 
 
 def tables(results):
-    """A table per link and series: systems down, work across."""
+    """Yields a table per link and series, with a row per system and a column per work."""
     for series in results.series():
         for profile in results.profiles(placement=series[0]):
             works = [work for work in results.all_works(profile) if any(results.rows(profile, name, work, *series) for name in results.systems(profile, work))]
@@ -148,7 +148,7 @@ def _table_of(results, profile, works, series):
 
 
 def _part(results, profile, works, series):
-    """The columns of these works; a row per system that did one of them."""
+    """Returns the columns of these works, with a row per system that did one of them."""
     systems = [name for name in results.systems(profile) if any(results.rows(profile, name, work, *series) for work in works)]
     best = {work: captions.winner(results, profile, work, series) for work in works}
     head = ["", *(f"{results.works[work]['title']}, {results.works[work]['unit']}".rstrip(", ") for work in works)]
@@ -161,7 +161,7 @@ def _row(results, name, cells):
 
 
 def cell(results, profile, name, work, series, best, brief=False):
-    """Median, below it the interval and n; how often it failed where it did. `brief`: without n, which the tables below tell."""
+    """Returns median, interval and n, and the number of failures. `brief`: without n, which the tables below contain."""
     rows = results.rows(profile, name, work, *series)
     one = results.figure(profile, name, work, None, *series)
     failed = sum(not row["ok"] for row in rows)
@@ -189,7 +189,7 @@ def reading():
 
 
 def failures(results):
-    """What is not there, and why."""
+    """Returns what is missing, and why."""
     lacking = [(one["title"], one["lacking"]) for kind in ("systems", "works") for one in results.told[kind].values() if one["lacking"]]
     parts = ["<h3>Left out</h3>", _listing(["what", "why"], lacking)] if lacking else []
     titles = {name: one["title"] for name, one in results.told["works"].items()}
@@ -209,7 +209,7 @@ def failures(results):
 
 
 def not_done(results):
-    """What was planned and is not here, systems with the same lack together."""
+    """Returns planned visits without results; systems with the same lack together."""
     told, lacks = results.told, {}
     for one in told["left_out"]:
         works = listed(told["works"][name]["title"] for name in one["works"])
@@ -229,7 +229,7 @@ def _listing(head, rows):
 
 
 def method(results):
-    """How it was done, on what, with which versions."""
+    """Returns the method, the machine and the versions."""
     told = results.told
     versions = [(one["title"], one["version"]) for one in told["systems"].values() if not one["lacking"]]
     facts = [(key.replace("_", " "), listed(map(str, value)) if isinstance(value, list) else value) for key, value in told["machine"].items()]
@@ -241,7 +241,7 @@ def method(results):
 
 
 def _done(told):
-    """The method in a few sentences; docs/bench.md has all of it."""
+    """Yields the method in a few sentences; docs/bench.md has all of it."""
     yield (
         f"Systems are interleaved: each round has every system on every link, shuffled by seed {told['seed']}, and the bare link is in every round. Each system "
         "is started anew, in hosts made anew, for every visit to a link, and all systems of a round meet the same dice of the link. A system that fails stops no "

@@ -1,17 +1,17 @@
-"""What theory says of one TCP stream that only loss holds back: MSS/RTT × 1.22/√p (Mathis and others, 1997)."""
+"""Theoretical throughput of one TCP stream limited only by loss: MSS/RTT × 1.22/√p (Mathis and others, 1997)."""
 
 import math
 import re
 
-# What is left of 1,500 bytes after IPv4 (20), TCP (20) and its time stamps (12).
+# Bytes of IPv4 (20), TCP (20) and its timestamps (12), of 1,500.
 HEADERS = 52
 FACTOR = 1.22
-# How far from the line a stream may be and still be called on it.
+# Distance from the line within which a stream counts as on it.
 NEAR = 0.25
 
 
 def loss_of(profile):
-    """(share of packets lost towards the right, whether loss is all that holds a stream back); None where the link loses nothing by draw or has a rate."""
+    """Returns (share of packets lost towards the right, whether only loss limits a stream), or None for a link without random loss or with a rate."""
     if profile["loss"]:
         return profile["loss"], True
     words = profile["link"].get("right", "")
@@ -22,7 +22,7 @@ def loss_of(profile):
 
 
 def mbps(profile):
-    """(Mbit/s, whether the theory holds there: constant delay and loss alone), or None where there is nothing to say."""
+    """Returns (Mbit/s, whether the theory holds: only constant delay and loss), or None if it predicts nothing."""
     loss = loss_of(profile)
     if not loss or not profile["round_trip_ms"]:
         return None

@@ -1,18 +1,17 @@
-"""Taut beside other tunnels: throughput, loss, latency, processor time and memory, interleaved (`make bench-tunnel`).
+"""Taut beside other tunnels: throughput, loss, latency, CPU time and memory, interleaved (`make bench-tunnel`).
 
     python3 -m lab.compare.tunnel.command [--quick] [--rounds N] [--seed N] [--only NAME,NAME] [--modes free,pinned] [--mtus 1420,8900]
                                 [--minutes N] [--resume] [--document FILE]
     python3 -m lab.compare.tunnel.command --tables FILE [--document FILE]
 
 Two hosts in network namespaces, one system between them at a time. Writes target/bench/tunnel.json (docs/performance.md describes it) after every
-configuration and, with --document, the tables into that file at the end. --minutes ends it in between, --resume goes on, with the same other
-words, and measures again what others disturbed. --tables makes the tables anew from a file. A system that cannot be had or fails is named there and stops nothing. Exit code 1 when nothing
-was measured.
+configuration and, with --document, the tables into that file at the end. --minutes stops earlier; --resume continues with the same other arguments, and
+repeats disturbed measurements. --tables makes the tables again from a file. A system that is unavailable or fails is named there and stops nothing. Exit
+status 1 if nothing was measured.
 """
 
 import argparse
 import dataclasses
-import datetime
 import json
 import signal
 import sys
@@ -28,6 +27,7 @@ from ...measure.clock import Clock
 from ...measure.cpu import DISTURBED, calm, foreign
 from ...nodes.systems import ALL
 from ...nodes.systems.base import mtu_of
+from .. import results, rows
 from . import goals, page, plan, site
 from .measure import Meter
 from .summary import Results
@@ -35,13 +35,13 @@ from .summary import Results
 SCHEMA = 1
 OUT = ROOT / "target" / "bench"
 FILE = OUT / "tunnel.json"
-# What has to be equal for a run to go on.
+# Keys that must be equal to resume a run.
 SAME = ("schema", "seed", "rounds", "modes", "lengths", "machine", "systems")
-# How often a test is run that others disturb, and how long they are waited for.
+# Attempts at a test that other programs disturb, and the wait for a calm machine in seconds.
 TRIES, CALM_S = 3, 30
-# A system that did not come up this often is not tried again.
+# Failed starts after which a system is not tried again.
 GIVE_UP = 2
-# What a system, a program or the kernel may do to us without ending the others' runs.
+# Errors of a system, a program or the kernel that end one run and not the others.
 FAILURES = (LabError, OSError, ValueError, KeyError, IndexError)
 
 
@@ -56,7 +56,7 @@ class Bench:
         self.congestion, self.offloads = "unknown", "unknown"
 
     def run(self, cubic, say, keep=lambda: None, minutes=None):
-        """All that is not there yet, or what can be begun within `minutes`; `keep()` is called after each. Returns whether all is there."""
+        """Runs all missing configurations, or those that can begin within `minutes`; calls `keep()` after each. Returns True if all have run."""
         order = self.missing()
         clock = Clock([self.effort.seconds(one) for one in order])
         for number, configuration in enumerate(order):
@@ -68,7 +68,7 @@ class Bench:
         return True
 
     def missing(self):
-        """The configurations that have no run yet, in their order."""
+        """Returns the configurations without a run, in order."""
         able = [name for name, why in self.lacking.items() if not why]
         done = {(run["round"], run["mode"], run["system"], run["mtu"]) for run in self.runs}
         variants = [name for name in able if self.systems[name].variant]
@@ -76,17 +76,15 @@ class Bench:
         return [one for one in order if (one.round, one.mode, one.system, one.mtu) not in done]
 
     def resume(self, told):
-        """Goes on where `told` (what tunnel.json holds) ended, disturbed configurations once more; refuses if it was of something else."""
-        now = self.result(told["quick"])
-        other = [key for key in SAME if told[key] != now[key]]
-        if other:
-            raise LabError(f"what is to be resumed was another run: {', '.join(other)} differ; without --resume a new one begins")
+        """Continues where `told` (the content of tunnel.json) ended, and repeats disturbed configurations. Raises `LabError` if that was a different
+        run."""
+        results.check_resumable(told, self.result(told["quick"]), SAME)
         self.sittings = told["sittings"] + 1
         self.congestion, self.offloads = told["congestion_control"], told["offloads"]
         self.runs = [run for run in told["runs"] if not any(figures.get("disturbed") for figures in run["tests"].values())]
 
     def measure(self, configuration, cubic, say):
-        """Starts the system, measures, ends it. What fails is in the row."""
+        """Starts the system, measures, ends it. Failures are recorded in the row."""
         row = dataclasses.asdict(configuration) | {"error": None, "tests": {}, "memory_kib": {"idle": [0, 0], "peak": [0, 0]}}
         before = [run for run in self.runs if run["system"] == configuration.system and run["error"]]
         if len(before) >= GIVE_UP:
@@ -96,7 +94,7 @@ class Bench:
                 self._measure(lab, configuration, cubic, row, say)
                 lab.failed = any("error" in figures for figures in row["tests"].values())
         except FAILURES as error:
-            row["error"] = _told(error)
+            row["error"] = rows.told(error)
             say(f"  failed: {row['error'].splitlines()[0]}")
         return row
 
@@ -118,25 +116,26 @@ class Bench:
         running.stop()
 
     def _test(self, meter, test, say):
-        """One test; once more when somebody else used the machine meanwhile."""
-        for attempt in range(1, self.tries + 1):
+        """Makes one test, and repeats it if other programs used the machine meanwhile."""
+
+        def measure(attempt):
             try:
                 figures = meter.run(test)
             except FAILURES as error:
-                figures = {"error": _told(error)}
+                figures = {"error": rows.told(error)}
             figures["attempts"] = attempt
             if "cpu" in figures:
                 figures["disturbed"] = foreign(figures["cpu"]) > DISTURBED
             say(f"  {test:<14} {outline(figures)}")
-            if "error" in figures or not figures["disturbed"] or attempt == self.tries or not calm(CALM_S):
-                break
-        return figures
+            return figures, figures.get("disturbed", False)
+
+        return rows.attempts(measure, self.tries, lambda: calm(CALM_S))
 
     def result(self, quick):
-        """What tunnel.json holds."""
+        """Returns the content of tunnel.json."""
         return {
             "schema": SCHEMA,
-            "made": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            "made": results.time_made(),
             "quick": quick,
             "sittings": self.sittings,
             "seed": self.seed,
@@ -156,7 +155,7 @@ class Bench:
 
 
 def outline(figures):
-    """A test in a few words."""
+    """Returns a test in a few words."""
     if "error" in figures:
         return f"failed: {figures['error'].splitlines()[0]}"
     words = [f"{figures['mbps']:.0f} Mbit/s"] if "mbps" in figures else []
@@ -167,21 +166,17 @@ def outline(figures):
     return ", ".join(words)
 
 
-def _told(error):
-    return f"{type(error).__name__}: {error}" if not isinstance(error, LabError) else str(error)
-
-
 def arguments():
     parser = argparse.ArgumentParser(prog="python3 -m lab.compare.tunnel.command", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="ten minutes, for a look")
-    parser.add_argument("--rounds", type=int, help="how often each configuration is run")
-    parser.add_argument("--seed", type=int, default=1, help="order of the configurations (default 1)")
-    parser.add_argument("--only", help="systems, by name, separated by commas")
+    parser.add_argument("--quick", action="store_true", help="a quick look of ten minutes")
+    parser.add_argument("--rounds", type=int, help="number of rounds")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the order of the configurations (default 1)")
+    parser.add_argument("--only", help="names of systems, separated by commas")
     parser.add_argument("--modes", default=",".join(plan.MODES), help="free, pinned or both (default)")
     parser.add_argument("--mtus", help="of " + ", ".join(map(str, site.LINKS)))
-    parser.add_argument("--minutes", type=float, help="begin nothing after this many")
-    parser.add_argument("--resume", action="store_true", help="go on with target/bench/tunnel.json")
-    parser.add_argument("--tables", type=Path, help="measure nothing: tables from this file")
+    parser.add_argument("--minutes", type=float, help="start nothing after this time")
+    parser.add_argument("--resume", action="store_true", help="continue target/bench/tunnel.json")
+    parser.add_argument("--tables", type=Path, help="measure nothing; make the tables from this file")
     parser.add_argument("--document", type=Path, help="put the tables into this file")
     return parser.parse_args()
 
@@ -216,8 +211,7 @@ def main():
             say(f"left out: {name}: {why}")
 
     def keep():
-        OUT.mkdir(parents=True, exist_ok=True)
-        FILE.write_text(json.dumps(bench.result(args.quick), indent=1) + "\n")
+        results.save(FILE, bench.result(args.quick))
 
     try:
         if args.resume and FILE.exists():
@@ -237,7 +231,7 @@ def main():
 
 
 def show(told, document):
-    """Prints the tables, and puts them into the document; exit code 1 when there is nothing in them."""
+    """Prints the tables and puts them into the document; exit status 1 if they are empty."""
     tables = page.text(told)
     print(f"\n{tables}\n", flush=True)
     if document:

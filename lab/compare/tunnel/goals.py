@@ -1,7 +1,7 @@
-"""What is to be reached, and whether a run did: the verdicts are computed from tunnel.json, never written by hand.
+"""Targets, and whether a run reached them. The verdicts are computed from tunnel.json.
 
-A goal has two limits: "reach" is owed, "go for" is what is hoped for. Ratios are of medians over the rounds. Where a goal names no mode it is
-judged free and pinned; where it names several systems, by the worst of them.
+A goal has two limits: "reach" is required, "go for" is the aim. Ratios are of medians over the rounds. A goal without a mode is judged free and pinned; a
+goal with several systems by the worst of them.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ LARGER_MTU = 8900
 
 @dataclass(frozen=True)
 class Seen:
-    """What a run says of a goal: the figure, how it came about, and whether a condition beside the figure holds."""
+    """The result of a run for a goal: the figure, its origin, and whether a side condition holds."""
 
     value: float
     details: str
@@ -27,7 +27,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Goal:
-    """`measure(results, mode)` is a `Seen`, or None where a figure is missing. `most`: larger is better."""
+    """`measure(results, mode)` returns a `Seen`, or None if a figure is missing. `most`: larger is better."""
 
     what: str
     mode: str
@@ -39,7 +39,7 @@ class Goal:
     needs: tuple = OURS
 
     def verdict(self, seen):
-        """One of "go for", "reach", "missed", "not measured"."""
+        """Returns "go for", "reach", "missed" or "not measured"."""
         if seen is None:
             return "not measured"
         if not seen.sound or not self._meets(seen.value, self.reach):
@@ -55,7 +55,7 @@ class Goal:
 
 
 def judge(results, lacking):
-    """A row per goal: what, mode, both limits, what was seen, the verdict. `lacking` says of systems by name why they were not run, or None."""
+    """Returns a row per goal: what, mode, both limits, what was seen, the verdict. `lacking` says by name why systems were not run, or None."""
     rows = []
     for goal in GOALS:
         seen = goal.measure(results, goal.mode)
@@ -67,7 +67,7 @@ def judge(results, lacking):
 
 
 def against(one, other, test, pick=summary.mbps, unit="Gbit/s", scale=1e-3, mtus=(USUAL_MTU, USUAL_MTU), tests=None):
-    """How many times the figure of `other` that of `one` is; of several in `one`, the worst."""
+    """Measures the ratio of the figure of `other` to that of `one`; with several in `one`, the worst."""
 
     def measure(results, mode):
         parts = []
@@ -84,12 +84,12 @@ def against(one, other, test, pick=summary.mbps, unit="Gbit/s", scale=1e-3, mtus
 
 
 def worst(names, test, pick, unit=""):
-    """The largest figure of these systems."""
+    """Measures the largest figure of these systems."""
     return _largest(names, lambda results, name, mode: results.figure(name, mode, USUAL_MTU, test, pick), lambda value: f"{value:.2f}{unit}")
 
 
 def added(names):
-    """What an echo takes longer than over the bare link; the worst of these."""
+    """Measures the latency that an echo takes longer than over the bare link; the worst of these systems."""
     return _largest(names, lambda results, name, mode: results.added_us(name, mode, USUAL_MTU), lambda value: f"{value:.0f}")
 
 
@@ -104,7 +104,7 @@ def _largest(names, figure, shown):
 
 
 def loaded(name):
-    """The 99th percentile beside a stream; sound only while the stream had no retransmits, which would mean that packets were dropped."""
+    """Measures the 99th percentile beside a stream. Valid only if the stream had no retransmissions, which would mean that packets were dropped."""
 
     def measure(results, mode):
         figure = results.figure(name, mode, USUAL_MTU, "loaded", summary.p99_ms)
@@ -134,7 +134,7 @@ def lanes(results, mode):
 
 
 def cpu(results, mode):
-    """Of the whole machine: what is saved in the tunnel and spent elsewhere saves nothing."""
+    """Measures the whole machine: CPU time that is moved from the tunnel to another program is not saved."""
     machine = against(AES, OTHER, "tcp-1", summary.machine_cpu, "s", 1.0)(results, mode)
     tunnel = against(AES, OTHER, "tcp-1", summary.tunnel_cpu, "s", 1.0)(results, mode)
     return machine and tunnel and Seen(machine.value, f"whole machine: {machine.details}; tunnel's processes alone: {tunnel.value:.2f} ×")
@@ -145,7 +145,7 @@ def _both(what, measure, reach, go, unit="×", most=True, needs=OURS):
 
 
 _WG_STREAM, _AES_STREAM = "taut-wg, one TCP stream, against wireguard-go", "network mode, AES, one TCP stream, against wireguard-go"
-# The limits are for a machine of two cores that both ends share.
+# The limits apply to a machine with two cores that both ends share.
 GOALS = [
     Goal(_WG_STREAM, "free", against(WG, OTHER, "tcp-1"), 2.0, 2.6, needs=(WG, OTHER)),
     Goal(_WG_STREAM, "pinned", against(WG, OTHER, "tcp-1"), 2.4, 2.9, needs=(WG, OTHER)),

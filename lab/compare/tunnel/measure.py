@@ -1,4 +1,4 @@
-"""One figure each: iperf3 and echo requests over a system that is up, with what they cost."""
+"""Measures one figure each: iperf3 and echo requests over a running system, with their cost."""
 
 import time
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from ...traffic.work.udp import DATAGRAM
 
 PORT = 5201
 SMALL = 64
-# How long a stream runs before echo requests go along with it.
+# Time that a stream runs before the echo requests start, in seconds.
 RAMP_S = 1
-# What the kernel threw away or put in order, per host (/proc/net/snmp, /proc/net/netstat).
+# Counters of drops and reordering in the kernel, per host (/proc/net/snmp, /proc/net/netstat).
 _COUNTERS = {
     "Udp": ("RcvbufErrors", "SndbufErrors", "InErrors"),
     "TcpExt": ("TCPOFOQueue", "TCPSACKReorder", "TCPTSReorder", "TCPDSACKRecv", "TCPLossProbes"),
@@ -21,7 +21,7 @@ _COUNTERS = {
 
 @dataclass
 class Lengths:
-    """Seconds of each kind of run."""
+    """Duration of each kind of run in seconds."""
 
     tcp: int
     udp: int
@@ -40,11 +40,11 @@ class Meter:
         self.address = running.addresses[1]
 
     def run(self, test):
-        """The figures of one test, as a dict with units in its names."""
+        """Returns the figures of one test, as a dict with units in its names."""
         return TESTS[test](self)
 
     def warm_up(self):
-        """One second each way, not counted: buffers are touched, handshakes done."""
+        """Sends for one second each way, not counted: touches buffers and completes handshakes."""
         self._iperf(1)
         self._iperf(1, "-R")
 
@@ -61,7 +61,7 @@ class Meter:
         return self._echo(self.lengths.idle) | {"cpu": Reading(self.running.processes).since(start)}
 
     def loaded(self):
-        """Echo requests beside one stream."""
+        """Sends echo requests beside one stream."""
         seen = {}
         seconds = self.lengths.loaded + 1
         told, cost = self._iperf(seconds, "-O", RAMP_S, during=lambda: seen.update(self._echo(self.lengths.loaded)))
@@ -71,7 +71,7 @@ class Meter:
         return echoes(self.sender, self.address, seconds)
 
     def _iperf(self, seconds, *options, during=None):
-        """iperf3's report, and {"bytes", "cpu", "kernel"} of the whole run, the part that is not counted included."""
+        """Returns the report of iperf3, and {"bytes", "cpu", "kernel"} of the whole run, including the part that is not counted."""
         start, counted = Reading(self.running.processes), self._kernel()
         with Iperf(self.sender, self.receiver, self.address, seconds, *options, port=PORT) as run:
             run.begin()
@@ -84,13 +84,13 @@ class Meter:
         return told, {"bytes": moved(told), "cpu": cpu, "kernel": {name: value for name, value in kernel.items() if value}}
 
     def _kernel(self):
-        """Counters of both hosts, and what their tunnel interfaces dropped."""
+        """Returns counters of both hosts, and drops of their tunnel interfaces."""
         found = {}
         for host in self.hosts:
             text = host.run("cat", "/proc/net/snmp", "/proc/net/netstat").stdout
             for name, value in counters(text).items():
                 found[f"{host.name}.{name}"] = value
-            # iperf3's own sockets are not there before a run and no more after it.
+            # Excludes the sockets of iperf3, which exist only during a run.
             found[f"{host.name}.tunnel_socket_drops"] = socket_drops(host.run("cat", "/proc/net/udp", "/proc/net/udp6").stdout)
             where = f"/sys/class/net/{self.running.interface}/statistics"
             sent, received = host.run("cat", f"{where}/tx_dropped", f"{where}/rx_dropped").stdout.split()
@@ -99,12 +99,12 @@ class Meter:
 
 
 def socket_drops(text):
-    """Datagrams that found no room at the sockets of /proc/net/udp, all together: the last column."""
+    """Returns the datagrams dropped at all sockets in /proc/net/udp: the sum of the last column."""
     return sum(int(line.split()[-1]) for line in text.splitlines() if ":" in line)
 
 
 def counters(text):
-    """Those of `_COUNTERS` in the text of /proc/net/snmp and /proc/net/netstat: a line of names, then a line of values, per group."""
+    """Returns the counters of `_COUNTERS` in /proc/net/snmp and /proc/net/netstat: per group a line of names, then a line of values."""
     found, lines = {}, text.splitlines()
     for names, values in zip(lines[::2], lines[1::2]):
         group = names.split(":")[0]
@@ -113,7 +113,7 @@ def counters(text):
     return found
 
 
-# In the order of the tables. What a test is called in tunnel.json.
+# In the order of the tables: name of a test in tunnel.json.
 TESTS = {
     "idle": Meter.idle,
     "tcp-1": Meter.tcp,

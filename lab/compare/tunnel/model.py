@@ -1,8 +1,8 @@
-"""What several lanes would carry on a machine with more cores than this one: plain arithmetic from measured costs, and no measurement.
+"""An estimate of the throughput of several lanes on a machine with more cores: arithmetic from measured costs, not a measurement.
 
     python3 -m lab.compare.tunnel.model [FILE] [--cores N]
 
-FILE is what `lab.compare.tunnel.command` wrote, target/bench/tunnel.json by default; it needs `taut-lanes-2`. The table is a part of docs/performance.md.
+FILE is written by `lab.compare.tunnel.command`, target/bench/tunnel.json by default; it needs `taut-lanes-2`. The table is a part of docs/performance.md.
 """
 
 import argparse
@@ -17,13 +17,13 @@ CORES = 8
 LANES = (1, 2, 4, 6, 8)
 FLOWS = (4, 16, 64)
 SYSTEM, TEST = "taut-lanes-2", "tcp-4"
-# Pinned, nobody's work is done on the other host's core and nothing waits for a core that is busy with something else.
+# Modes in order of preference. When pinned, no host works on the core of the other, and nothing waits for a core that is busy with something else.
 PREFERRED = ("pinned", "free")
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds of one core per GB: of the lanes that send, of those that receive, and of all else on one host. `mode` is where they come from."""
+    """Seconds of one core per GB: of sending lanes, of receiving lanes, and of everything else on one host. `mode` is their origin."""
 
     sending: float
     receiving: float
@@ -32,12 +32,12 @@ class Costs:
 
     @property
     def lane(self):
-        """Of the end that is busier: the other one waits for it."""
+        """Cost of the busier end: the other one waits for it."""
         return max(self.sending, self.receiving)
 
 
 def costs(results):
-    """What four streams over two lanes cost, medians of the rounds; None if that was not measured."""
+    """Returns the costs of four streams over two lanes, medians of the rounds; None if not measured."""
     for mode in PREFERRED:
         figures = [results.figure(SYSTEM, mode, USUAL_MTU, TEST, pick) for pick in (_tunnel(0), _tunnel(1), _rest)]
         if all(figures):
@@ -50,23 +50,23 @@ def _tunnel(end):
 
 
 def _rest(figures, run):
-    """Of one host: both together less the tunnel's programs, halved."""
+    """Returns the rest per host: half of the machine without the programs of the tunnel."""
     return (summary.machine_cpu(figures, run) - summary.tunnel_cpu(figures, run)) / 2
 
 
 def busy(lanes, flows):
-    """How many of `lanes` have a flow at least, on average, when each of `flows` is on any with the same chance."""
+    """Returns the mean number of `lanes` with at least one flow, if each of `flows` is on any lane with equal chance."""
     return lanes * (1 - (1 - 1 / lanes) ** flows)
 
 
 def gbit_per_s(cost, lanes, cores=CORES, flows=None):
-    """What one host carries: as much as its lanes can, and no more than all cores can with everything else that the packets need."""
+    """Returns the throughput of one host: limited by its lanes, and by all cores with everything else that the packets need."""
     working = lanes if flows is None else busy(lanes, flows)
     return 8 * min(working / cost.lane, cores / (cost.lane + cost.rest))
 
 
 def text(results, cores=CORES):
-    """The section of the document; None if nothing was measured that it could follow from."""
+    """Returns the section of the document; None without the measurements that it needs."""
     cost = costs(results)
     if cost is None:
         return None

@@ -1,4 +1,4 @@
-"""The tables in Markdown, and the place in the document where they belong."""
+"""The tables in Markdown, and their place in the document."""
 
 from . import goals, model, summary
 from .plan import USUAL_MTU
@@ -10,7 +10,7 @@ NONE = "–"
 
 
 def placed(document, text, begin=BEGIN, end=END):
-    """The document with what stands between the markers replaced."""
+    """Returns the document with the text between the markers replaced."""
     before, found, rest = document.partition(begin)
     _, ended, after = rest.partition(end)
     if not found or not ended:
@@ -19,7 +19,7 @@ def placed(document, text, begin=BEGIN, end=END):
 
 
 def shown(figure, digits=2, scale=1.0):
-    """Median, and the spread in brackets where there is more than one round."""
+    """Returns the median, and the spread in brackets with more than one round."""
     if figure is None:
         return NONE
     middle, least, most = (f"{value * scale:,.{digits}f}" for value in (figure.median, figure.least, figure.most))
@@ -32,14 +32,14 @@ def table(head, rows):
 
 
 class Tables:
-    """All tables of one run, from what tunnel.json holds."""
+    """All tables of one run, from the content of tunnel.json."""
 
     def __init__(self, told):
         self.told, self.results = told, Results(told["runs"])
         self.systems = {name: one for name, one in told["systems"].items() if not one["lacking"]}
 
     def rows(self, cells):
-        """A line per system that was run."""
+        """Returns a line per system that was run."""
         return [[one["title"], *cells(name)] for name, one in self.systems.items()]
 
     def of(self, name, mode, test, pick, digits=2, scale=1.0, mtu=USUAL_MTU):
@@ -107,7 +107,7 @@ class Tables:
         )
 
     def left_out(self):
-        """What could not be run, and what failed."""
+        """Returns what could not be run, and what failed."""
         lines = [f"- {one['title']}: {one['lacking']}." for one in self.told["systems"].values() if one["lacking"]]
         for name, one in self.systems.items():
             for mode, mtu, test, why in self.results.errors(name):
@@ -116,7 +116,7 @@ class Tables:
 
 
 def facts(told):
-    """What a reader has to know of the machine and of the run."""
+    """Returns facts about the machine and the run."""
     machine, results = told["machine"], Results(told["runs"])
     versions = "; ".join(f"{one['title']}: {one['version']}" for one in told["systems"].values() if not one["lacking"])
     lengths, foreign, (lost, tests) = told["lengths"], results.foreign(), results.disturbed()
@@ -132,7 +132,7 @@ Others than the tunnel and iperf3 took {shown(foreign, 0)} % of the machine (lea
 
 
 def verdicts(told):
-    """The goals, judged."""
+    """Returns the goals with verdicts."""
     lacking = {name: one["lacking"] for name, one in told["systems"].items()}
     rows = goals.judge(Results(told["runs"]), lacking)
     return table(
@@ -146,7 +146,7 @@ def verdicts(told):
 
 
 def text(told):
-    """All that stands between the markers."""
+    """Returns everything between the markers."""
     tables, parts = Tables(told), [facts(told)]
     names = {"free": "Free (no affinity)", "pinned": "Pinned (each host on a core of its own, iperf3 included)"}
     for mode in told["modes"]:

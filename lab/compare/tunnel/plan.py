@@ -1,7 +1,7 @@
 """What is run, and in which order.
 
-A configuration is one system, pinned or free, at one MTU: it is started, warmed up, measured, ended. Each round has every configuration once,
-shuffled, so that what drifts on the machine drifts over all of them alike.
+A configuration is one system, pinned or free, at one MTU: it is started, warmed up, measured, ended. Each round has every configuration once, shuffled, so
+that drift of the machine affects all of them alike.
 """
 
 import random
@@ -12,7 +12,7 @@ from .site import LINKS
 
 USUAL_MTU = min(LINKS)
 MODES = ("free", "pinned")
-# Seconds around every run of a program, and to start and end a configuration: only to tell how long it all takes.
+# Seconds around every run of a program, and to start and end a configuration: for estimates only.
 AROUND_S, START_S = 0.3, 3.0
 
 
@@ -25,18 +25,18 @@ class Configuration:
 
     @property
     def tests(self):
-        """At the usual MTU all; at the others one stream."""
+        """Returns all tests at the usual MTU; one stream at other MTUs."""
         return tuple(TESTS) if self.mtu == USUAL_MTU else ("tcp-1",)
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How long and how often."""
+    """Durations and number of rounds."""
 
     rounds: int
     lengths: Lengths
     mtus: tuple
-    # The larger MTUs, and variants of systems, in the first round and free only; pinned in the first round only.
+    # True if larger MTUs and variants are only measured free in the first round, and pinned only in the first round.
     sparing: bool = False
 
     def wants(self, configuration, variant):
@@ -49,7 +49,7 @@ class Effort:
         return first and free if larger or variant else first or free
 
     def seconds(self, configuration):
-        """About how long it takes."""
+        """Returns the approximate duration."""
         lengths, total = self.lengths, START_S + 2 * (1 + AROUND_S)
         for test in configuration.tests:
             total += AROUND_S + {"idle": lengths.idle, "loaded": lengths.loaded + 2}.get(
@@ -59,12 +59,12 @@ class Effort:
 
 
 FULL = Effort(rounds=5, lengths=Lengths(tcp=3, udp=2, idle=2, loaded=4), mtus=tuple(LINKS))
-# Ten minutes for seven systems and four variants; the largest MTU is left to the full run.
+# Ten minutes for seven systems and four variants; only the full run has the largest MTU.
 QUICK = Effort(rounds=2, lengths=Lengths(tcp=1, udp=1, idle=1, loaded=1, omitted=0), mtus=tuple(mtu for mtu in LINKS if mtu != max(LINKS)), sparing=True)
 
 
 def shuffled(systems, effort, modes, seed, variants=()):
-    """All configurations, round by round; `variants` of systems with the usual MTU only."""
+    """Returns all configurations, round by round; `variants` of systems at the usual MTU only."""
     dice, order = random.Random(seed), []
     for number in range(1, effort.rounds + 1):
         one = [Configuration(number, mode, system, mtu) for mode in modes for system in systems for mtu in effort.mtus]
@@ -74,7 +74,7 @@ def shuffled(systems, effort, modes, seed, variants=()):
 
 
 def tests_in_order(configuration, seed):
-    """Its tests, shuffled too; the idle one first, while nothing has been loaded."""
+    """Returns the tests of a configuration, shuffled; the idle test comes first, before any load."""
     rest = [test for test in configuration.tests if test != "idle"]
     random.Random(f"{seed} {configuration}").shuffle(rest)
     return [test for test in configuration.tests if test == "idle"] + rest

@@ -1,15 +1,15 @@
-"""Two hosts on one switch, a third beside them, and the cores that they may use."""
+"""Two hosts on one switch, a third one beside them, and the cores that they may use."""
 
 from dataclasses import dataclass
 
-# What a tunnel's datagrams need around an inner packet, at most: outer IPv4, UDP, WireGuard's header and tag. The link is larger than this.
+# Inner MTU and MTU of the link: larger by the overhead of a tunnel, at most outer IPv4, UDP, and the header and tag of WireGuard.
 LINKS = {1420: 1500, 8900: 9000, 65440: 65535}
 CORES = (0, 1)
 
 
 @dataclass
 class Site:
-    """`hosts` are sender and receiver, `helper` is for coordinators. Pinned: each host's programs have one core, measuring programs included."""
+    """`hosts` are sender and receiver, `helper` is for coordinators. Pinned: the programs of each host have one core, including measuring programs."""
 
     hosts: list
     helper: object
@@ -17,7 +17,7 @@ class Site:
 
 
 def lay_out(lab, mtu, pinned, cubic):
-    """The hosts with a link that carries `mtu` inside a tunnel."""
+    """Makes the hosts with a link that carries `mtu` inside a tunnel."""
     switch = lab.switch("wire", ipv6=False)
     helper, *hosts = (lab.host(name, switch) for name in ("helper", "left", "right"))
     link = LINKS[mtu]

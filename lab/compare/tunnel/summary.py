@@ -1,4 +1,4 @@
-"""From the runs to one figure each: the median, and the spread over the rounds."""
+"""From runs to figures: the median, and the spread over the rounds."""
 
 import statistics
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from ...measure.cpu import foreign
 from ...measure.quantile import quantile
 
 
-# The system that all others are put beside.
+# The reference for all other systems.
 BARE = "bare"
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A median with the least and the most of the rounds, and how many there were."""
+    """A median with the minimum and maximum of the rounds, and their number."""
 
     median: float
     least: float
@@ -22,7 +22,7 @@ class Figure:
 
 
 def figure(values):
-    """The figure of these values; None of none."""
+    """Returns the figure of these values, or None without values."""
     values = [value for value in values if value is not None]
     return Figure(statistics.median(values), min(values), max(values), len(values)) if values else None
 
@@ -44,17 +44,17 @@ def retransmits(figures, _):
 
 
 def lost_before(figures, _):
-    """Percent of the datagrams that the sender's kernel dropped: the tunnel did not fetch them in time."""
+    """Returns the percentage of datagrams that the kernel of the sender dropped, because the tunnel did not read them in time."""
     return _share(figures, figures["kernel"].get("left.interface_tx_dropped", 0))
 
 
 def lost_inside(figures, _):
-    """Percent that the sockets of the tunnel's receiving end dropped."""
+    """Returns the percentage that the sockets of the receiving end of the tunnel dropped."""
     return _share(figures, figures["kernel"].get("right.tunnel_socket_drops", 0))
 
 
 def lost_after(figures, _):
-    """Percent that went through the tunnel and found no room at iperf3's own socket."""
+    """Returns the percentage that passed the tunnel and was dropped at the socket of iperf3."""
     kernel = figures["kernel"]
     return _share(figures, kernel.get("right.Udp.RcvbufErrors", 0) - kernel.get("right.tunnel_socket_drops", 0))
 
@@ -64,7 +64,7 @@ def _counts(figures):
 
 
 def _resent(run):
-    """What its TCP runs say."""
+    """Returns the figures of its TCP tests."""
     return [figures for figures in run["tests"].values() if _counts(figures) and "retransmits" in figures]
 
 
@@ -73,24 +73,24 @@ def _share(figures, count):
 
 
 def out_of_order(figures, _):
-    """TCP segments that came before their turn, at both ends."""
+    """Returns TCP segments that arrived out of order, at both ends."""
     return sum(value for name, value in figures["kernel"].items() if name.endswith("TCPOFOQueue"))
 
 
 def needless(figures):
-    """Segments that were sent again though the receiver had them: it said so (D-SACK, RFC 2883). The sender's timer was too impatient."""
+    """Returns needless retransmissions: the receiver reported that it had the segments (D-SACK, RFC 2883). The timer of the sender was too short."""
     told = sum(value for name, value in figures["kernel"].items() if name.endswith("TCPDSACKRecv"))
-    # The kernel counts from the start of the run, iperf3 from the end of what is left out.
+    # The kernel counts from the start of the run, iperf3 from the end of the omitted part.
     return min(told, figures["retransmits"])
 
 
 def machine_cpu(figures, _):
-    """Seconds of all cores per GB, measuring programs included."""
+    """Returns seconds of all cores per GB, including measuring programs."""
     return figures["cpu"]["machine_s"] / (figures["bytes"] / 1e9)
 
 
 def tunnel_cpu(figures, _):
-    """Seconds of the tunnel's programs at both ends per GB."""
+    """Returns seconds of the programs of the tunnel at both ends per GB."""
     return sum(figures["cpu"]["tunnel_s"]) / (figures["bytes"] / 1e9)
 
 
@@ -103,7 +103,7 @@ def p99_ms(figures, _):
 
 
 def idle_mb(_, run):
-    """The larger of the two ends, in units of 1,000,000 bytes."""
+    """Returns memory of the end that uses more, in units of 1,000,000 bytes."""
     return max(run["memory_kib"]["idle"]) * 1024 / 1e6
 
 
@@ -112,13 +112,13 @@ def peak_mb(_, run):
 
 
 class Results:
-    """What the runs of tunnel.json say of a system, by mode and MTU."""
+    """The results in tunnel.json by system, mode and MTU."""
 
     def __init__(self, runs):
         self.runs = runs
 
     def each(self, system, mode, mtu, test, pick):
-        """(round, `pick(figures, run)`) of every round in which the test succeeded, undisturbed."""
+        """Returns (round, `pick(figures, run)`) of every round with a successful undisturbed test."""
         found = []
         for run in self.runs:
             if (run["system"], run["mode"], run["mtu"]) == (system, mode, mtu):
@@ -131,7 +131,7 @@ class Results:
         return figure([value for _, value in self.each(system, mode, mtu, test, pick)])
 
     def errors(self, system):
-        """What went wrong, each once: (mode, mtu, test, first line)."""
+        """Returns errors as (mode, mtu, test, first line), without duplicates."""
         seen = {}
         for run in self.runs:
             if run["system"] == system:
@@ -143,29 +143,29 @@ class Results:
         return [(*where, what.splitlines()[0]) for where, what in seen.items()]
 
     def added_us(self, system, mode, mtu):
-        """Microseconds that the idle echo takes longer than over the bare link of the same round."""
+        """Returns the microseconds that an idle echo takes longer than over the bare link of the same round."""
         bare = dict(self.each(BARE, mode, mtu, "idle", middle_ms))
         own = self.each(system, mode, mtu, "idle", middle_ms)
         return figure([(value - bare[number]) * 1000 for number, value in own if number in bare])
 
     def foreign(self):
-        """What others than the tunnel and the measuring programs took of all cores, in percent; of the runs that count."""
+        """Returns the percentage of all cores used by programs other than the tunnel and the measuring programs, of the runs that count."""
         return figure([100 * foreign(one["cpu"]) for run in self.runs for one in run["tests"].values() if _counts(one) and "cpu" in one])
 
     def disturbed(self):
-        """How many tests were disturbed each time they were tried, and how many there are."""
+        """Returns the number of tests that were disturbed in every attempt, and the number of all tests."""
         every = [figures for run in self.runs for figures in run["tests"].values()]
         return sum(figures.get("disturbed", False) for figures in every), len(every)
 
     def all_retransmits(self, system, mode):
-        """Of every TCP run of a round together."""
+        """Returns the retransmissions of all TCP tests of a round."""
         rounds = {}
         for run in self._of(system, mode):
             rounds.setdefault(run["round"], []).extend(f["retransmits"] for f in _resent(run))
         return figure([sum(counts) for counts in rounds.values() if counts])
 
     def needless_of_all(self, system, mode):
-        """Needless retransmits of every TCP run of all rounds, and how many there were."""
+        """Returns the needless retransmissions of all TCP tests of all rounds, and the number of retransmissions."""
         every = [figures for run in self._of(system, mode) for figures in _resent(run)]
         return sum(needless(figures) for figures in every), sum(figures["retransmits"] for figures in every)
 

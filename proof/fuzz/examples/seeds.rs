@@ -1,4 +1,4 @@
-//! Writes the seeds of all corpora anew; what was found by searching stays beside them.
+//! Writes the seeds of all corpora; files that a search found stay beside them.
 
 use std::fs;
 use std::io;

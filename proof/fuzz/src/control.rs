@@ -1,4 +1,4 @@
-//! What node and coordinator say to each other, and the map.
+//! Messages between node and coordinator, and the network map.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use taut_tunnel::Limits;
 
 use crate::input::Input;
 
-/// What a coordinator says. The node reads it in two steps, to save memory: in one step, it means the same.
+/// A message from the coordinator. The node reads it in two steps to save memory; reading it in one step must give the same message.
 pub(crate) fn to_node(data: &[u8]) {
     let Some(known) = taut_control::fuzzing::message(data) else {
         return assert!(serde_json::from_slice::<ToNode>(data).is_err(), "a good message was not understood");
@@ -25,7 +25,7 @@ pub(crate) fn to_node(data: &[u8]) {
     }
 }
 
-/// What a node says.
+/// A message from a node.
 pub(crate) fn to_coordinator(data: &[u8]) {
     let Ok(message) = serde_json::from_slice::<ToCoordinator>(data) else { return };
     if message != ToCoordinator::Unknown {
@@ -34,7 +34,7 @@ pub(crate) fn to_coordinator(data: &[u8]) {
     }
 }
 
-/// A map and the deltas behind it, as pieces. What is accepted keeps the promises of a map, and a node takes it.
+/// A map and the deltas behind it, as pieces. An accepted map keeps its invariants, and a node accepts it.
 pub(crate) fn map(data: &[u8]) {
     let mut input = Input::new(data);
     let Ok(mut map) = serde_json::from_slice::<NetworkMap>(input.piece()) else { return };
@@ -60,7 +60,7 @@ pub(crate) fn map(data: &[u8]) {
     }
 }
 
-/// The invariants of a map, told in another way than `NetworkMap::check`, and that a node can live with it.
+/// Checks the invariants of a map in another way than `NetworkMap::check`, and that a node accepts the map.
 fn take(node: &mut Node<impl Entropy>, map: &NetworkMap) {
     assert_eq!(map.check(), Ok(()));
     let (mut keys, mut ids, mut addresses) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());

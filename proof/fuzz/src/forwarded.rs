@@ -1,14 +1,14 @@
-//! What a reverse proxy says of its client: headers of a request, and the PROXY protocol in front of a connection.
+//! Statements of a reverse proxy about its client: headers of a request, and the PROXY protocol in front of a connection.
 
 use std::net::IpAddr;
 
 use taut_wire::forwarded::{ForwardedClient, client};
 use taut_wire::proxy::{self, ProxyHeader};
 
-/// What every proxy of this world adds at the right end.
+/// The address that every proxy here adds at the right end.
 const REAL: [u8; 4] = [192, 0, 2, 7];
 
-/// Headers, a line each: `F` and `X` begin those that are read. Nothing that a client sends outweighs what the last proxy adds.
+/// Headers, a line each: `F` and `X` begin the headers that are read. No header of a client outweighs the address that the last proxy adds.
 pub(crate) fn headers(data: &[u8]) {
     let lines = |kind: u8| move |line: &&[u8]| line.first() == Some(&kind);
     let read: Vec<&[u8]> = data.split(|byte| *byte == b'\n').collect();
@@ -20,10 +20,10 @@ pub(crate) fn headers(data: &[u8]) {
     if let ForwardedClient::Client(address) = claim(&standard, &usual) {
         assert_eq!(address, address.to_canonical());
     }
-    // A proxy that adds a line of its own.
+    // A proxy that adds a header line.
     assert_eq!(claim(&[standard.as_slice(), &[b"for=192.0.2.7"]].concat(), &[]), real);
     assert_eq!(claim(&[], &[usual.as_slice(), &[b"192.0.2.7"], &[b"10.0.0.1, 10.0.0.2"]].concat()), real);
-    // One that adds to the client's line. There an unended quote may hide what it adds, but put nothing in its place.
+    // A proxy that extends the client's line. An open quote in that line may hide the proxy's address, but cannot replace it.
     for line in &standard {
         let line = [line, &b", for=\"192.0.2.7:443\";proto=https"[..]].concat();
         let found = claim(&[&line], &[]);
@@ -38,7 +38,7 @@ fn is_proxy(address: IpAddr) -> bool {
     matches!(address, IpAddr::V4(address) if address.octets()[0] == 10)
 }
 
-/// The beginning of a connection, byte by byte: what was decided stays, whatever follows.
+/// The beginning of a connection, byte by byte: later bytes do not change a decision.
 pub(crate) fn start(data: &[u8]) {
     let mut decided = None;
     for length in 0..=data.len() {
@@ -56,7 +56,7 @@ pub(crate) fn start(data: &[u8]) {
     }
 }
 
-/// Where their corpora begin.
+/// Seeds for [`headers`].
 pub(crate) fn header_seeds() -> Vec<Vec<u8>> {
     let texts = [
         "X203.0.113.7\nX203.0.113.8, 10.0.0.2",
@@ -66,7 +66,7 @@ pub(crate) fn header_seeds() -> Vec<Vec<u8>> {
     texts.map(|text| text.as_bytes().to_vec()).to_vec()
 }
 
-/// The same for [`start`].
+/// Seeds for [`start`].
 pub(crate) fn start_seeds() -> Vec<Vec<u8>> {
     let binary = [
         &b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0f\xcb\0\x71\x07\x0a\0\0\x01\x9c\x40\x01\xbb"[..],

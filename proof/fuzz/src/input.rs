@@ -1,6 +1,6 @@
-//! Reading choices out of a fuzzer's bytes.
+//! Reads choices from a fuzzer's bytes.
 
-/// A cursor that never fails: behind the end there are zeros and nothing.
+/// A cursor that never fails: behind the end it reads zeros and empty slices.
 pub(crate) struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -20,14 +20,14 @@ impl<'a> Input<'a> {
         u16::from_le_bytes([self.byte(), self.byte()])
     }
 
-    /// The next `length` bytes, or what is left.
+    /// Returns the next `length` bytes, or the rest if there are fewer.
     pub(crate) fn take(&mut self, length: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(length.min(self.0.len()));
         self.0 = rest;
         taken
     }
 
-    /// A piece with its length (two bytes) in front of it.
+    /// Returns a piece, which has its length in two bytes in front of it.
     pub(crate) fn piece(&mut self) -> &'a [u8] {
         let length = usize::from(self.word());
         self.take(length)
@@ -38,7 +38,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Writes what [`Input::piece`] reads.
+/// Writes a piece as [`Input::piece`] reads it.
 pub(crate) fn piece(bytes: &[u8]) -> Vec<u8> {
     let length = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
     [&length.to_le_bytes(), bytes].concat()

@@ -1,5 +1,5 @@
-//! The way in of a lane with a live session: nothing is delivered that was not sealed by the peer for an address of its own, and strangers
-//! get no answer.
+//! The inbound path of a lane with a live session: the lane delivers only packets that the peer sealed with an address of its own as source, and
+//! unauthenticated senders get no answer.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -24,15 +24,15 @@ use crate::superpackets::{apart, by_flow};
 
 const PEER: PeerId = PeerId(5);
 const START: Time = Time(1_000_000_000_000);
-/// Steps of a script that are carried out.
+/// Most steps of a script that are executed.
 const MAX_STEPS: usize = 32;
-/// Datagrams of one run at most.
+/// Most datagrams of one run.
 const MAX_RUN: u8 = 8;
 
-/// The overlay address of the peer, or of somebody else.
+/// The overlay address of the peer, or another one.
 pub(crate) const PEER_ADDRESS: [u8; 4] = [100, 64, 0, 2];
 
-/// The key that hosts hold their mac1 against: seeds hold handshakes for it.
+/// The key that hosts check mac1 with; the handshakes in the seeds are for it.
 pub(crate) fn own_key() -> PrivateKey {
     PrivateKey::from_bytes([1; 32])
 }
@@ -57,12 +57,12 @@ struct End {
     ports: Ports,
     /// The peer's half of the session.
     theirs: Session,
-    /// What the peer sealed, the packet in it without its mark, and whether it arrived unaltered.
+    /// Datagrams that the peer sealed, the packet in each without its partial-checksum mark, and whether the datagram arrived unaltered.
     history: Vec<(Vec<u8>, Vec<u8>, bool)>,
     now: Time,
 }
 
-/// The script: each step is a kind and what it needs (`step`).
+/// The script: each step is a kind and its operands (`step`).
 pub(crate) fn lane(data: &[u8]) {
     let mut end = End::new();
     let mut input = Input::new(data);
@@ -106,7 +106,7 @@ impl End {
 
     fn step(&mut self, input: &mut Input<'_>) {
         match input.byte() % 6 {
-            // A stranger's run, or a relay's of its own.
+            // A run from an unauthenticated sender, or a relay's own messages.
             0 => {
                 let size = usize::from(input.word());
                 let source = if size & 0x8000 == 0 { stranger() } else { relay() };
@@ -116,7 +116,7 @@ impl End {
                 self.receive(source, bytes, size, &[]);
                 assert!(self.out.is_empty(), "a stranger was answered");
             }
-            // Packets of the peer, in one run; with the highest bit under AES, with the next one marked, with the third by the relay.
+            // Packets of the peer in one run. The highest bit selects AES, the next one a partial checksum, the third the relay.
             1 => {
                 let how = input.byte();
                 let count = how % MAX_RUN + 1;
@@ -136,7 +136,7 @@ impl End {
                 let framed = sealed.iter().flat_map(|sealed| [&header(7)[..], sealed].concat()).collect();
                 self.receive(relay(), framed, HEADER + size, &packets);
             }
-            // One that was altered on the way.
+            // A datagram that was altered on the path.
             2 => {
                 let (place, mask) = (usize::from(input.word()), input.byte());
                 let packet = input.piece();
@@ -148,7 +148,7 @@ impl End {
                 let expected: &[&[u8]] = if mask == 0 { &[&packet] } else { &[] };
                 self.receive(peer(), sealed, size, expected);
             }
-            // One of before: it may arrive once.
+            // A replayed datagram: the lane may deliver it once.
             3 => {
                 let number = usize::from(input.byte()) % self.history.len().max(1);
                 let Some((old, packet, arrived)) = self.history.get_mut(number) else { return };
@@ -168,12 +168,12 @@ impl End {
         }
     }
 
-    /// What the peer seals with from now on.
+    /// The keys that the peer seals with from now on.
     fn use_aes(&mut self, aes: bool) {
         self.theirs.use_suite(if aes { Suite::Aes256Gcm } else { Suite::ChaCha20Poly1305 }, Abilities::default());
     }
 
-    /// The peer seals a packet, whatever it is.
+    /// Seals any packet as the peer.
     fn seal(&mut self, packet: &[u8], arrives: bool) -> Vec<u8> {
         let mut datagram = vec![0; Session::sealed_len(packet.len(), usize::from(DEFAULT_MTU))];
         datagram[DATA_HEADER..DATA_HEADER + packet.len()].copy_from_slice(packet);
@@ -182,7 +182,7 @@ impl End {
         datagram
     }
 
-    /// A packet as it may be delivered when it is sealed now: nothing of one that is marked and must not be.
+    /// Returns the packet as the lane may deliver it if the peer seals it now; nothing for a packet with a mark that the lane must refuse.
     fn without_mark(&self, packet: &[u8]) -> Vec<u8> {
         let mut padded = packet.to_vec();
         if self.theirs.suite() == Suite::ChaCha20Poly1305 || !matches!(packet.first(), Some(0xc0..0xd0 | 0xe0..0xf0)) {
@@ -194,7 +194,7 @@ impl End {
         if believed { padded } else { Vec::new() }
     }
 
-    /// A run arrives; of it, `packets` may be delivered.
+    /// Passes a run to the lane; the lane may deliver `packets` of it.
     fn receive(&mut self, source: SocketAddr, mut bytes: Vec<u8>, size: usize, packets: &[&[u8]]) {
         let allowed = allowed(packets);
         self.core.inbound(source, &mut bytes, size, &mut self.ports, &mut self.out, self.now);
@@ -220,12 +220,12 @@ impl End {
     fn check(&mut self) {
         self.drain();
         let said = std::iter::from_fn(|| self.core.poll_output()).count();
-        // Each datagram of a stranger's run may be a handshake; nothing else is said twice per step.
+        // Each datagram from an unauthenticated sender may be a handshake; every other message to the agent comes once per step.
         assert!(said <= crate::MAX_INPUT / 64 + 4, "{said} messages to the agent");
     }
 }
 
-/// What of the peer's packets may reach the TUN: a packet's length may reach into the zeros that pad it.
+/// Returns the part of a peer's packet that may reach the TUN: its length may include some of the zeros that pad it.
 fn allowed(packets: &[&[u8]]) -> Vec<Vec<u8>> {
     let allowed = |packet: &&[u8]| {
         let mut padded = packet.to_vec();

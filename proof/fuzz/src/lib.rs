@@ -1,16 +1,16 @@
-//! Fuzz targets: one function per parser, and what must hold of its answer besides "it did not panic".
+//! Fuzz targets: one function per parser, with assertions about its result beyond the absence of panics.
 //!
-//! A target takes any bytes. Where bytes alone would never get past a key or a checksum, they are a script: pieces to seal, to alter, to
-//! replay; the target does the sealing. What it panics on is a fault of the parser, or of the target.
+//! A target takes any bytes. Where random bytes would never pass a key or a checksum, they are a script: pieces to seal, to alter, to replay, and the
+//! target seals them. A panic is an error of the parser, or of the target.
 //!
-//! - `make test` **replays**: each file of `corpus/TARGET/`, and some thousands of mutations of each, the same ones every time.
-//! - `make fuzz` **searches** by coverage (libFuzzer, on the stable toolchain), and keeps what it finds. An input that broke something is
-//!   fixed together with its parser and stays in the corpus.
+//! - `make test` **replays**: each file of `corpus/TARGET/`, and fresh mutations of each: some dozens by day, thousands in `make test-night`.
+//! - `make fuzz` **searches** by coverage (libFuzzer, on the stable toolchain) and keeps inputs that reach new code. An input that breaks a parser stays
+//!   in the corpus after the fix.
 //!
 //! Corpora begin with real messages ([`seeds`]; `cargo run -p taut-fuzz --example seeds` writes them). The HTTP input of the coordinator
-//! is replayed by the coordinator's own tests, because a program is not a library.
+//! is replayed by the coordinator's own tests, because a program cannot be called as a library.
 //!
-//! It promises: the same bytes give the same verdict; no clock, no randomness but what the bytes say. It refuses: to be used by a program.
+//! It promises: the same bytes give the same verdict; there is no clock, and all randomness comes from the bytes. It refuses: to be used by a program.
 
 mod control;
 mod forwarded;
@@ -38,14 +38,14 @@ pub use seed::seeds;
 /// Longest input that replay and search make: more than any datagram, less than a superpacket needs to be told apart.
 pub const MAX_INPUT: usize = 8 * 1024;
 
-/// A parser under test.
+/// A parser under test, and the number of mutations that replay makes.
 pub struct Target {
-    /// Its name, which is that of its folder below `corpus/`.
+    /// The name of the target and of its folder below `corpus/`.
     pub name: &'static str,
     /// Panics when the parser does not keep its promises.
     pub run: fn(&[u8]),
-    /// Mutations of each file that replay tries: fewer where one run costs a handshake.
-    pub mutations: u32,
+    /// Mutations of each file that replay counts by: fewer where one run costs a handshake.
+    pub mutations: u64,
 }
 
 /// All targets.
@@ -84,12 +84,12 @@ pub const TARGETS: [Target; 32] = [
     Target { name: "portmap", run: portmap::machine, mutations: 1_000 },
 ];
 
-/// The folder of a target's corpus.
+/// Returns the folder of a target's corpus.
 pub fn corpus(target: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target)
 }
 
-/// The inputs of a target's corpus with their files' names, in the same order everywhere.
+/// Returns the inputs of a target's corpus with their file names, sorted.
 ///
 /// # Errors
 /// When the folder or a file in it cannot be read.

@@ -1,14 +1,19 @@
-//! Mutations that are the same every time: what replay does without a coverage-guided fuzzer.
+//! Random mutations: replay's substitute for a coverage-guided fuzzer.
 
 use taut_base::Entropy;
 use taut_testkit::Seeded;
 
-/// Values at which lengths and counters go wrong.
+/// Values at which lengths and counters tend to break.
 const EDGES: [u8; 9] = [0x00, 0x01, 0x0f, 0x10, 0x7f, 0x80, 0xfe, 0xff, 0x40];
 
-/// The mutations of one file of a corpus: the same `number` gives the same one.
-pub fn mutations<'a>(seed: &'a [u8], others: &'a [Vec<u8>], count: u32) -> impl Iterator<Item = Vec<u8>> + 'a {
-    let mut chance = Seeded::new(fnv(seed));
+/// Returns `count` mutations of one file of a corpus. The same `run` gives the same mutations.
+pub fn mutations<'a>(
+    seed: &'a [u8],
+    others: &'a [Vec<u8>],
+    run: u64,
+    count: u64,
+) -> impl Iterator<Item = Vec<u8>> + 'a {
+    let mut chance = Seeded::new(fnv(seed) ^ run);
     (0..count).map(move |_| {
         let other = others.get(below(others.len(), &mut chance)).map_or(seed, Vec::as_slice);
         let mut input = mutated(seed, other, &mut chance);
@@ -17,12 +22,12 @@ pub fn mutations<'a>(seed: &'a [u8], others: &'a [Vec<u8>], count: u32) -> impl 
     })
 }
 
-/// FNV-1a, 64 bits: a number for some bytes.
+/// Returns the 64-bit FNV-1a hash of some bytes.
 pub fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Another input near `seed`: one to four changes; `other` gives the pieces that are spliced in.
+/// Returns `seed` with one to four changes; pieces that are spliced in come from `other`.
 fn mutated(seed: &[u8], other: &[u8], chance: &mut Seeded) -> Vec<u8> {
     let mut bytes = seed.to_vec();
     for _ in 0..=chance.below(4) {
@@ -51,7 +56,7 @@ fn change(bytes: &mut Vec<u8>, other: &[u8], chance: &mut Seeded) {
         }
         5 => set(bytes, place, EDGES[below(EDGES.len(), chance)]),
         6 => set(bytes, place, random),
-        // Two bytes at once: lengths are mostly that wide.
+        // Two bytes at once: most length fields have two.
         7 => {
             set(bytes, place, EDGES[below(EDGES.len(), chance)]);
             set(bytes, place + 1, EDGES[below(EDGES.len(), chance)]);

@@ -1,4 +1,4 @@
-//! Messages and packets as views, and the checksum.
+//! Views of messages and packets, and the checksum.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use taut_wire::{tcp, udp};
 
 use crate::reference;
 
-/// A control message: what is read is written the same, and fits where it has to.
+/// A control message: a parsed message is written as the same bytes, and fits into its largest length.
 pub(crate) fn control(data: &[u8]) {
     let Ok(message) = ControlMessage::parse(data) else { return };
     let mut bytes = [0; control::MAX];
@@ -22,7 +22,8 @@ pub(crate) fn control(data: &[u8]) {
     assert_eq!(ControlMessage::parse(&bytes[..length]), Ok(message));
 }
 
-/// A message of STUN: what is read means the same once written, nobody is sent more than was asked with, and WireGuard's messages are none.
+/// A STUN message: a parsed message means the same after it was written and read again, an answer is not longer than its request, and no WireGuard message
+/// is a STUN message.
 pub(crate) fn stun(data: &[u8]) {
     assert!(!stun::is_stun(data) || classify(data).is_err());
     if let Ok(request) = BindingRequest::parse(data) {
@@ -48,7 +49,7 @@ fn check_answer(answer: &BindingResponse) -> usize {
     length
 }
 
-/// A datagram: what it is follows from type and length, and writing what was read gives the same bytes.
+/// A datagram: type and length decide its kind, and a parsed message is written as the same bytes.
 pub(crate) fn wireguard(data: &[u8]) {
     let message = classify(data);
     if let Err(malformed) = &message {
@@ -88,7 +89,7 @@ pub(crate) fn wireguard(data: &[u8]) {
     }
 }
 
-/// An inner packet: every view lies inside of it, and its sums are those of the slow way.
+/// An inner packet: every view lies inside it, and its checksums equal those of the reference.
 pub(crate) fn packet(data: &[u8]) {
     let packet = match Packet::parse(data) {
         Ok(packet) => packet,
@@ -120,12 +121,12 @@ pub(crate) fn packet(data: &[u8]) {
     if let Ok(echo) = Echo::parse(&packet) {
         let mut again = vec![0; echo.message_len()];
         assert_eq!(echo.write_message(packet.source(), packet.destination(), &mut again), Ok(packet.payload().len()));
-        // Equal but for the two forms of zero that a checksum has.
+        // A checksum of zero has two forms; both are equal here.
         assert_eq!((&again[..2], &again[4..]), (&packet.payload()[..2], &packet.payload()[4..]));
     }
 }
 
-/// The fast sum is the slow sum, whole and in pieces, and survives the change of a word.
+/// The fast sum equals the slow sum, of the whole and of pieces, and after the change of a word.
 pub(crate) fn checksum(data: &[u8]) {
     let whole = Sum::of(data);
     assert_eq!(whole.folded(), reference::sum(data));
@@ -140,7 +141,7 @@ pub(crate) fn checksum(data: &[u8]) {
     let (old, new) = (reference::be16(data, 0), u16::from_be_bytes([word[0], word[1]]));
     copy[..2].copy_from_slice(&new.to_be_bytes());
     let updated = taut_wire::checksum::updated(whole.checksum(), old, new);
-    // Zero has two forms in ones' complement.
+    // Ones' complement has two forms of zero.
     let same = |a: u16, b: u16| a == b || (a | b == 0xffff && a & b == 0);
     assert!(same(updated, Sum::of(&copy).checksum()), "{updated:04x} after a change");
 }

@@ -1,4 +1,4 @@
-//! What a gateway says: datagrams, answers, pages, and the machine that believes none of it.
+//! Input from a gateway: datagrams, HTTP answers, UPnP pages, and the state machine that trusts none of them.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
@@ -8,7 +8,9 @@ use taut_portmap::description::services;
 use taut_portmap::http::{Answer, MAX_ANSWER, read};
 use taut_portmap::soap::{Call, Done, Wanted};
 use taut_portmap::xml::{Token, tokens};
-use taut_portmap::{Action, Door, Event, Failure, Gateway, LEASE, MAX_PORTS, Machine, Url, nat_pmp, pcp, ssdp};
+use taut_portmap::{
+    Door, Failure, Gateway, LEASE, MAX_PORTS, Machine, PortmapEvent, PortmapOutput, Url, nat_pmp, pcp, ssdp,
+};
 use taut_testkit::Seeded;
 
 use crate::input::{Input, piece};
@@ -16,16 +18,16 @@ use crate::input::{Input, piece};
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(192, 168, 1, 1);
 const OWN: Ipv4Addr = Ipv4Addr::new(192, 168, 1, 5);
 const START: Time = Time(1_000_000_000_000);
-/// Steps of a script that are carried out.
+/// Most steps of a script that are executed.
 const MAX_STEPS: usize = 64;
-/// Actions that one step may lead to: a few for each port, and as many ends of mappings.
-const MAX_ACTIONS: usize = 6 * MAX_PORTS;
+/// Most outputs after one step: a few for each port, and as many ends of mappings.
+const MAX_OUTPUTS: usize = 6 * MAX_PORTS;
 
 const DESCRIPTION: &str = "<?xml version=\"1.0\"?><root xmlns=\"urn:schemas-upnp-org:device-1-0\"><URLBase>http://192.168.1.1:5000/\
     </URLBase><device><serviceList><service><serviceType>urn:schemas-upnp-org:service:WANIPConnection:2</serviceType><controlURL>\
     /ctl/IPConn</controlURL></service></serviceList></device></root>";
 
-/// A response by PCP or NAT-PMP, or the answer to a search: what is read lies within its bounds, and is the same when it is written again.
+/// A response of PCP or NAT-PMP, or the answer to a UPnP search: parsed values are within their bounds, and are written as the same bytes.
 pub(crate) fn datagram(data: &[u8]) {
     if let Some(response) = pcp::Response::parse(data) {
         assert!((24..=pcp::MAX_LEN).contains(&data.len()) && !response.result.to_string().is_empty());
@@ -41,7 +43,7 @@ pub(crate) fn datagram(data: &[u8]) {
             (&response.result.0.to_be_bytes()[..], &response.epoch.to_be_bytes()[..])
         );
         if let nat_pmp::Body::Map { port, outside, lifetime } = response.body {
-            // A request is laid out as its response, from the ports on.
+            // From the ports on, a request has the layout of its response.
             assert_eq!(nat_pmp::map_request(port, outside, lifetime)[4..], data[8..16]);
         }
     }
@@ -51,7 +53,7 @@ pub(crate) fn datagram(data: &[u8]) {
     }
 }
 
-/// Nothing that a gateway names can end a line of a request.
+/// Checks that a name from the gateway cannot end a line of a request.
 fn clean(url: &Url) {
     assert!(url.place.port() != 0 && url.path.starts_with('/') && url.path.bytes().all(|byte| byte.is_ascii_graphic()));
     assert_eq!(Url::parse(&url.to_string()).as_ref(), Some(url));
@@ -59,7 +61,7 @@ fn clean(url: &Url) {
     assert_eq!(request.windows(4).filter(|window| window == b"\r\n\r\n").count(), 1);
 }
 
-/// An answer, byte by byte: once it is whole, more bytes do not change it; and a refusal is final.
+/// An HTTP answer, byte by byte: more bytes do not change a complete answer, and a refusal is final.
 pub(crate) fn http(data: &[u8]) {
     let mut known = None;
     for length in 0..=data.len() {
@@ -80,7 +82,7 @@ pub(crate) fn http(data: &[u8]) {
     }
 }
 
-/// A page: tokens are parts of it in order, services are at the gateway, answers are read without surprise.
+/// A UPnP page: its tokens are parts of it in order, its services are at the gateway, and answers are parsed without panic.
 pub(crate) fn xml(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let range = text.as_bytes().as_ptr_range();
@@ -106,8 +108,8 @@ pub(crate) fn xml(data: &[u8]) {
     }
 }
 
-/// A script: each step is a kind and what it needs. What comes out are good candidates only, nobody but the gateway is talked to, and
-/// nothing grows.
+/// A script: each step is a kind and its operands. The state machine reports only usable candidates, sends to the gateway only, and its state does not
+/// grow.
 pub(crate) fn machine(data: &[u8]) {
     let mut machine = Machine::new(Seeded::new(1), vec!["100.64.0.0/10".parse().expect("a prefix")]);
     let (mut now, mut asked, mut fetch) = (START, Vec::new(), None);
@@ -122,7 +124,7 @@ pub(crate) fn machine(data: &[u8]) {
         match input.byte() % 8 {
             0 => machine.handle_datagram(Door::Pcp, SocketAddr::from((GATEWAY, pcp::PORT)), input.piece(), now),
             1 => machine.handle_datagram(Door::Ssdp, SocketAddr::from((GATEWAY, ssdp::PORT)), input.piece(), now),
-            // An answer to the last question, altered.
+            // An altered answer to the last request.
             2 => machine.handle_datagram(
                 Door::Pcp,
                 SocketAddr::from((GATEWAY, pcp::PORT)),
@@ -156,7 +158,7 @@ fn answer(machine: &mut Machine<Seeded>, fetch: &mut Option<u32>, answer: Result
     }
 }
 
-/// What an honest gateway would say to the last question, with a few bytes of the script in their place.
+/// Returns the answer of an honest gateway to the last request, with a few bytes replaced by those of the script.
 fn echo(asked: &[u8], input: &mut Input<'_>) -> Vec<u8> {
     let mut reply = match asked.first() {
         Some(2) => asked.to_vec(),
@@ -177,35 +179,34 @@ fn echo(asked: &[u8], input: &mut Input<'_>) -> Vec<u8> {
 }
 
 fn check(machine: &mut Machine<Seeded>, now: Time, asked: &mut Vec<u8>, fetch: &mut Option<u32>) {
-    let mut actions = 0;
-    while let Some(action) = machine.poll_action() {
-        actions += 1;
-        match action {
-            Action::Send { door: Door::Pcp, to, bytes } => {
+    let mut outputs = 0;
+    while let Some(output) = machine.poll_output() {
+        outputs += 1;
+        match output {
+            PortmapOutput::Send { door: Door::Pcp, to, bytes } => {
                 assert_eq!(to, SocketAddrV4::new(GATEWAY, pcp::PORT));
                 *asked = bytes;
             }
-            Action::Send { to, .. } => assert!(to == ssdp::GROUP || *to.ip() == GATEWAY),
-            Action::Fetch { id, place, .. } => {
+            PortmapOutput::Send { to, .. } => assert!(to == ssdp::GROUP || *to.ip() == GATEWAY),
+            PortmapOutput::Fetch { id, place, .. } => {
                 assert_eq!(*place.ip(), GATEWAY);
                 *fetch = Some(id);
             }
+            PortmapOutput::Event(PortmapEvent::Mapped(mapping)) => {
+                let overlay = ["100.64.0.0/10".parse().expect("a prefix")];
+                assert!(taut_path::acceptable(mapping.outside, &overlay) && mapping.until <= now + LEASE);
+            }
+            PortmapOutput::Event(_) => {}
         }
     }
-    assert!(actions <= MAX_ACTIONS, "{actions} actions at once");
-    while let Some(event) = machine.poll_event() {
-        if let Event::Mapped(mapping) = event {
-            let overlay = ["100.64.0.0/10".parse().expect("a prefix")];
-            assert!(taut_path::acceptable(mapping.outside, &overlay) && mapping.until <= now + LEASE);
-        }
-    }
+    assert!(outputs <= MAX_OUTPUTS, "{outputs} outputs at once");
     let report = machine.report();
     assert!(report.mappings.len() <= MAX_PORTS && report.to_string().len() < 8_192);
     machine.handle_timeout(now);
     assert!(machine.poll_timeout().is_none_or(|next| next > now), "something stays due");
 }
 
-/// Responses of each kind.
+/// Seeds: responses of each kind.
 pub(crate) fn datagrams() -> Vec<Vec<u8>> {
     let wish = SocketAddrV4::new(Ipv4Addr::new(5, 5, 5, 9), 9000);
     let request = pcp::Request { lifetime: 7_200, client: OWN, nonce: [7; 12], port: 8288, wish }.write().to_vec();
@@ -223,7 +224,7 @@ pub(crate) fn datagrams() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Answers in each framing.
+/// Seeds: HTTP answers in each framing.
 pub(crate) fn answers() -> Vec<Vec<u8>> {
     [
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n<a/>\n",
@@ -235,7 +236,7 @@ pub(crate) fn answers() -> Vec<Vec<u8>> {
     .to_vec()
 }
 
-/// Pages and answers of UPnP.
+/// Seeds: pages and answers of UPnP.
 pub(crate) fn pages() -> Vec<Vec<u8>> {
     [
         DESCRIPTION,
@@ -248,7 +249,7 @@ pub(crate) fn pages() -> Vec<Vec<u8>> {
     .to_vec()
 }
 
-/// A gateway of each kind, up to a mapping, its renewal and its end.
+/// Seeds: a gateway of each kind, with a mapping, its renewal and its end.
 pub(crate) fn scripts() -> Vec<Vec<u8>> {
     let echo = [&[2][..], &piece(&[])].concat();
     let hour = vec![5, 0x60, 0xea];

@@ -1,5 +1,5 @@
-//! The slow and obvious way: what the fast code is held against. Nothing here uses the code under test but the view of an IP packet,
-//! which has a target of its own.
+//! Slow and obvious implementations that the fast code is compared with. Of the code under test they use only the view of an IP packet, which has its
+//! own target.
 
 use taut_wire::ip::Packet;
 
@@ -13,13 +13,13 @@ pub(crate) fn sum(bytes: &[u8]) -> u16 {
     u16::try_from(sum).unwrap_or(u16::MAX)
 }
 
-/// Sixteen bits at `at`; zeros behind the end.
+/// Returns the 16 bits at `at`; zeros behind the end.
 pub(crate) fn be16(bytes: &[u8], at: usize) -> u16 {
     let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
     u16::from_be_bytes([byte(at), byte(at + 1)])
 }
 
-/// Whether a packet's own length agrees with its bytes, and its IPv4 header checksum with its header.
+/// Returns true if the length field of a packet matches its bytes and the IPv4 header checksum is correct.
 pub(crate) fn ip_is_right(packet: &[u8]) -> bool {
     match packet.first().map(|byte| byte >> 4) {
         Some(4) => {
@@ -31,7 +31,7 @@ pub(crate) fn ip_is_right(packet: &[u8]) -> bool {
     }
 }
 
-/// Whether the checksum of the TCP or UDP message that begins at `transport` is right, by the addresses in the fixed header.
+/// Returns true if the checksum of the TCP or UDP message at `transport` is correct with the addresses of the fixed header.
 pub(crate) fn transport_is_right(packet: &[u8], transport: usize, protocol: u8) -> bool {
     let Some(message) = packet.get(transport..) else { return false };
     let addresses = if packet.first().is_some_and(|byte| byte >> 4 == 4) { 12..20 } else { 8..40 };
@@ -44,14 +44,14 @@ pub(crate) fn transport_is_right(packet: &[u8], transport: usize, protocol: u8) 
     sum(&pseudo) == 0xffff
 }
 
-/// The sum of a packet's pseudo header.
+/// Returns the sum of a packet's pseudo header.
 pub(crate) fn pseudo(packet: &[u8], ip: &Packet<'_>) -> u16 {
     let addresses = if packet[0] >> 4 == 4 { &packet[12..20] } else { &packet[8..40] };
     let length = u32::try_from(ip.payload().len()).unwrap_or(u32::MAX).to_be_bytes();
     sum(&[addresses, &[0, ip.protocol()], &length].concat())
 }
 
-/// Whether a packet is plain TCP or UDP, and its checksum field holds the sum of its pseudo header.
+/// Returns true if a packet is plain TCP or UDP and its checksum field holds the sum of its pseudo header.
 pub(crate) fn is_partial(packet: &[u8], ip: &Packet<'_>) -> bool {
     let message = ip.payload();
     let (whole, field) = match ip.protocol() {

@@ -29,7 +29,7 @@ pub(crate) fn ticket_of(number: u8, bind: &PrivateKey) -> Option<Ticket> {
     Some(Ticket::sign(&terms(number, None, bind), &signer()?))
 }
 
-/// A ticket that names the node, too.
+/// A ticket that also names the node.
 pub(crate) fn numbered_of(number: u8, id: NodeId, bind: &PrivateKey) -> Option<Ticket> {
     Some(Ticket::sign(&terms(number, Some(id), bind), &signer()?))
 }
@@ -40,7 +40,7 @@ fn terms(number: u8, id: Option<NodeId>, bind: &PrivateKey) -> Terms {
     Terms { network, id, node: node(number), bind: public_key(bind), not_before, expires }
 }
 
-/// A frame: told from WireGuard and STUN, and what is carried is WireGuard's.
+/// A frame: it cannot be mistaken for WireGuard or STUN, and it carries a WireGuard message.
 pub(crate) fn relay_frame(data: &[u8]) {
     let Ok(frame) = frame::parse(data) else { return assert!(frame::data(data).is_none()) };
     assert!(frame::is_frame(data) && !stun::is_stun(data) && wireguard::classify(data).is_err());
@@ -50,7 +50,7 @@ pub(crate) fn relay_frame(data: &[u8]) {
     }
 }
 
-/// A ticket: as bytes, and as text. Only what was signed holds.
+/// A ticket, as bytes and as text. Only a signed ticket is valid.
 pub(crate) fn ticket(data: &[u8]) {
     let text = std::str::from_utf8(data).ok().and_then(|text| text.parse::<Ticket>().ok());
     let bind = PrivateKey::from_bytes([9; 32]);
@@ -66,8 +66,8 @@ fn place(number: u8) -> Place {
     Place::Udp(SocketAddr::from(([192, 0, 2, number], 8288)))
 }
 
-/// A relay with two clients that have opened each other, and pieces from anywhere: kind, and bytes. Nothing of it binds or moves anybody, strangers get
-/// no more than they sent, and both still reach each other afterwards.
+/// A relay with two clients that have opened a channel to each other, and pieces from any address: a kind and bytes. No piece binds or moves a client,
+/// unauthenticated senders get no more bytes than they sent, and both clients still reach each other afterwards.
 pub(crate) fn relay(data: &[u8]) {
     let Some(mut world) = World::new(1) else { return };
     let mut input = Input::new(data);
@@ -93,7 +93,7 @@ struct World {
 }
 
 impl World {
-    /// `seed` makes the keys of its bindings.
+    /// Returns a relay whose bindings get their keys from `seed`.
     fn new(seed: u64) -> Option<Self> {
         let key = PrivateKey::from_bytes([200; 32]);
         let relay = public_key(&key);
@@ -117,7 +117,7 @@ impl World {
         Some(world)
     }
 
-    /// Hands on what the relay and its clients have to say, until it is quiet.
+    /// Delivers the frames of the relay and its clients until no frame is left.
     fn settle(&mut self) {
         for _ in 0..8 {
             for number in 0..2_u8 {
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// The relay gets a frame; says how much it answers.
+    /// Passes a frame to the relay and returns the number of bytes that it answers.
     fn receive(&mut self, from: Place, bytes: &[u8]) -> usize {
         let _ = self.server.handle_frame(from, None, bytes, Clocks { now: NOW, wall: WALL }, &mut self.dice);
         while let Some(change) = self.server.poll_change() {
@@ -182,8 +182,8 @@ impl World {
     }
 }
 
-/// What a client says to a relay, one of each kind, and what it hears; under other keys than those that the target meets them with, which would be right
-/// to believe them.
+/// Seeds: the messages between a client and a relay, one of each kind. They are sealed with other keys than the target uses, because with its own keys the
+/// target would accept them.
 pub(crate) fn frames() -> Vec<Vec<u8>> {
     let Some(mut world) = World::new(2) else { return Vec::new() };
     let mut frames = vec![

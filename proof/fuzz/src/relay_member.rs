@@ -1,4 +1,4 @@
-//! A relay under a hostile member: it has keys and a ticket, says what it likes from where it likes, and reads at one place (faults F14, F15).
+//! A relay with a hostile member, which has keys and a ticket, sends any message from any address, and reads at one address (faults F14, F15).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,20 +13,20 @@ use taut_testkit::Seeded;
 use crate::input::Input;
 use crate::relay::{WALL, node, numbered_of, signer, ticket_of};
 
-/// When the script begins.
+/// The time at which the script begins.
 const START: Time = Time(1_000_000_000_000);
-/// The member that the script speaks for; the others are honest.
+/// The member that the script controls; the others are honest.
 const HOSTILE: u8 = 0;
-/// Where nobody is.
+/// An address without a client.
 const INVENTED: u8 = 99;
 
 fn place(number: u8) -> Place {
     Place::Udp(SocketAddr::from(([192, 0, 2, number], 8288)))
 }
 
-/// Pieces of a script: kind and bytes. 0: the member says 40 bytes, from a place that the kind says; 1: the relay tells it 40 bytes; 2: time passes; 3: the member
-/// binds, from a place, with a stamp. After each of them the two honest clients reach each other, and no place has got more than came from it
-/// that has not answered.
+/// Pieces of a script: a kind and bytes. 0: the member sends 40 bytes from an address that the kind chooses; 1: the relay sends 40 bytes to the member; 2: time
+/// passes; 3: the member binds from an address, with a stamp. After each piece the two honest clients reach each other, and an address that has not
+/// answered got no more bytes than it sent.
 pub(crate) fn member(data: &[u8]) {
     let Some(mut world) = World::new() else { return };
     let mut input = Input::new(data);
@@ -44,12 +44,12 @@ pub(crate) fn member(data: &[u8]) {
         }
         world.check();
     }
-    // Long enough for all limits to be forgotten.
+    // Long enough for all rate limits to refill.
     (0..40).for_each(|_| world.wait(Duration::from_secs(1)));
     world.check();
 }
 
-/// A message that is written as it was read, but for bytes that mean nothing.
+/// Checks that a parsed message is written as the same bytes, except for reserved ones.
 fn message(input: &mut Input<'_>) -> [u8; MESSAGE_LEN] {
     let mut bytes = [0; MESSAGE_LEN];
     let given = input.take(MESSAGE_LEN);
@@ -67,7 +67,7 @@ struct World {
     clients: Vec<Client>,
     dice: Seeded,
     now: Time,
-    /// Bytes that came from each place and went to it.
+    /// Bytes that came from each address and went to it.
     bytes: BTreeMap<Place, (usize, usize)>,
 }
 
@@ -92,7 +92,7 @@ impl World {
         Some(world)
     }
 
-    /// Lets all do what is due and say what they have to say.
+    /// Runs the due timers of all and delivers their frames.
     fn settle(&mut self) {
         for _ in 0..8 {
             for number in 0..3_u8 {
@@ -150,7 +150,7 @@ impl World {
         self.settle();
     }
 
-    /// The member binds once more: with a stamp as many seconds after the first, and either ticket.
+    /// Binds the member again, with a stamp this many seconds after the first, and one of two tickets.
     fn bind(&mut self, from: Place, seconds: u64, numbered: bool) {
         let Some(mut credentials) = credentials(HOSTILE) else { return };
         if let Some(ticket) = credentials.numbered.take().filter(|_| numbered) {
@@ -163,7 +163,7 @@ impl World {
             self.receive(from, datagram.as_bytes());
         }
         if from == place(HOSTILE) {
-            // The answer came to the former client, which passed over it: this one asks again, and has the same one.
+            // The answer went to the former client, which ignored it. The new client asks again and gets the same answer.
             if let Some(hostile) = self.clients.get_mut(usize::from(HOSTILE)) {
                 *hostile = client;
             }
@@ -171,7 +171,7 @@ impl World {
         }
     }
 
-    /// What goes to the member goes to where it reads, and the honest ones reach each other.
+    /// Checks that frames to the member go to the address at which it reads, and that the honest clients reach each other.
     fn check(&mut self) {
         let (sent, received) = self.bytes.get(&place(INVENTED)).copied().unwrap_or_default();
         assert!(received <= sent, "{received} bytes for {sent} to where nobody is");

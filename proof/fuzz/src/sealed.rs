@@ -6,10 +6,10 @@ use taut_noise::{Transport, public_key};
 
 use crate::input::Input;
 
-/// A handshake, then messages, each perhaps altered on the way: what opens is what was sealed, and nothing opens after a record that did not.
+/// A handshake, then messages, each of which may be altered on the path: an opened record is a sealed one, and no record opens after one that failed.
 ///
-/// The script: two steps for the messages of the handshake, then a message for each step. A step is how (0: as it is, 1: a byte altered,
-/// 2: cut, 3: replaced by the piece), a place, a mask and a piece.
+/// The script: two steps for the messages of the handshake, then a message for each step. A step is the change (0: none, 1: a byte altered, 2: cut, 3: replaced
+/// by the piece), an offset, a mask and a piece.
 pub(crate) fn records(data: &[u8]) {
     let mut input = Input::new(data);
     let Some((mut node, mut coordinator)) = handshake(&mut input) else { return };

@@ -1,4 +1,4 @@
-//! Where corpora begin: real messages and packets, a few of each kind.
+//! Seeds of the corpora: real messages and packets, a few of each kind.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::lane::PEER_ADDRESS;
 use crate::relay;
 use crate::superpackets::{make_partial, repair};
 
-/// The seeds of a target's corpus; none for a name that is no target's.
+/// Returns the seeds of a target's corpus; none for an unknown name.
 pub fn seeds(target: &str) -> Vec<Vec<u8>> {
     match target {
         "wireguard" => datagrams().into_iter().chain([[&[3, 0, 0, 0], [7; 60].as_slice()].concat()]).collect(),
@@ -69,7 +69,7 @@ fn key() -> PublicKey {
     Party::new(2).public()
 }
 
-/// What two nodes say to each other from the first packet to the first keepalive.
+/// The messages of two nodes from the first packet to the first keepalive.
 fn datagrams() -> Vec<Vec<u8>> {
     let (a, b) = (Party::new(1), Party::new(2));
     let host = |me: &Party, other: &Party| TautHost::new(me, map_for(me, &[other]), Settings::default(), 1);
@@ -135,14 +135,14 @@ fn stun_messages() -> Vec<Vec<u8>> {
     vec![request(false), request(true), answer(four, None), answer(four, Some(six)), answer(six, Some(four)), stock]
 }
 
-/// A ticket, as bytes and as text.
+/// A ticket as bytes and as text.
 fn tickets() -> Vec<Vec<u8>> {
     let bind = PrivateKey::from_bytes([9; 32]);
     let tickets = [relay::ticket_of(1, &bind), relay::numbered_of(1, NodeId(7), &bind)];
     tickets.iter().flatten().flat_map(|ticket| [ticket.as_bytes().to_vec(), bytes(&ticket.to_string())]).collect()
 }
 
-/// Frames to the relay, to be forwarded, and to each client.
+/// Frames to the relay, frames to forward, and frames to each client.
 fn relay_scripts() -> Vec<Vec<u8>> {
     let script = |kinds: [u8; 2]| {
         let frames = relay::frames()
@@ -153,7 +153,7 @@ fn relay_scripts() -> Vec<Vec<u8>> {
     vec![script([0, 1]), script([4, 2]), script([5, 0])]
 }
 
-/// A member's words from its own place and from others', the relay's words to it, and binds.
+/// Messages of a member from its own address and from others, messages of the relay to it, and binds.
 fn member_scripts() -> Vec<Vec<u8>> {
     let word = |kind: u8, message: u8| {
         let mut piece = vec![kind, message];
@@ -239,7 +239,7 @@ fn superpackets() -> Vec<Vec<u8>> {
     ]
 }
 
-/// For `merge`: a packet and what follows it.
+/// For `merge`: a packet and the packets that follow it.
 fn trains() -> Vec<Vec<u8>> {
     let train = |packet: &[u8], how: &[u8]| {
         let mut script = [&[0, how[0]], piece(packet).as_slice()].concat();
@@ -279,7 +279,7 @@ fn lanes() -> Vec<Vec<u8>> {
     seeds.push(packets().iter().flat_map(|packet| peer(1, packet)).collect());
     // Under AES: unmarked, marked, marked although the checksum is complete; marked under WireGuard's own suite.
     seeds.push([peer(0x83, &good), peer(0xc3, &partial), peer(0xc0, &good), peer(0x41, &partial)].concat());
-    // By the relay: packets, a frame with nobody's packet in it, what it says itself, a STUN answer.
+    // Through the relay: packets, a frame whose packet belongs to no session, a message of the relay itself, a STUN answer.
     let relay = |bytes: &[u8]| {
         let size = u16::try_from(bytes.len()).unwrap_or(0) | 0x8000;
         [&[0], size.to_le_bytes().as_slice(), &piece(bytes)].concat()
@@ -295,7 +295,7 @@ fn sessions() -> Vec<Vec<u8>> {
     let alter = |side: u8, number: u8, place: u8, mask: u8, cut: u8, from: u8| {
         vec![2 | side, number, place, 0, mask, cut, from]
     };
-    // For side B the kind is what is left of 0x80 + kind divided by 6: 0x80 is 2.
+    // For side B the kind is the remainder of 0x80 + kind divided by 6; that of 0x80 alone is 2.
     vec![
         [vec![0, 1, 0xe8, 3], alter(0, 0, 0, 0, 0, 0), alter(0, 1, 9, 1, 0, 1), alter(0, 2, 0, 0, 3, 2)].concat(),
         [vec![0, 1, 20, 0, 0x82, 1, 200, 0], alter(0, 3, 20, 0x80, 0, 2), vec![4, 0, 1, 0xff, 0xff]].concat(),
@@ -325,7 +325,7 @@ fn tokens() -> Vec<Vec<u8>> {
     vec![bytes(&token.encode()), body, bytes("taut2-AAAA"), bytes(" tskey-auth-1\n")]
 }
 
-/// What `wg` says: how large the parts are that a request comes in, then requests.
+/// Requests of `wg`: the size of the parts in which a request arrives, then requests.
 fn uapi() -> Vec<Vec<u8>> {
     let [zeros, one, two] = ["00", "1f", "Ab"].map(|byte| byte.repeat(32));
     let peer = format!(
@@ -446,7 +446,7 @@ fn http() -> Vec<Vec<u8>> {
     with_token.into_iter().chain([bytes(upgrade), bytes("GET /api/v1/nodes\nauthorization: Basic eDp5\n\n")]).collect()
 }
 
-/// Answers of the kernel, in this machine's byte order: sequence that is waited for, then messages.
+/// Answers of the kernel, in this machine's byte order: the awaited sequence number, then messages.
 fn netlink() -> Vec<Vec<u8>> {
     let attribute = |kind: u16, value: &[u8]| {
         let length = u16::try_from(4 + value.len()).unwrap_or(4);

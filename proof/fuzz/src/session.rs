@@ -1,5 +1,5 @@
-//! Two whole nodes in the world of `taut-sim`, and somebody on the wire who alters, repeats and invents datagrams. The world itself checks
-//! that what is delivered was sent, comes once and is whole, and that the hosts' state stays within its bounds.
+//! Two whole nodes in the world of `taut-sim`, and an attacker on the wire who alters, repeats and invents datagrams. The world checks that each delivered
+//! packet was sent, arrives once and is whole, and that the hosts' state stays within its bounds.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use taut_sim::{Link, Party, Recorded, Settings, Side, TautHost, World, map_for};
 
 use crate::input::Input;
 
-/// Steps of a script that are carried out; one may be a handshake.
+/// Most steps of a script that are executed; one step may be a handshake.
 const MAX_STEPS: usize = 24;
-/// Datagrams that are remembered.
+/// Most datagrams that the attacker keeps.
 const MAX_HISTORY: usize = 64;
-/// Losses are not what is looked for here.
+/// A link without loss: this target does not test losses.
 const LINK: Link = Link::clean(Duration::from_millis(10));
 
-/// The script: each step is a kind, a side and what it needs.
+/// The script: each step is a kind, a side and its operands.
 pub(crate) fn session(data: &[u8]) {
     let (a, b) = (Party::new(1), Party::new(2));
     let host = |me: &Party, other: &Party, seed| TautHost::new(me, map_for(me, &[other]), Settings::default(), seed);
@@ -32,7 +32,7 @@ pub(crate) fn session(data: &[u8]) {
         history.truncate(MAX_HISTORY);
         world.record();
     }
-    // Whatever was done to them, the two find each other again.
+    // After any script the two nodes reach each other again.
     world.run(Duration::from_secs(200));
     let arrived = world.ledger(Side::A).arrived();
     world.send(Side::A);
@@ -46,7 +46,7 @@ fn step(world: &mut World<TautHost, TautHost>, history: &mut [Recorded], input: 
     match how % 6 {
         0 => world.send(side),
         1 => world.run(Duration::from_millis(u64::from(input.word()))),
-        // A datagram of before, perhaps altered, cut or from elsewhere.
+        // An earlier datagram, perhaps altered, cut or from another address.
         2 => {
             let number = usize::from(input.byte());
             let (place, mask, cut) = (usize::from(input.word()), input.byte(), usize::from(input.byte()));
@@ -69,7 +69,7 @@ fn step(world: &mut World<TautHost, TautHost>, history: &mut [Recorded], input: 
     }
 }
 
-/// The other node's endpoint, or a stranger's.
+/// The other node's endpoint, or the attacker's.
 fn source(choice: u8) -> SocketAddr {
     match choice % 3 {
         0 => SocketAddr::from(([192, 0, 2, 1], 8288)),

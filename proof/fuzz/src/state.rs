@@ -1,10 +1,10 @@
-//! What the host gives us: state files, local users, the kernel.
+//! Input from the host: state files, local users, the kernel.
 
 use taut_agent::log::Entry;
 
 use crate::input::Input;
 
-/// A state file. Either it is whole, or its body is not used; the body given as a body comes back.
+/// A state file. The body of a damaged file is not used, and the body of a written file comes back unchanged.
 pub(crate) fn state_file(data: &[u8]) {
     if let Some(body) = taut_control::fuzzing::state_file(data) {
         assert_eq!(taut_control::fuzzing::whole_file(&body), data, "two files with one body");
@@ -17,7 +17,7 @@ pub(crate) fn state_file(data: &[u8]) {
     assert_eq!(taut_control::fuzzing::state_file(&whole), None, "an altered file was taken");
 }
 
-/// The JSON inside of both state files: who the node is (first byte even) or its last good map.
+/// The JSON in both state files: the identity of the node (first byte even) or its last good map.
 pub(crate) fn identity(data: &[u8]) {
     let mut input = Input::new(data);
     if input.byte().is_multiple_of(2) {
@@ -50,21 +50,21 @@ pub(crate) fn event_log(data: &[u8]) {
     assert_eq!(taut_control::fuzzing::event_lines(format!("{line}\n").as_bytes()), [line]);
 }
 
-/// Bytes of a local user, who may or may not change things (first bit), and may or may not read the answers (second bit).
+/// Bytes of a local user. The first bit says whether the user may change settings, the second whether the user reads the answers.
 pub(crate) fn local_api(data: &[u8]) {
     let mut input = Input::new(data);
     let how = input.byte();
     let (may_change, reads) = (how & 1 != 0, how & 2 != 0);
-    // Whoever does not read says it again and again: enough to fill the socket with answers.
+    // A user who does not read repeats the request until the answers fill the socket.
     let said = input.rest().repeat(if reads { 1 } else { 16 });
     let seen = taut_agent::fuzzing::serve(&said, may_change, reads);
     assert!(may_change || seen.changes == 0, "a user without rights changed something");
     assert!(seen.answers == seen.requests && seen.kept <= taut_agent::fuzzing::MOST_KEPT, "{seen:?}");
 }
 
-/// Datagrams of the kernel.
+/// Datagrams from the kernel over netlink.
 pub(crate) fn netlink(data: &[u8]) {
     let objects = taut_netlink::fuzzing(data);
-    // A message has 16 bytes of header.
+    // A message has a header of 16 bytes.
     assert!(objects <= data.len() / 16);
 }

@@ -1,4 +1,4 @@
-//! Superpackets: cutting, joining, and that each undoes the other.
+//! Superpackets: splitting and merging, each of which undoes the other.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use taut_wire::vnet::{self, VnetHeader};
 use crate::input::Input;
 use crate::reference;
 
-/// A virtio header and a packet: right lengths, right checksums, and not a byte of payload lost or doubled.
+/// A virtio header and a packet: the segments have correct lengths and checksums, and no byte of payload is lost or doubled.
 pub(crate) fn split(data: &[u8]) {
     let Some((header, packet)) = VnetHeader::parse(data) else {
         return assert!(data.len() < vnet::LEN);
@@ -44,7 +44,7 @@ pub(crate) fn split(data: &[u8]) {
     assert_eq!(payload, whole[headers..]);
 }
 
-/// The segments for a peer that takes marks: none differs from the others but by its mark and by the checksum that is still to be completed.
+/// The segments for a peer that accepts partial checksums differ from the others only in the mark and in the checksum that the peer completes.
 fn marked(header: VnetHeader, packet: &[u8], complete: &[Vec<u8>]) {
     let Ok(mut split) = Split::new(header, packet) else { unreachable!("it was split a moment ago") };
     split.allow_partial_checksums();
@@ -63,8 +63,8 @@ fn marked(header: VnetHeader, packet: &[u8], complete: &[Vec<u8>]) {
     assert_eq!(split.next_len(), None);
 }
 
-/// What differs between a superpacket's headers and those of its segment `number`, whose payload begins at `offset`: sequence number and ID
-/// count on, FIN and PSH stand on the last one only, CWR on the first one only.
+/// Changes a superpacket's headers to those of its segment `number`, whose payload begins at `offset`: sequence number and ID count on, only the last
+/// segment has FIN and PSH, only the first has CWR.
 fn check_headers(whole: &[u8], segment: &[u8], number: usize, offset: usize, last: bool) {
     let Ok(ip) = Packet::parse(whole) else { unreachable!("it was cut") };
     let at = ip.header_len();
@@ -101,13 +101,13 @@ pub(crate) fn cut(header: VnetHeader, packet: &[u8]) -> Result<Vec<Vec<u8>>, Uns
     Ok(segments)
 }
 
-/// Packets to join at most: more than one run and one row of slots take.
+/// Most packets to merge: more than one run and one row of slots hold.
 const MAX_PACKETS: usize = 80;
 
-/// A train of packets: what comes out, cut again, is what went in, in order within each flow.
+/// A train of packets: the merged packets, split again, are the original packets, in order within each flow.
 ///
-/// The script: which offloads, then for each packet how (bit 0: repair its checksums; bit 1: not the piece, but what follows the packet
-/// before; bit 2: another session; bit 3: the batch ends here; bit 4: marked, if it can be) and the piece.
+/// The script: the offloads, then for each packet its options (bit 0: correct its checksums; bit 1: the successor of the packet before instead of the piece;
+/// bit 2: another session; bit 3: the batch ends here; bit 4: a partial checksum, if possible) and the piece.
 pub(crate) fn merge(data: &[u8]) {
     let mut input = Input::new(data);
     let offloads = offloads(input.byte());
@@ -120,7 +120,7 @@ pub(crate) fn merge(data: &[u8]) {
         if how & 3 != 0 {
             repair(&mut packet);
         }
-        // Bytes behind the packet's own length, as padding leaves them.
+        // Padding may leave bytes behind the packet's own length.
         let start = buffer.len();
         let marks = how & 16 != 0 && make_partial(&mut packet);
         buffer.extend_from_slice(&packet);
@@ -158,7 +158,7 @@ fn offloads(bits: u8) -> Offloads {
     Offloads { tcp4: on(0), tcp6: on(1), ecn: on(2), udp4: on(3), udp6: on(4) }
 }
 
-/// The packets of a run, cut again as the kernel would.
+/// Returns the packets of a run, split as the kernel would split it.
 pub(crate) fn apart(run: Run<'_>) -> Vec<Vec<u8>> {
     let bytes = run.slices().collect::<Vec<_>>().concat();
     assert!(bytes.len() == run.bytes() && bytes.len() <= MAX_BYTES && (1..=MAX_RUN).contains(&run.packets()));
@@ -184,7 +184,7 @@ pub(crate) fn apart(run: Run<'_>) -> Vec<Vec<u8>> {
     segments
 }
 
-/// Packets in order by flow, without what merging may change: PSH, an ID that means nothing, and the checksums over them.
+/// Returns packets in order by flow, without the fields that merging may change: PSH, a meaningless ID, and the checksums over them.
 pub(crate) fn by_flow(packets: &[Vec<u8>]) -> BTreeMap<Vec<u8>, Vec<Vec<u8>>> {
     let mut flows: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for packet in packets {
@@ -221,7 +221,7 @@ fn essence(ip: &Packet<'_>) -> Vec<u8> {
     bytes
 }
 
-/// The packet that a sender would send behind this one: the next sequence number, the next ID.
+/// Returns the packet that a sender would send next: with the next sequence number and the next ID.
 fn following(packet: &[u8]) -> Vec<u8> {
     let mut next = packet.to_vec();
     let Ok(ip) = Packet::parse(packet) else { return next };
@@ -239,7 +239,7 @@ fn following(packet: &[u8]) -> Vec<u8> {
     next
 }
 
-/// Puts the sum of the pseudo header where the checksum stands, if the packet is plain TCP or UDP.
+/// Writes the sum of the pseudo header into the checksum field if the packet is plain TCP or UDP.
 pub(crate) fn make_partial(packet: &mut [u8]) -> bool {
     let Ok(ip) = Packet::parse(packet) else { return false };
     let field = ip.header_len() + if ip.protocol() == ip::TCP { 16 } else { 6 };
@@ -256,7 +256,7 @@ pub(crate) fn make_partial(packet: &mut [u8]) -> bool {
     plain
 }
 
-/// Makes the checksums of a packet right, so that mutations get past them.
+/// Corrects the checksums of a packet, so that mutations pass them.
 pub(crate) fn repair(packet: &mut [u8]) {
     let Ok(ip) = Packet::parse(packet) else { return };
     let (transport, protocol, total, four) = (ip.header_len(), ip.protocol(), ip.bytes().len(), ip.source().is_ipv4());

@@ -1,4 +1,4 @@
-//! Texts that people and programs write: keys, prefixes, names, join tokens, URLs.
+//! Text from people and programs: keys, prefixes, names, join tokens, URLs.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use taut_base::{Prefix, PrivateKey, PublicKey, decode_base64, decode_base64url, 
 use taut_netmap::{BadToken, JoinToken, TOKEN_PREFIX, check_name, check_new_name, name_from_host};
 use taut_node::uapi::{Inbox, PeerChange, Request, Set};
 
-/// One text per value: what is read is written the same, and what is made a name is one.
+/// Each value has one text: a parsed text is written the same, and a text that was made into a name is a valid name.
 pub(crate) fn text(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(bytes) = decode_base64(&text) {
@@ -24,7 +24,7 @@ pub(crate) fn text(data: &[u8]) {
         assert_eq!(key.to_string(), text);
     }
     if let Ok(key) = PrivateKey::from_base64(&text) {
-        // Other texts may be clamped to the same key (RFC 7748, 5), which reads as itself.
+        // Clamping may turn other texts into the same key (RFC 7748, 5); the text of that key parses as itself.
         let again = PrivateKey::from_base64(&key.expose_base64());
         assert!(again.is_ok_and(|again| again.expose() == key.expose()));
     }
@@ -36,7 +36,7 @@ pub(crate) fn text(data: &[u8]) {
     assert!(check_new_name(&name).is_ok(), "{name:?} was made of {text:?}");
 }
 
-/// A join token: read back as it was written. Its checksum is made right for a part of the inputs, so that mutations get behind it.
+/// A join token: it parses as it was written. Some inputs get a correct checksum, so that mutations pass it.
 pub(crate) fn token(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     read_token(&text);
@@ -61,7 +61,7 @@ fn read_token(text: &str) -> Option<JoinToken> {
     }
 }
 
-/// A coordinator's URL: nothing in it can break out of the request that it becomes a part of.
+/// A coordinator's URL: no part of it can break out of the request that contains it.
 pub(crate) fn url(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let Some((secure, authority, path)) = taut_control::fuzzing::url(&text) else { return };
@@ -73,7 +73,7 @@ pub(crate) fn url(data: &[u8]) {
     assert_eq!(again, Some((secure, authority, path)));
 }
 
-/// Requests of `wg`, in parts of any size: the same ones come out as of the whole text, and each says the same when it is written and read again.
+/// Requests of `wg`, in parts of any size: they parse as the whole text does, and each means the same after it was written and read again.
 pub(crate) fn uapi(data: &[u8]) {
     let Some((part, text)) = data.split_first() else { return };
     let mut inbox = Inbox::default();
@@ -96,7 +96,7 @@ pub(crate) fn uapi(data: &[u8]) {
         }
     }
     assert!(!rest.windows(2).any(|pair| pair == b"\n\n"), "a request was not seen");
-    // Text that never ends in an empty line is read too: one request in one piece.
+    // Text without a final empty line is one request in one piece.
     if let Ok(Request::Set(set)) = Request::parse(text) {
         let again = Request::parse(print(&set).as_bytes());
         assert!(matches!(again, Ok(Request::Set(again)) if again == set), "{}", print(&set));
@@ -106,7 +106,7 @@ pub(crate) fn uapi(data: &[u8]) {
     }
 }
 
-/// The one text that says this change.
+/// Returns the text of this change.
 fn print(set: &Set) -> String {
     let mut text = String::from("set=1\n");
     let mut line = |key: &str, value: &dyn std::fmt::Display| writeln!(text, "{key}={value}").unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Every file of every corpus, and mutations of it that are the same every time.
+//! Every file of every corpus, and fresh mutations of each: a twentieth of the target's number by day, ten times that number by night. The first seed of
+//! the run chooses the mutations, so `TAUT_SEED` repeats them.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests may stop at the first surprise")]
 
 use std::collections::BTreeSet;
@@ -8,7 +9,7 @@ use std::{env, fs};
 
 use taut_fuzz::{TARGETS, Target, corpus, fnv, inputs, mutations, seeds};
 
-/// Runs one input; what broke something is written where it can be moved into the corpus from.
+/// Runs one input. An input that breaks the parser is written to a file that can be moved into the corpus.
 fn run(target: &Target, input: &[u8], of: &str) {
     if catch_unwind(AssertUnwindSafe(|| (target.run)(input))).is_ok() {
         return;
@@ -24,9 +25,11 @@ fn replay(name: &str) {
     for (file, input) in files.iter().zip(&contents) {
         run(target, input, file);
     }
+    let run_of = taut_testkit::first();
+    let many = taut_testkit::count(target.mutations.div_ceil(20), 10 * target.mutations);
     for (file, input) in files.iter().zip(&contents) {
-        for (number, input) in mutations(input, &contents, target.mutations).enumerate() {
-            run(target, &input, &format!("mutation {number} of {file}"));
+        for (number, input) in mutations(input, &contents, run_of, many).enumerate() {
+            run(target, &input, &format!("mutation {number} of {file} (TAUT_SEED={run_of})"));
         }
     }
 }

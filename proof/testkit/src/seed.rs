@@ -1,132 +1,129 @@
-//! Seeds that differ in every run and that a failing test names.
+//! Seeds for tests: freshly drawn for each run and printed. Few new seeds in each run find more over time than the same thousand in every run.
+//!
+//! Two environment variables steer a run:
+//!
+//! - `TAUT_SEED=7` makes 7 the first seed. A test that fails prints the variable that repeats the failure.
+//! - `TAUT_THOROUGH=1` takes the larger of both counts, as `make test-night` does.
+//!
+//! The seeds of one test are consecutive, have at most 33 bits (a test may double them), and are the same in every test of a process.
 
+use std::collections::hash_map::RandomState;
 use std::env;
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, Hasher};
+use std::sync::OnceLock;
 use std::thread;
 
-/// Environment variable with the seed of a run that is to be repeated: a decimal number.
-pub const SEED_VARIABLE: &str = "TAUT_SEED";
+/// Environment variable with the first seed.
+const SEED: &str = "TAUT_SEED";
 
-/// Returns the seed of this test: the value of `TAUT_SEED`, else a fresh random number below 2³².
-///
-/// Prints the seed. The test harness shows what a test prints only if the test fails. Call it in the thread of the test, because the output of other threads
-/// may not be captured.
-///
-/// # Panics
-/// If `TAUT_SEED` is set but not a number.
-#[must_use]
-pub fn seed() -> u64 {
-    let seed = given(env::var(SEED_VARIABLE).ok().as_deref()).unwrap_or_else(fresh);
-    print_seed(seed);
-    seed
-}
+/// Environment variable that asks for the counts of the night when it is set and not `0`.
+const THOROUGH: &str = "TAUT_THOROUGH";
 
-/// Runs `test` with `count` consecutive seeds, of which the first is fresh in every run; with only the seed of `TAUT_SEED` if that is set. If `test` panics,
-/// prints the seed of that call.
+/// Returns the first seed of this process: that of `TAUT_SEED`, otherwise 32 bits of randomness.
 ///
 /// # Panics
-/// If `test` does, or if `TAUT_SEED` is set but not a number.
-pub fn for_each_seed(count: u64, mut test: impl FnMut(u64)) {
-    let given = given(env::var(SEED_VARIABLE).ok().as_deref());
-    let first = given.unwrap_or_else(fresh);
-    let count = if given.is_some() { 1 } else { count };
-    for seed in first..first.saturating_add(count) {
-        let _printer = PrintOnPanic(seed);
-        test(seed);
-    }
-}
-
-/// Prints the seed when it is dropped by a panic.
-struct PrintOnPanic(u64);
-
-impl Drop for PrintOnPanic {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            print_seed(self.0);
-        }
-    }
-}
-
-fn print_seed(seed: u64) {
-    println!("seed {seed}; repeat this run with {SEED_VARIABLE}={seed}");
-}
-
-fn given(value: Option<&str>) -> Option<u64> {
-    value.map(|text| match text.trim().parse() {
-        Ok(seed) => seed,
-        Err(error) => panic!("{SEED_VARIABLE}={text} is not a seed: {error}"),
+/// When `TAUT_SEED` is not a number.
+pub fn first() -> u64 {
+    static FIRST: OnceLock<u64> = OnceLock::new();
+    *FIRST.get_or_init(|| match env::var(SEED) {
+        Ok(text) => text.parse::<u32>().expect("TAUT_SEED is a number of 32 bits").into(),
+        // The standard library seeds its hash maps from the kernel's randomness.
+        Err(_) => RandomState::new().build_hasher().finish() >> 32,
     })
 }
 
-/// Returns a random number below 2³²: short enough to retype, and far enough from the end of `u64` that a test can add to it. The keys of a new hasher come
-/// from the operating system's randomness and differ in every process and thread.
-fn fresh() -> u64 {
-    RandomState::new().build_hasher().finish() >> 32
+/// Returns true if this run takes the counts of the night.
+pub fn thorough() -> bool {
+    env::var_os(THOROUGH).is_some_and(|value| value != "0")
+}
+
+/// Returns `by_day`, or `by_night` in a thorough run.
+pub fn count(by_day: u64, by_night: u64) -> u64 {
+    if thorough() { by_night } else { by_day }
+}
+
+/// Returns an iterator over `by_day` consecutive seeds, or `by_night` in a thorough run.
+pub fn seeds(by_day: u64, by_night: u64) -> Seeds {
+    let first = first();
+    eprintln!("seeds from {first} on; {SEED}={first} repeats this test");
+    Seeds { next: first, end: first + count(by_day, by_night) }
+}
+
+/// Consecutive seeds. When a test panics with one of them, the variable that starts with this seed is printed.
+#[derive(Debug)]
+pub struct Seeds {
+    next: u64,
+    end: u64,
+}
+
+impl Iterator for Seeds {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        let seed = self.next;
+        (seed < self.end).then(|| {
+            self.next += 1;
+            seed
+        })
+    }
+}
+
+impl Drop for Seeds {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("the last seed was {0}; {SEED}={0} starts with it", self.next.saturating_sub(1));
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::process::Command;
 
     use super::*;
 
-    #[test]
-    fn a_given_seed_replaces_the_fresh_one() {
-        assert_eq!(given(None), None);
-        assert_eq!(given(Some(" 7\n")), Some(7));
-        assert!(catch_unwind(|| given(Some("seven"))).is_err());
+    /// Set in the processes that the tests start.
+    const INSIDE: &str = "TAUT_TEST_INSIDE";
+
+    /// Runs the third-seed test in a process of its own with these variables and returns its output.
+    fn run(variables: &[(&str, &str)]) -> String {
+        let mut program = Command::new(env::current_exe().expect("a test program"));
+        program.args(["seed::tests::fails_at_the_third_seed_of_a_day", "--exact", "--nocapture"]);
+        program.env_remove(SEED).env_remove(THOROUGH).env(INSIDE, "1");
+        let output = program.envs(variables.iter().copied()).output().expect("the program starts");
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
     }
 
+    /// Does something only in a process that another test started.
     #[test]
-    fn fresh_seeds_differ_and_leave_room_to_count() {
-        let drawn: Vec<u64> = (0..20).map(|_| fresh()).collect();
-        assert!(drawn.iter().any(|seed| *seed != drawn[0]));
-        assert!(drawn.iter().all(|seed| *seed < 1 << 32));
-    }
-
-    #[test]
-    fn seeds_are_consecutive_and_end_with_the_one_that_fails() {
-        if env::var_os(SEED_VARIABLE).is_some() {
+    fn fails_at_the_third_seed_of_a_day() {
+        if env::var_os(INSIDE).is_none() {
             return;
         }
-        let mut seen = Vec::new();
-        for_each_seed(3, |seed| seen.push(seed));
-        assert_eq!(seen, [seen[0], seen[0] + 1, seen[0] + 2]);
-        let mut calls = 0;
-        let second_fails = AssertUnwindSafe(|| {
-            for_each_seed(3, |_| {
-                calls += 1;
-                assert!(calls < 2, "as a failing test would");
-            });
-        });
-        assert!(catch_unwind(second_fails).is_err());
-        assert_eq!(calls, 2);
-    }
-
-    /// Set in the process that `a_failing_test_prints_its_seed` starts.
-    const FAIL: &str = "TAUT_TESTKIT_FAIL";
-
-    /// Fails in the process that the next test starts, and nowhere else.
-    #[test]
-    fn fails_if_asked_to() {
-        if env::var_os(FAIL).is_some() {
-            for_each_seed(5, |seed| assert_eq!(seed % 5, 4));
+        for (number, seed) in seeds(5, 50).enumerate() {
+            println!("seed={seed}");
+            assert!(number < 2 || thorough(), "the third");
         }
     }
 
     #[test]
-    fn a_failing_test_prints_its_seed_and_repeats_with_it() {
-        let output = |seed: Option<&str>| {
-            let mut command = Command::new(env::current_exe().unwrap());
-            command.args(["--exact", "seed::tests::fails_if_asked_to"]).env(FAIL, "1").env_remove(SEED_VARIABLE);
-            let output = command.envs(seed.map(|seed| (SEED_VARIABLE, seed))).output().unwrap();
-            assert!(!output.status.success());
-            String::from_utf8(output.stdout).unwrap()
-        };
-        let first = output(None);
-        let (_, rest) = first.split_once("TAUT_SEED=").expect("the failing test prints its seed");
-        let seed = rest.lines().next().unwrap();
-        assert!(output(Some(seed)).contains(&format!("seed {seed};")), "the same seed fails again");
+    fn a_failure_prints_the_seed_that_repeats_it() {
+        let output = run(&[(SEED, "7")]);
+        assert!(output.contains("the last seed was 9; TAUT_SEED=9 starts with it"), "{output}");
+    }
+
+    #[test]
+    fn a_thorough_run_has_more_seeds() {
+        let output = run(&[(SEED, "7"), (THOROUGH, "1")]);
+        assert!(output.contains("seed=56") && !output.contains("seed=57"), "{output}");
+    }
+
+    #[test]
+    fn two_runs_draw_different_seeds() {
+        let firsts = [(); 2].map(|()| {
+            let output = run(&[]);
+            output.lines().find(|line| line.starts_with("seeds from ")).map(str::to_owned)
+        });
+        assert!(firsts[0].is_some() && firsts[0] != firsts[1], "{firsts:?}");
     }
 }

@@ -34,7 +34,7 @@ impl Member {
         socket.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
         let mut client = Client::new(relay.key(), credentials, Time::ZERO);
         client.set_clock(super::relays::now());
-        Self { socket, client, began: Instant::now(), random: Seeded::new(taut_testkit::seed()) }
+        Self { socket, client, began: Instant::now(), random: Seeded::new(taut_testkit::first()) }
     }
 
     /// Lives until `done` says so.

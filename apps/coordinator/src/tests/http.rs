@@ -12,8 +12,8 @@ use super::document::hold;
 use super::world::{Coordinator, Directory};
 use crate::api;
 
-/// Mutations of each file. Some of them are writes that are forced to the disk.
-const MUTATIONS: u32 = 1_000;
+/// Mutations of each file by day and by night. Some of them are writes that are forced to the disk.
+const MUTATIONS: (u64, u64) = (50, 5_000);
 
 /// What a file of the corpus says (its form: `seed.rs` of the fuzz targets); `None` when it is no request at all.
 fn request(input: &[u8], token: &str) -> Option<Request<Body>> {
@@ -62,9 +62,10 @@ fn no_request_is_a_fault_of_the_coordinator() {
     }
     let good = files.iter().zip(&inputs).filter_map(|(file, input)| ask(input, file)).filter(|status| *status < 300);
     assert!(good.count() >= 7, "the corpus itself is understood");
+    let (run, many) = (taut_testkit::first(), taut_testkit::count(MUTATIONS.0, MUTATIONS.1));
     for (file, input) in files.iter().zip(&inputs) {
-        for (number, input) in taut_fuzz::mutations(input, &inputs, MUTATIONS).enumerate() {
-            ask(&input, &format!("mutation {number} of {file}"));
+        for (number, input) in taut_fuzz::mutations(input, &inputs, run, many).enumerate() {
+            ask(&input, &format!("mutation {number} of {file} (TAUT_SEED={run})"));
         }
     }
     assert_eq!(coordinator.ask("GET", "/healthz", None, None).0, 200);

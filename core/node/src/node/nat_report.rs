@@ -10,11 +10,12 @@
 use std::net::SocketAddr;
 
 use taut_base::{Entropy, LaneId, RelayId};
-use taut_path::{NatReportView, Server};
+use taut_path::{Ask, HomeRelayOutput, NatReportOutput, NatReportView, Server};
 use taut_wire::stun::{BindingResponse, REQUEST_LEN};
 
 use super::Node;
 use crate::contract::{Clocks, Datagram, ToLane};
+use crate::event::NodeEvent;
 use crate::output::Output;
 
 impl<E: Entropy> Node<E> {
@@ -45,10 +46,7 @@ impl<E: Entropy> Node<E> {
     /// A STUN answer came from a relay's place; one that nobody waits for changes nothing.
     pub(super) fn handle_answer(&mut self, source: SocketAddr, bytes: &[u8]) {
         let Ok(answer) = BindingResponse::parse(bytes) else { return };
-        if let Some(distance) = self.nat_report.handle_answer(source, &answer, self.now) {
-            self.home.measured(distance.relay, distance.round_trip, self.now);
-            self.relays.answered_by_udp(source, &mut self.entropy, self.now);
-        }
+        self.nat_report.handle_answer(source, &answer, self.now);
         self.nat_report_turn();
     }
 
@@ -57,28 +55,45 @@ impl<E: Entropy> Node<E> {
         if self.relays.is_any_by_udp() {
             self.nat_report.handle_heard(self.now);
         }
-        for ask in self.nat_report.handle_timeout(&mut self.entropy, self.now) {
-            let mut request = [0; REQUEST_LEN];
-            ask.request.write(&mut request);
-            let Some(bytes) = Datagram::new(&request) else { continue };
-            if ask.apart {
-                self.outputs.push(Output::NatTest { destination: ask.to, request: bytes });
-            } else {
-                self.tell(LaneId::FIRST, ToLane::Datagram { destination: ask.to, bytes });
-            }
-        }
-        if let Some(homes) = self.home.poll_change() {
-            self.relays.set_homes(homes, self.now);
-            self.drain_relays();
-        }
+        self.nat_report.handle_timeout(&mut self.entropy, self.now);
         self.local_endpoints.set_foretold(self.nat_report.foretold());
-        if let Some((reflexive, nat)) = self.nat_report.poll_change() {
-            let changed = self.local_endpoints.set_reflexive(&reflexive, nat, &self.overlay);
-            self.outside.set_reflexive(reflexive);
-            self.tell_coordinator();
-            if changed {
-                self.tell_endpoints();
+        while let Some(output) = self.nat_report.poll_output() {
+            match output {
+                NatReportOutput::Measured(measured) => {
+                    self.home.measured(measured.distance.relay, measured.distance.round_trip, self.now);
+                    self.relays.answered_by_udp(measured.source, &mut self.entropy, self.now);
+                }
+                NatReportOutput::Ask(ask) => self.ask_relay(&ask),
+                NatReportOutput::Changed { reflexive, nat } => {
+                    let changed = self.local_endpoints.set_reflexive(&reflexive, nat, &self.overlay);
+                    self.outside.set_reflexive(reflexive);
+                    self.tell_coordinator();
+                    if changed {
+                        self.tell_endpoints();
+                    }
+                }
+                NatReportOutput::Event(event) => self.outputs.note(NodeEvent::Nat(event)),
             }
+        }
+        while let Some(output) = self.home.poll_output() {
+            match output {
+                HomeRelayOutput::Homes(homes) => {
+                    self.relays.set_homes(&homes, self.now);
+                    self.drain_relays();
+                }
+                HomeRelayOutput::Event(event) => self.outputs.note(NodeEvent::HomeRelay(event)),
+            }
+        }
+    }
+
+    fn ask_relay(&mut self, ask: &Ask) {
+        let mut request = [0; REQUEST_LEN];
+        ask.request.write(&mut request);
+        let Some(bytes) = Datagram::new(&request) else { return };
+        if ask.apart {
+            self.outputs.push(Output::NatTest { destination: ask.to, request: bytes });
+        } else {
+            self.tell(LaneId::FIRST, ToLane::Datagram { destination: ask.to, bytes });
         }
     }
 }

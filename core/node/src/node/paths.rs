@@ -7,11 +7,11 @@
 //! FromLane::Control(Answer) ──▶ Paths::handle_answer            the proof
 //! FromLane::Suspect, Active ──▶ handle_suspicion, handle_active
 //! the host changed, slept   ──▶ handle_look_around              everything is proven anew
-//!                               Paths::poll_choice     ──▶ ToLane::SetPath
-//!                               Paths::poll_endpoints  ──▶ ToLane::Control where data goes
-//!                               Paths::poll_probe      ──▶ ToLane::Control on the newest session, by the probe's way
-//!                               Paths::poll_search     ──▶ ToLane::Control where data goes, and ToLane::OpenSearch: sockets for it
-//!                               Paths::poll_search_end       ──▶ ToLane::CloseSearch
+//!                               PathOutput::Choice      ──▶ ToLane::SetPath
+//!                               PathOutput::Endpoints   ──▶ ToLane::Control where data goes
+//!                               PathOutput::Probe       ──▶ ToLane::Control on the newest session, by the probe's way
+//!                               PathOutput::OpenSearch  ──▶ ToLane::Control where data goes, and ToLane::OpenSearch: sockets for it
+//!                               PathOutput::CloseSearch ──▶ ToLane::CloseSearch
 //! FromLane::Control(Search) ──▶ Paths::handle_search            the peer asks to be looked for
 //! ```
 //! Further lanes go without a relay: they are closed when the path is relayed or leads to another host, and proven anew when it is direct.
@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use taut_base::{Entropy, LaneId, PeerId, Prefix, Time};
-use taut_path::{Families, Here, Paths, Report, Way};
+use taut_path::{Choice, Families, Here, PathContext, PathOutput, Paths, Probe, Report, Way};
 use taut_wire::control::{ControlMessage, Endpoints, Search};
 
 use super::Node;
@@ -125,7 +125,6 @@ impl<E: Entropy> Node<E> {
         paths.set_listed(peer.candidates.listed(), now);
         paths.set_relays(&peer.relayed, now);
         *former = paths;
-        peer.told_way = None;
         self.steer(id);
     }
 
@@ -143,7 +142,6 @@ impl<E: Entropy> Node<E> {
         let now = self.now;
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if let Some(way) = peer.way {
-            self.outputs.note(NodeEvent::PathSuspected { peer: id, way });
             self.relays.suspect(&peer.key, way, &mut self.entropy, now);
             if !way.is_relayed() {
                 self.nat_report.handle_doubt(now);
@@ -207,41 +205,53 @@ impl<E: Entropy> Node<E> {
         self.steer(id);
     }
 
-    /// Does what the paths of a peer want by now: first where data goes, because what is told goes there, too.
+    /// Does what the paths of a peer ask for.
     pub(super) fn steer(&mut self, id: PeerId) {
-        self.take_choice(id);
-        let Some(peer) = self.peers.get_mut(&id) else { return };
-        let Some(paths) = peer.paths.as_mut() else { return };
-        let first = LaneId::FIRST;
-        if let Some((session, _)) = peer.sessions.last().copied() {
-            let say = |way, message| ToLane::Control { peer: id, session, lane: first, way, message };
-            if let Some(endpoints) = paths.poll_endpoints(&self.local_endpoints, self.now) {
-                self.outputs.tell(first, say(None, ControlMessage::Endpoints(endpoints)));
-            }
-            if let Some(round) = paths.poll_search(&self.local_endpoints, &mut self.budget, self.now) {
-                self.outputs.tell(first, say(None, ControlMessage::Search(round.ask)));
-                if let Some(search) = round.search {
-                    self.outputs.tell(first, ToLane::OpenSearch { peer: id, session, search });
+        while let Some(output) = self.poll_paths(id) {
+            match output {
+                PathOutput::Choice(choice) => self.take_choice(id, choice),
+                PathOutput::Endpoints(endpoints) => self.say(id, None, ControlMessage::Endpoints(endpoints)),
+                PathOutput::OpenSearch(round) => {
+                    self.say(id, None, ControlMessage::Search(round.ask));
+                    let session = self.peers.get(&id).and_then(|peer| peer.sessions.last());
+                    if let Some(((session, _), search)) = session.copied().zip(round.search) {
+                        self.outputs.tell(LaneId::FIRST, ToLane::OpenSearch { peer: id, session, search });
+                    }
                 }
-            }
-            while let Some(probe) = paths.poll_probe(&mut self.budget, &mut self.entropy, self.now) {
-                let command = match probe.size {
-                    0 => say(Some(probe.way), ControlMessage::Probe { id: probe.id }),
-                    size => ToLane::SizedProbe { peer: id, session, way: probe.way, id: probe.id, size },
-                };
-                self.outputs.tell(first, command);
+                PathOutput::Probe(Probe { way, id: probe, size: 0 }) => {
+                    self.say(id, Some(way), ControlMessage::Probe { id: probe });
+                }
+                PathOutput::Probe(Probe { way, id: probe, size }) => {
+                    let session = self.peers.get(&id).and_then(|peer| peer.sessions.last());
+                    if let Some((session, _)) = session.copied() {
+                        let probe = ToLane::SizedProbe { peer: id, session, way, id: probe, size };
+                        self.outputs.tell(LaneId::FIRST, probe);
+                    }
+                }
+                PathOutput::CloseSearch => self.outputs.tell(LaneId::FIRST, ToLane::CloseSearch(id)),
+                PathOutput::Event(event) => self.outputs.note(NodeEvent::Path { peer: id, event }),
             }
         }
-        if paths.poll_search_end(self.now) {
-            self.outputs.tell(first, ToLane::CloseSearch(id));
+    }
+
+    fn poll_paths(&mut self, id: PeerId) -> Option<PathOutput> {
+        let paths = self.peers.get_mut(&id)?.paths.as_mut()?;
+        let (local_endpoints, budget, entropy) = (&self.local_endpoints, &mut self.budget, &mut self.entropy);
+        paths.poll_output(&mut PathContext { local_endpoints, budget, entropy, now: self.now })
+    }
+
+    /// Sends a control message on the newest session; `None` is the way that data goes.
+    fn say(&mut self, id: PeerId, way: Option<Way>, message: ControlMessage) {
+        let session = self.peers.get(&id).and_then(|peer| peer.sessions.last());
+        if let Some((session, _)) = session.copied() {
+            let lane = LaneId::FIRST;
+            self.outputs.tell(lane, ToLane::Control { peer: id, session, lane, way, message });
         }
     }
 
     /// Where data goes from now on, if that is news.
-    fn take_choice(&mut self, id: PeerId) {
+    fn take_choice(&mut self, id: PeerId, choice: Choice) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        let Some(paths) = peer.paths.as_mut() else { return };
-        let Some(choice) = paths.poll_choice(self.now) else { return };
         let former = peer.way.replace(choice.way);
         if let Some(endpoint) = choice.way.direct() {
             peer.candidates.set_proven(endpoint);
@@ -254,7 +264,6 @@ impl<E: Entropy> Node<E> {
         if host(former) != host(Some(choice.way)) {
             self.prove_lanes(id);
         }
-        self.note_path(id, choice.way);
     }
 
     /// The path leads elsewhere: further lanes are closed, and proven there anew.

@@ -1,26 +1,15 @@
 //! Events of handshakes and sessions, and the names of peers in them.
 
 use taut_base::{Entropy, NodeId, PeerId};
-use taut_path::Way;
 use taut_tunnel::Role;
 
 use super::Node;
-use crate::event::{HandshakeFailure, NodeEvent, PathChangeReason};
+use crate::event::{HandshakeFailure, NodeEvent};
 
 impl<E: Entropy> Node<E> {
     /// Returns a peer's number and name in the map.
     pub fn peer_name(&self, id: PeerId) -> Option<(NodeId, &str)> {
         self.peers.get(&id).map(|peer| (peer.node, &peer.name[..]))
-    }
-
-    /// Notes that data takes this path, if it took another one.
-    pub(super) fn note_path(&mut self, id: PeerId, to: Way) {
-        let Some(peer) = self.peers.get_mut(&id) else { return };
-        let from = peer.told_way.replace(to);
-        if from != Some(to) {
-            let reason = PathChangeReason::between(from, to);
-            self.outputs.note(NodeEvent::PathChanged { peer: id, from, to, reason });
-        }
     }
 
     /// Notes that an attempt got no answer.

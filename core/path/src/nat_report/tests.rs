@@ -34,6 +34,17 @@ fn nat_report() -> NatReport {
     nat_report
 }
 
+/// The requests that are due.
+fn asks(nat_report: &mut NatReport, entropy: &mut Counter, now: Time) -> Vec<Ask> {
+    nat_report.handle_timeout(entropy, now);
+    nat_report.asks.drain(..).collect()
+}
+
+/// The endpoints and the kind of NAT, if they changed since the last call.
+fn change(nat_report: &mut NatReport) -> Option<(Vec<SocketAddr>, Nat)> {
+    nat_report.has_changed().then(|| (nat_report.reflexive.clone(), nat_report.nat))
+}
+
 /// Runs for some time against a NAT: where a place sees us, if its answer comes, and whether the NAT lets answers from other ports in. Returns how much was
 /// asked from the lane's socket.
 fn run(
@@ -48,7 +59,7 @@ fn run(
     let mut now = from;
     while let Some(due) = nat_report.poll_timeout().filter(|due| *due < at(until)) {
         now = now.max(u64::try_from(due.since(Time::ZERO).as_millis()).unwrap());
-        let asks = nat_report.handle_timeout(&mut entropy, at(now));
+        let asks = asks(nat_report, &mut entropy, at(now));
         asked += asks.iter().filter(|ask| !ask.apart).count();
         for ask in asks {
             let Some(mapped) = nat(ask.to) else { continue };
@@ -127,7 +138,7 @@ fn fault_d18_a_router_that_masquerades_is_a_port_restricted_cone() {
         nat_report.set_servers(&(1..=relays).map(server).collect::<Vec<_>>(), at(0));
         let (mut entropy, mut router) = (Counter(0), Masquerade::default());
         while let Some(due) = nat_report.poll_timeout().filter(|due| *due < at(3_000)) {
-            for ask in nat_report.handle_timeout(&mut entropy, due) {
+            for ask in asks(&mut nat_report, &mut entropy, due) {
                 let BindingRequest { transaction, change_port } = ask.request;
                 let mapped = outer(router.out(ask.to, if ask.apart { APART } else { 7 }));
                 let source = if change_port { SocketAddr::new(ask.to.ip(), 3479) } else { ask.to };
@@ -177,13 +188,13 @@ fn while_nothing_changes_one_request_goes_every_25_seconds_or_five_minutes() {
     let mut nat_report = nat_report();
     nat_report.set_talking(true, at(0));
     run(&mut nat_report, 0, 2_000, |_| Some(outer(7)), true);
-    assert_eq!(nat_report.poll_change(), Some((vec![outer(7)], Nat::Cone)));
+    assert_eq!(change(&mut nat_report), Some((vec![outer(7)], Nat::Cone)));
     let asked = run(&mut nat_report, 2_000, 302_000, |_| Some(outer(7)), true);
     assert!((11..=12).contains(&asked), "{asked} in five minutes");
     nat_report.set_talking(false, at(302_000));
     let asked = run(&mut nat_report, 330_000, 600_000, |_| Some(outer(7)), true);
     assert!(asked <= 2, "{asked} while nobody talks");
-    assert_eq!(nat_report.poll_change(), None);
+    assert_eq!(change(&mut nat_report), None);
 }
 
 #[test]
@@ -191,16 +202,16 @@ fn fault_d4_a_mapping_that_changed_is_found_and_told() {
     let mut nat_report = nat_report();
     nat_report.set_talking(true, at(0));
     run(&mut nat_report, 0, 2_000, |_| Some(outer(7)), true);
-    nat_report.poll_change();
+    change(&mut nat_report);
     run(&mut nat_report, 2_000, 32_000, |_| Some(outer(8)), true);
-    assert_eq!(nat_report.poll_change(), Some((vec![outer(8)], Nat::Cone)));
+    assert_eq!(change(&mut nat_report), Some((vec![outer(8)], Nat::Cone)));
 }
 
 /// After five seconds behind a NAT.
 fn known() -> NatReport {
     let mut nat_report = nat_report();
     run(&mut nat_report, 0, 5_000, |_| Some(outer(40_000)), false);
-    nat_report.poll_change();
+    change(&mut nat_report);
     nat_report
 }
 
@@ -212,7 +223,7 @@ fn fault_d4_a_path_in_doubt_has_the_mapping_looked_at_at_once_and_seldom() {
         run(&mut nat_report, 6_000, 8_000, |_| Some(outer(50_000)), false) > 1,
         "one question, and a round for its answer"
     );
-    assert_eq!(nat_report.poll_change().map(|(seen, _)| seen), Some(vec![outer(50_000)]));
+    assert_eq!(change(&mut nat_report).map(|(seen, _)| seen), Some(vec![outer(50_000)]));
     let mut asked = 0;
     for moment in (9_000..14_000).step_by(100) {
         nat_report.handle_doubt(at(moment));
@@ -231,7 +242,7 @@ fn fault_d4_a_question_that_is_lost_while_the_nat_starts_again_is_asked_again_so
     // The nearest is gone for good.
     let mapped = |to: SocketAddr| (to == place(1, 3478)).then(|| outer(50_000));
     run(&mut nat_report, 7_000, 11_000, mapped, false);
-    assert_eq!(nat_report.poll_change().map(|(seen, _)| seen), Some(vec![outer(50_000)]));
+    assert_eq!(change(&mut nat_report).map(|(seen, _)| seen), Some(vec![outer(50_000)]));
     // Who is never answered asks at the usual pace in the end.
     run(&mut nat_report, 11_000, 100_000, |_| None, false);
     let asked = run(&mut nat_report, 100_000, 200_000, |_| None, false);
@@ -242,37 +253,42 @@ fn fault_d4_a_question_that_is_lost_while_the_nat_starts_again_is_asked_again_so
 fn fault_d4_a_doubt_during_a_round_is_looked_into_after_it() {
     let mut nat_report = nat_report();
     run(&mut nat_report, 0, 1_000, |_| Some(outer(40_000)), false);
-    nat_report.poll_change();
+    change(&mut nat_report);
     nat_report.handle_doubt(at(1_000));
     run(&mut nat_report, 1_000, 2_000, |_| Some(outer(50_000)), false);
-    assert_eq!(nat_report.poll_change().map(|(seen, _)| seen), Some(vec![outer(50_000)]));
+    assert_eq!(change(&mut nat_report).map(|(seen, _)| seen), Some(vec![outer(50_000)]));
 }
 
 #[test]
 fn fault_d4_an_answer_that_is_older_than_a_doubt_does_not_settle_it() {
     let mut nat_report = known();
     nat_report.handle_doubt(at(6_000));
-    let asks = nat_report.handle_timeout(&mut Counter(77), at(6_000));
+    let asks = asks(&mut nat_report, &mut Counter(77), at(6_000));
     nat_report.handle_doubt(at(6_050));
     let answer = BindingResponse { transaction: asks[0].request.transaction, mapped: outer(40_000), other: None };
     nat_report.handle_answer(asks[0].to, &answer, at(6_100));
     run(&mut nat_report, 6_100, 9_000, |_| Some(outer(50_000)), false);
-    assert_eq!(nat_report.poll_change().map(|(seen, _)| seen), Some(vec![outer(50_000)]));
+    assert_eq!(change(&mut nat_report).map(|(seen, _)| seen), Some(vec![outer(50_000)]));
 }
 
 #[test]
 fn answers_that_nobody_waits_for_say_nothing() {
     let mut nat_report = nat_report();
-    let asks = nat_report.handle_timeout(&mut Counter(0), at(0));
+    let asks = asks(&mut nat_report, &mut Counter(0), at(0));
     let mut answer = BindingResponse { transaction: [99; 12], mapped: outer(7), other: None };
-    assert_eq!(nat_report.handle_answer(place(1, 3478), &answer, at(5)), None, "an unknown transaction");
+    let mut measured = |source, answer: &BindingResponse, now| {
+        nat_report.handle_answer(source, answer, at(now));
+        nat_report.measured.pop_front()
+    };
+    assert_eq!(measured(place(1, 3478), &answer, 5), None, "an unknown transaction");
     answer.transaction = asks[0].request.transaction;
-    assert_eq!(nat_report.handle_answer(place(9, 3478), &answer, at(5)), None, "from elsewhere");
-    assert!(nat_report.handle_answer(asks[0].to, &answer, at(5)).is_some());
-    assert_eq!(nat_report.handle_answer(asks[0].to, &answer, at(6)), None, "twice");
+    assert_eq!(measured(place(9, 3478), &answer, 5), None, "from elsewhere");
+    assert!(measured(asks[0].to, &answer, 5).is_some());
+    assert_eq!(measured(asks[0].to, &answer, 6), None, "twice");
     let late = BindingResponse { transaction: asks[1].request.transaction, ..answer };
     nat_report.handle_timeout(&mut Counter(50), at(6_000));
-    assert_eq!(nat_report.handle_answer(asks[1].to, &late, at(6_001)), None, "long ago");
+    nat_report.handle_answer(asks[1].to, &late, at(6_001));
+    assert_eq!(nat_report.measured.pop_front(), None, "long ago");
 }
 
 #[test]
@@ -283,7 +299,7 @@ fn relays_that_are_away_while_peers_are_heard_are_no_blocked_udp() {
     run(&mut nat_report, 5_000, 8_000, |_| Some(outer(40_000)), false);
     let before = nat_report.view();
     assert_eq!((before.nat, before.udp), (Nat::Cone, Some(true)));
-    nat_report.poll_change();
+    change(&mut nat_report);
     nat_report.set_servers(&nat_report.servers.clone()[..1], at(8_000));
     for second in 8..68 {
         nat_report.handle_heard(at(1_000 * second));
@@ -291,7 +307,7 @@ fn relays_that_are_away_while_peers_are_heard_are_no_blocked_udp() {
         let now = nat_report.view();
         assert_eq!((now.nat, now.mapping, now.filtering), (before.nat, before.mapping, before.filtering), "{second} s");
     }
-    assert_eq!(nat_report.poll_change(), None, "peers are told nothing else");
+    assert_eq!(change(&mut nat_report), None, "peers are told nothing else");
     // Elsewhere it is not known, and when nothing is heard for long it counts as blocked.
     nat_report.handle_look_around(Families::default(), at(68_000));
     run(&mut nat_report, 68_000, 78_000, |_| None, false);
@@ -301,5 +317,34 @@ fn relays_that_are_away_while_peers_are_heard_are_no_blocked_udp() {
     // A direct datagram says that it is not, at once.
     nat_report.handle_heard(at(260_000));
     assert_eq!(nat_report.view().nat, Nat::Unknown);
-    assert_eq!(nat_report.poll_change(), Some((vec![], Nat::Unknown)));
+    assert_eq!(change(&mut nat_report), Some((vec![], Nat::Unknown)));
+}
+
+#[test]
+fn every_change_is_an_event_with_its_reason() {
+    let events = |nat_report: &mut NatReport| {
+        let outputs = std::iter::from_fn(|| nat_report.poll_output());
+        let event = |output| if let NatReportOutput::Event(event) = output { Some(event) } else { None };
+        outputs.filter_map(event).collect::<Vec<_>>()
+    };
+    let mut nat_report = nat_report();
+    let changed = |from, to, reason| NatEvent::NatChanged { from, to, reason };
+    run(&mut nat_report, 0, 2_000, |_| Some(outer(7)), true);
+    let found = [
+        NatEvent::EndpointsChanged { from: vec![], to: vec![outer(7)] },
+        changed(Nat::Unknown, Nat::Cone, NatChangeReason::RoundEnded),
+    ];
+    assert_eq!(events(&mut nat_report), found);
+    run(&mut nat_report, 2_000, 602_000, |_| Some(outer(7)), true);
+    assert_eq!(events(&mut nat_report), [], "nothing changed");
+    nat_report.handle_look_around(Families::default(), at(602_000));
+    run(&mut nat_report, 602_000, 900_000, |_| None, true);
+    let lost = [
+        NatEvent::EndpointsChanged { from: vec![outer(7)], to: vec![] },
+        changed(Nat::Cone, Nat::Unknown, NatChangeReason::RoundEnded),
+        changed(Nat::Unknown, Nat::Blocked, NatChangeReason::RoundEnded),
+    ];
+    assert_eq!(events(&mut nat_report), lost);
+    nat_report.handle_heard(at(900_000));
+    assert_eq!(events(&mut nat_report), [changed(Nat::Blocked, Nat::Unknown, NatChangeReason::DatagramHeard)]);
 }

@@ -8,6 +8,8 @@ use taut_wire::control::Endpoints;
 
 use super::{CandidateState, Families, Origins, Paths, Suspicion};
 use crate::candidates::{acceptable, canonical};
+use crate::event::PathEvent;
+use crate::nat::Nat;
 use crate::way::Way;
 
 /// Relays of one peer that are kept.
@@ -38,6 +40,10 @@ impl Paths {
         }
         if self.their_nat != message.nat {
             self.rounds.start_over_for_peer(now);
+            let (from, to) = (Nat::from_number(self.their_nat), Nat::from_number(message.nat));
+            if from != to {
+                self.events.push(PathEvent::PeerNatChanged { from, to });
+            }
         }
         self.their_nat = message.nat;
         let list: Vec<SocketAddr> = message.list().collect();

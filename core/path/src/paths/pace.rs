@@ -5,7 +5,7 @@ use core::time::Duration;
 use taut_base::Time;
 
 use super::Paths;
-use crate::candidate_state::{CandidateState, Cause, State};
+use crate::candidate_state::{CandidateState, DownCause, State};
 
 /// Without data for so long a peer is let go (protocol.md 5.5).
 pub(super) const IDLE: Duration = Duration::from_secs(300);
@@ -70,7 +70,7 @@ impl Paths {
         }
         let age = now.since(track.news.max(self.news));
         // It may be better any moment, and has to answer several times to be believed.
-        if matches!(track.state, State::Down { cause: Cause::Lossy, .. }) && age < LOSSY_CLOSELY {
+        if matches!(track.state, State::Down { cause: DownCause::Lossy, .. }) && age < LOSSY_CLOSELY {
             return Some(COMPARED);
         }
         Some(SEARCH.iter().find(|(until, _)| age < *until).map_or(SEARCH_LONGEST, |(_, pace)| *pace))

@@ -11,6 +11,7 @@ use super::{CandidateState, Paths};
 use crate::budget::{Budget, Grant};
 use crate::candidates::acceptable;
 use crate::choice::is_private;
+use crate::event::PathEvent;
 use crate::local_endpoints::LocalEndpoints;
 use crate::nat::Nat;
 use crate::nat_report::Foretold;
@@ -25,7 +26,7 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// A round of looking for a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Round {
+pub struct SearchRound {
     /// What the peer is asked for, by the relay.
     pub ask: Search,
     /// Sockets that are to be opened beside it.
@@ -45,7 +46,7 @@ pub struct PortSearch {
 
 impl Paths {
     /// A round that begins now, if one is due and makes sense: the two talk, by a relay, and ours is a NAT that gives each destination another port.
-    pub fn poll_search(&mut self, ours: &LocalEndpoints, budget: &mut Budget, now: Time) -> Option<Round> {
+    pub(super) fn next_search(&mut self, ours: &LocalEndpoints, budget: &mut Budget, now: Time) -> Option<SearchRound> {
         if !self.searches(now) {
             return None;
         }
@@ -61,6 +62,8 @@ impl Paths {
         if let Some(search) = round.search {
             self.open_search = Some((search.to, now + search.lasts + GRACE));
         }
+        let (number, sockets) = (self.rounds.made(), round.search.map_or(0, |search| search.sockets));
+        self.events.push(PathEvent::SearchOpened { round: number, ports: round.ask.ports, sockets });
         self.odds = if round.ask.step == 0 { odds(round.ask.sockets, round.ask.ports) } else { 0 };
         Some(round)
     }
@@ -71,12 +74,15 @@ impl Paths {
     }
 
     /// Whether the sockets of the last search are of no use any more: said once.
-    pub fn poll_search_end(&mut self, now: Time) -> bool {
-        let due = self.fill_due().is_some_and(|due| now >= due);
-        if due {
-            self.open_search = None;
+    pub(super) fn close_search(&mut self, now: Time) -> bool {
+        if self.fill_due().is_none_or(|due| now < due) {
+            return false;
         }
-        due
+        if let Some((target, _)) = self.open_search.take() {
+            let found = self.find(Way::Direct(target)).is_some_and(|track| track.probes.last_answer.is_some());
+            self.events.push(PathEvent::SearchClosed { target, found });
+        }
+        true
     }
 
     /// Whether there may be sockets of a search.
@@ -96,7 +102,7 @@ impl Paths {
     }
 
     /// What is to be tried next.
-    fn plan(&self, ours: &LocalEndpoints, budget: &mut Budget, now: Time) -> Option<Round> {
+    fn plan(&self, ours: &LocalEndpoints, budget: &mut Budget, now: Time) -> Option<SearchRound> {
         let Foretold { latest, step } = ours.foretold().filter(|foretold| may_be_guessed(foretold.latest))?;
         let there = self.public()?;
         let from = |further: u32| SocketAddr::new(latest.ip(), counted(latest.port(), further));
@@ -121,10 +127,10 @@ impl Paths {
                 }
                 let sockets = budget.take_sockets(now + LASTS, now)?;
                 let ask = Search { from: latest, step: 0, ports: AT_RANDOM, sockets };
-                return Some(Round { ask, search: Some(PortSearch { to: there, sockets, lasts: LASTS }) });
+                return Some(SearchRound { ask, search: Some(PortSearch { to: there, sockets, lasts: LASTS }) });
             }
         };
-        Some(Round { ask, search: None })
+        Some(SearchRound { ask, search: None })
     }
 
     /// Where the peer is seen from outside, as it says: one after the other.
@@ -144,6 +150,7 @@ impl Paths {
         let allowed = may_be_guessed(search.from) && acceptable(search.from, &self.overlay);
         if sensible && allowed && self.session && self.way.is_none_or(|way| way.is_relayed()) {
             self.guesses.begin(*search, now);
+            self.events.push(PathEvent::SearchRequested { from: search.from, ports: search.ports });
         }
     }
 

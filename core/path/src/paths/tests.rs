@@ -1,15 +1,26 @@
 //! Two ends against each other, thousands of times.
 
+mod events;
 mod search;
 
 use std::collections::BTreeMap;
+
+use taut_testkit::{Seeds, seeds};
 
 use super::world::{Dice, Kind, Reach, World, at, relay_of};
 use super::*;
 use crate::nat::Nat;
 use crate::report::{Here, Verdict};
 
-const SEEDS: u64 = 1_000;
+/// Returns the seeds of a test: 250 by day and 5,000 by night, so that 99 of 100 is a figure in both.
+fn many() -> Seeds {
+    seeds(250, 5_000)
+}
+
+/// Returns the seeds of a test that needs few.
+fn few() -> Seeds {
+    seeds(20, 500)
+}
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap()
@@ -40,7 +51,7 @@ fn direct_probes(world: &World, side: usize, from: Time, to: Time) -> usize {
 #[test]
 fn pairs_that_can_meet_do_within_300_ms_and_the_others_stay_on_the_relay() {
     let mut figures = BTreeMap::new();
-    for seed in 0..SEEDS {
+    for seed in many() {
         let mut dice = Dice(seed);
         let kinds = [0, 0].map(|_: u8| Kind::ALL[usize::try_from(dice.below(7)).unwrap()]);
         let mut world = World::new(kinds, seed);
@@ -65,7 +76,7 @@ fn pairs_that_can_meet_do_within_300_ms_and_the_others_stay_on_the_relay() {
 #[test]
 fn fault_d9_a_direct_way_that_dies_is_left_for_the_relay() {
     let mut figures = Vec::new();
-    for seed in 0..SEEDS {
+    for seed in many() {
         let mut world = talking([Kind::PortRestricted, Kind::FullCone], seed);
         // Both directions, or one of them.
         let dead = [[true, true], [true, false], [false, true]][usize::try_from(seed % 3).unwrap()];
@@ -89,7 +100,7 @@ fn fault_d9_a_direct_way_that_dies_is_left_for_the_relay() {
 #[test]
 fn a_direct_way_that_becomes_possible_is_found_soon() {
     let mut figures = Vec::new();
-    for seed in 0..SEEDS {
+    for seed in many() {
         let mut world = World::new([Kind::PortRestricted, Kind::AddressRestricted], seed);
         world.flow = Some(Duration::from_secs(1));
         (0..2).for_each(|side| world.direct[side].up = false);
@@ -108,7 +119,7 @@ fn a_direct_way_that_becomes_possible_is_found_soon() {
 
 #[test]
 fn after_five_minutes_on_the_relay_it_is_found_within_the_slower_pace() {
-    for seed in 0..20 {
+    for seed in few() {
         let mut world = World::new([Kind::PortRestricted, Kind::AddressRestricted], seed);
         world.flow = Some(Duration::from_secs(1));
         (0..2).for_each(|side| world.direct[side].up = false);
@@ -122,7 +133,7 @@ fn after_five_minutes_on_the_relay_it_is_found_within_the_slower_pace() {
 
 #[test]
 fn fault_d5_symmetric_on_both_sides_is_no_storm_and_says_why() {
-    for seed in 0..50 {
+    for seed in few() {
         let mut world = World::new([Kind::Symmetric, Kind::Symmetric], seed);
         world.flow = Some(Duration::from_secs(1));
         world.begin();
@@ -145,7 +156,7 @@ fn fault_d5_symmetric_on_both_sides_is_no_storm_and_says_why() {
 
 #[test]
 fn while_nothing_changes_a_way_is_probed_less_than_every_ten_seconds() {
-    for seed in 0..50 {
+    for seed in few() {
         let mut world = talking([Kind::PortRestricted, Kind::PortRestricted], seed);
         world.flow = Some(Duration::from_secs(1));
         world.run(Duration::from_secs(60));
@@ -164,7 +175,7 @@ fn while_nothing_changes_a_way_is_probed_less_than_every_ten_seconds() {
 #[test]
 fn fault_d1_an_address_that_changes_interrupts_for_two_round_trips() {
     let mut figures = Vec::new();
-    for seed in 0..SEEDS {
+    for seed in many() {
         let mut world = talking([Kind::Open, Kind::Open], seed);
         let from = world.now;
         world.move_to(0, SocketAddr::from(([203, 0, 113, 5], 8288)), [203, 0, 113, 5].into());
@@ -188,7 +199,7 @@ fn fault_d1_an_address_that_changes_interrupts_for_two_round_trips() {
 
 #[test]
 fn fault_d4_a_nat_that_changes_its_port_is_followed_and_candidates_stay_few() {
-    for seed in 0..10 {
+    for seed in seeds(10, 100) {
         let mut world = talking([Kind::PortRestricted, Kind::Open], seed);
         world.flow = Some(Duration::from_millis(50));
         for _ in 0..20 {
@@ -222,7 +233,7 @@ fn fault_d4_the_ports_that_were_leave_room_for_the_one_that_is() {
 #[test]
 fn a_way_that_lost_much_and_does_no_more_is_back_soon() {
     let mut figures = Vec::new();
-    for seed in 0..50 {
+    for seed in few() {
         let mut world = talking([Kind::PortRestricted, Kind::Open], seed);
         world.flow = Some(Duration::from_millis(100));
         (0..2).for_each(|side| world.direct[side].loss = 600);
@@ -244,7 +255,7 @@ fn a_way_that_lost_much_and_does_no_more_is_back_soon() {
 
 #[test]
 fn a_link_that_comes_and_goes_is_followed_ever_less() {
-    for seed in 0..20 {
+    for seed in few() {
         let mut world = talking([Kind::PortRestricted, Kind::Open], seed);
         let before = world.ends[0].taken.len();
         for _ in 0..60 {
@@ -282,11 +293,11 @@ fn fault_d2_an_answer_by_another_way_proves_neither() {
     let [probed, other] = [1, 2].map(|port| SocketAddr::from(([192, 0, 2, 1], port)));
     paths.set_listed(&[probed], at(0));
     paths.handle_session_begun(None, at(0));
-    let probe = paths.poll_probe(&mut budget, &mut dice, at(0)).unwrap();
+    let probe = paths.next_probe(&mut budget, &mut dice, at(0)).unwrap();
     assert_eq!(probe.way, Way::Direct(probed));
     paths.handle_answer(Way::Direct(other), probe.id, other, at(20));
     assert_eq!(paths.choice(at(20)), None);
-    let next = paths.poll_probe(&mut budget, &mut dice, at(20)).unwrap();
+    let next = paths.next_probe(&mut budget, &mut dice, at(20)).unwrap();
     assert_eq!(next.way, Way::Direct(other), "but it is looked at");
     paths.handle_answer(Way::Direct(other), next.id.wrapping_add(1), other, at(40));
     assert_eq!(paths.choice(at(40)), None, "an id that was never sent");
@@ -296,7 +307,7 @@ fn fault_d2_an_answer_by_another_way_proves_neither() {
 
 #[test]
 fn a_way_whose_address_family_the_host_lost_is_left_at_once_and_back_with_the_family() {
-    for seed in 0..20 {
+    for seed in few() {
         let mut world = talking([Kind::Open, Kind::Open], seed);
         assert!(world.both_direct());
         (0..2).for_each(|side| world.direct[side].up = false);
@@ -328,7 +339,7 @@ fn fault_d10_lists_of_a_thousand_peers_make_no_flood() {
     for now in (0..10_000).step_by(50) {
         for peer in &mut peers {
             peer.handle_timeout(at(now));
-            while let Some(probe) = peer.poll_probe(&mut budget, &mut dice, at(now)) {
+            while let Some(probe) = peer.next_probe(&mut budget, &mut dice, at(now)) {
                 sent += usize::from(!probe.way.is_relayed());
             }
         }
@@ -358,8 +369,8 @@ fn without_a_relay_the_handshake_proves_the_first_way() {
     let way = Way::Direct(SocketAddr::from(([192, 0, 2, 1], 8288)));
     assert_eq!(paths.choice(at(0)), None);
     paths.handle_session_begun(Some(way), at(0));
-    assert_eq!(paths.poll_choice(at(0)).map(|choice| (choice.way, choice.spare)), Some((way, None)));
-    assert_eq!(paths.poll_choice(at(0)), None, "said once");
+    assert_eq!(paths.next_choice(at(0)).map(|choice| (choice.way, choice.spare)), Some((way, None)));
+    assert_eq!(paths.next_choice(at(0)), None, "said once");
 }
 
 #[test]
@@ -368,10 +379,10 @@ fn a_relay_that_is_gone_is_replaced_at_once() {
     let [first, second] = [0, 1].map(relay_of);
     paths.set_relays(&[first, second], at(0));
     paths.handle_session_begun(Some(first), at(0));
-    let choice = paths.poll_choice(at(0)).unwrap();
+    let choice = paths.next_choice(at(0)).unwrap();
     assert_eq!((choice.way, choice.spare), (first, Some(second)));
     paths.set_relays(&[second], at(10));
-    let choice = paths.poll_choice(at(10)).unwrap();
+    let choice = paths.next_choice(at(10)).unwrap();
     assert_eq!((choice.way, choice.spare, choice.behind), (second, None, Duration::ZERO));
 }
 
@@ -387,12 +398,12 @@ fn fault_d1_a_way_in_use_that_is_named_no_more_is_judged_with_copies() {
         paths.set_relays(&[relay_of(0)], at(0));
         name(&mut paths, 1, &[there], at(0));
         paths.handle_session_begun(Some(Way::Direct(there)), at(0));
-        let choice = paths.poll_choice(at(0)).expect("proven");
+        let choice = paths.next_choice(at(0)).expect("proven");
         assert_eq!((choice.way, choice.also), (Way::Direct(there), None));
         name(&mut paths, 2, &[there, elsewhere], at(10));
-        assert_eq!(paths.poll_choice(at(10)), None, "it is still there");
+        assert_eq!(paths.next_choice(at(10)), None, "it is still there");
         name(&mut paths, 3, &[elsewhere], at(20));
-        let choice = paths.poll_choice(at(20)).expect("it moved");
+        let choice = paths.next_choice(at(20)).expect("it moved");
         assert_eq!((choice.way, choice.also), (Way::Direct(there), Some(relay_of(0))));
     }
 }
@@ -414,7 +425,7 @@ fn a_relay_that_is_taken_is_asked_at_once_so_that_copies_end_before_what_was_lef
         }
         paths.handle_timeout(at(now));
         let relayed = paths.choice(at(now)).is_some_and(|choice| choice.way.is_relayed());
-        while let Some(probe) = paths.poll_probe(&mut budget, &mut dice, at(now)) {
+        while let Some(probe) = paths.next_probe(&mut budget, &mut dice, at(now)) {
             if probe.way.is_relayed() || !is_dead {
                 paths.handle_answer(probe.way, probe.id, seen, at(now));
             }
@@ -440,7 +451,7 @@ fn while_a_relay_has_shown_nothing_a_direct_way_that_answers_again_carries_as_we
         for now in (from..to).map(at) {
             paths.handle_active(now);
             paths.handle_timeout(now);
-            while let Some(probe) = paths.poll_probe(&mut budget, &mut dice, now) {
+            while let Some(probe) = paths.next_probe(&mut budget, &mut dice, now) {
                 if answers(probe.way) {
                     paths.handle_answer(probe.way, probe.id, seen, now);
                     return now;
@@ -513,7 +524,7 @@ fn stir(paths: &mut Paths, ours: &mut LocalEndpoints, dice: &mut Dice, sent: &[(
 
 #[test]
 fn whatever_happens_there_is_no_choice_without_proof_and_no_probe_beyond_the_budget() {
-    for seed in 0..SEEDS {
+    for seed in many() {
         let mut dice = Dice(seed);
         let mut ours = LocalEndpoints::new(&mut dice);
         let (mut paths, mut budget) =
@@ -524,13 +535,13 @@ fn whatever_happens_there_is_no_choice_without_proof_and_no_probe_beyond_the_bud
             now = now + Duration::from_millis(dice.below(span));
             answered.extend(stir(&mut paths, &mut ours, &mut dice, &sent, now));
             paths.handle_timeout(now);
-            while let Some(probe) = paths.poll_probe(&mut budget, &mut dice, now) {
+            while let Some(probe) = paths.next_probe(&mut budget, &mut dice, now) {
                 assert!(probe.way.direct().is_none_or(|endpoint| acceptable(endpoint, &paths.overlay)), "seed {seed}");
                 assert!(sent.iter().all(|(_, id)| *id != probe.id), "an id is used once");
                 sent.push((probe.way, probe.id));
                 times.push(now);
             }
-            while paths.poll_endpoints(&ours, now).is_some() {}
+            while paths.next_endpoints(&ours, now).is_some() {}
             if let Some(choice) = paths.choice(now) {
                 for way in [Some(choice.way), choice.also, choice.spare].into_iter().flatten() {
                     assert!(way.is_relayed() || answered.contains(&way), "seed {seed}: {way} was never proven");
@@ -566,11 +577,11 @@ fn a_relay_that_dies_is_left_for_the_other_one_and_one_alone_is_tried_again_soon
         }
         if now == 3_100 {
             paths.handle_suspicion(at(now));
-            let choice = paths.poll_choice(at(now)).unwrap();
+            let choice = paths.next_choice(at(now)).unwrap();
             assert_eq!((choice.way, choice.also), (first, Some(second)), "both, while it is judged");
         }
         paths.handle_timeout(at(now));
-        while let Some(probe) = paths.poll_probe(&mut budget, &mut dice, at(now)) {
+        while let Some(probe) = paths.next_probe(&mut budget, &mut dice, at(now)) {
             if probe.way == second || now < 3_000 {
                 paths.handle_answer(probe.way, probe.id, probe.way.first_hop(), at(now + 4));
             }
@@ -585,7 +596,7 @@ fn a_relay_that_dies_is_left_for_the_other_one_and_one_alone_is_tried_again_soon
     for now in (20_000..30_000).step_by(5) {
         paths.handle_active(at(now));
         paths.handle_timeout(at(now));
-        while paths.poll_probe(&mut budget, &mut dice, at(now)).is_some() {}
+        while paths.next_probe(&mut budget, &mut dice, at(now)).is_some() {}
     }
     assert!(paths.find(first).unwrap().probes.sent >= from + 8, "every second");
     assert_eq!(paths.choice(at(30_000)).map(|choice| choice.way), Some(first), "there is no other");
@@ -599,7 +610,7 @@ fn data_that_is_never_receipted_though_probes_are_answered_goes_by_the_relay() {
     let mut now = world.now;
     for _ in 0..4 {
         end.paths.handle_suspicion(now);
-        while let Some(probe) = end.paths.poll_probe(&mut end.budget, &mut Dice(now.0), now) {
+        while let Some(probe) = end.paths.next_probe(&mut end.budget, &mut Dice(now.0), now) {
             now = now + Duration::from_millis(20);
             end.paths.handle_answer(probe.way, probe.id, direct.first_hop(), now);
         }
@@ -626,7 +637,7 @@ fn fault_i10_where_data_is_lost_and_probes_are_not_the_length_that_passes_is_nam
         }
         end.paths.handle_active(now);
         end.paths.handle_timeout(now);
-        while let Some(probe) = end.paths.poll_probe(&mut end.budget, &mut Dice(now.0), now) {
+        while let Some(probe) = end.paths.next_probe(&mut end.budget, &mut Dice(now.0), now) {
             now = now + Duration::from_millis(1);
             sized += usize::from(probe.size > 0);
             // A link of 1,400 bytes: 60 are headers.

@@ -219,6 +219,7 @@ pub(super) struct End {
     last_socket: u16,
     /// Rounds of searching begun.
     pub(super) rounds: Vec<Time>,
+    pub(super) events: Vec<PathEvent>,
 }
 
 /// What the network does with packets from one end.
@@ -365,38 +366,29 @@ impl World {
 
     /// Does all that the paths of an end want done.
     pub(super) fn drain(&mut self, side: usize) {
-        let now = self.now;
-        while let Some(probe) = {
-            let end = &mut self.ends[side];
-            end.paths.poll_probe(&mut end.budget, &mut end.dice, now)
-        } {
-            self.ends[side].probes.entry(probe.way).or_default().push(now);
-            self.send(side, probe.way, Said::Probe(probe.id));
+        while let Some(output) = self.ends[side].poll_output(self.now) {
+            self.carry_out(side, output);
         }
-        let end = &mut self.ends[side];
-        if let Some(choice) = end.paths.poll_choice(now) {
-            let moved = end.choice.is_none_or(|former| former.way != choice.way);
-            if moved {
-                end.taken.push((now, choice.way));
+    }
+
+    fn carry_out(&mut self, side: usize, output: PathOutput) {
+        let (now, end) = (self.now, &mut self.ends[side]);
+        match output {
+            PathOutput::Choice(choice) => end.take(choice, now),
+            PathOutput::Endpoints(endpoints) => self.send_as_data(side, Said::Endpoints(endpoints)),
+            PathOutput::OpenSearch(round) => {
+                end.rounds.push(now);
+                self.send_as_data(side, Said::Search(round.ask));
+                if let Some(search) = round.search {
+                    self.open_search(side, search);
+                }
             }
-            end.watch.judged();
-            end.copies = choice.also;
-            choice.round_trip.into_iter().for_each(|round_trip| end.watch.set_round_trip(round_trip));
-            end.choice = Some(choice);
-        }
-        if let Some(endpoints) = end.paths.poll_endpoints(&end.ours, now) {
-            self.send_as_data(side, Said::Endpoints(endpoints));
-        }
-        let end = &mut self.ends[side];
-        if end.paths.poll_search_end(now) {
-            (end.digs, end.found) = (None, None);
-        }
-        if let Some(round) = end.paths.poll_search(&end.ours, &mut end.budget, now) {
-            end.rounds.push(now);
-            self.send_as_data(side, Said::Search(round.ask));
-            if let Some(search) = round.search {
-                self.open_search(side, search);
+            PathOutput::Probe(probe) => {
+                end.probes.entry(probe.way).or_default().push(now);
+                self.send(side, probe.way, Said::Probe(probe.id));
             }
+            PathOutput::CloseSearch => (end.digs, end.found) = (None, None),
+            PathOutput::Event(event) => end.events.push(event),
         }
     }
 
@@ -536,7 +528,24 @@ impl End {
             found: None,
             last_socket: FIRST,
             rounds: Vec::new(),
+            events: Vec::new(),
         }
+    }
+
+    fn poll_output(&mut self, now: Time) -> Option<PathOutput> {
+        let (local_endpoints, budget, entropy) = (&self.ours, &mut self.budget, &mut self.dice);
+        self.paths.poll_output(&mut PathContext { local_endpoints, budget, entropy, now })
+    }
+
+    /// Sends data as the choice says from now on, as a lane does.
+    fn take(&mut self, choice: Choice, now: Time) {
+        if self.choice.is_none_or(|former| former.way != choice.way) {
+            self.taken.push((now, choice.way));
+        }
+        self.watch.judged();
+        self.copies = choice.also;
+        choice.round_trip.into_iter().for_each(|round_trip| self.watch.set_round_trip(round_trip));
+        self.choice = Some(choice);
     }
 
     /// Whether a socket is open for what comes from there; the first that hears of a search stays, and the others close.

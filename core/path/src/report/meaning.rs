@@ -3,7 +3,7 @@
 use core::fmt;
 
 use super::{Place, WayReport};
-use crate::candidate_state::Cause;
+use crate::candidate_state::DownCause;
 
 /// So many probes without an answer are enough to say that nothing comes back.
 const ENOUGH: u64 = 5;
@@ -67,10 +67,10 @@ impl WayReport {
             (.., None) => {}
         }
         match self.down {
-            Some((_, Cause::Lossy)) => Meaning::Lossy,
-            Some((_, Cause::NoData)) => Meaning::NoData,
-            Some((down, Cause::Silent)) if heard_since(down) => Meaning::OneWay,
-            Some((_, Cause::Silent)) => Meaning::Died,
+            Some((_, DownCause::Lossy)) => Meaning::Lossy,
+            Some((_, DownCause::NoData)) => Meaning::NoData,
+            Some((down, DownCause::Silent)) if heard_since(down) => Meaning::OneWay,
+            Some((_, DownCause::Silent)) => Meaning::Died,
             None if self.in_use && (self.proven_for.is_some() || self.may_carry()) => Meaning::InUse,
             None if self.proven_for.is_some() => Meaning::Ready,
             None if !self.family => Meaning::NoFamily,
@@ -98,8 +98,8 @@ impl WayReport {
     /// Returns true if packets that take this way may reach the peer, as far as is known.
     pub(crate) fn may_carry(&self) -> bool {
         match self.down {
-            Some((_, Cause::Silent)) => false,
-            Some((_, Cause::Lossy | Cause::NoData)) => true,
+            Some((_, DownCause::Silent)) => false,
+            Some((_, DownCause::Lossy | DownCause::NoData)) => true,
             None => self.proven_for.is_some() || self.way.is_relayed() && (self.sent < ENOUGH || self.answered > 0),
         }
     }

@@ -45,7 +45,7 @@ const HERE: Here<'_> = Here::behind(Nat::Cone);
 fn the_same_silence_means_different_things() {
     let far = way("192.0.2.1:1");
     let old = WayReport {
-        down: Some((SECOND * 10, Cause::Silent)),
+        down: Some((SECOND * 10, DownCause::Silent)),
         heard_ago: Some(SECOND * 11),
         answered: 9,
         ..far.clone()
@@ -65,9 +65,12 @@ fn the_same_silence_means_different_things() {
         (Meaning::Died, WayReport { in_use: true, ..old.clone() }),
         (Meaning::Died, old.clone()),
         (Meaning::OneWay, WayReport { heard_ago: Some(SECOND), ..old.clone() }),
-        (Meaning::Lossy, WayReport { down: Some((SECOND, Cause::Lossy)), ..far.clone() }),
-        (Meaning::NoData, WayReport { down: Some((SECOND, Cause::NoData)), ..far.clone() }),
-        (Meaning::TooLong(1_340), WayReport { down: Some((SECOND, Cause::NoData)), fits: Some(1_340), ..far.clone() }),
+        (Meaning::Lossy, WayReport { down: Some((SECOND, DownCause::Lossy)), ..far.clone() }),
+        (Meaning::NoData, WayReport { down: Some((SECOND, DownCause::NoData)), ..far.clone() }),
+        (
+            Meaning::TooLong(1_340),
+            WayReport { down: Some((SECOND, DownCause::NoData)), fits: Some(1_340), ..far.clone() },
+        ),
         // Without a session nothing goes any way, whatever was chosen.
         (Meaning::Asleep, WayReport { asleep: true, in_use: true, sent: 0, ..far.clone() }),
         (Meaning::Asleep, WayReport { asleep: true, sent: 0, ..by_relay.clone() }),
@@ -129,8 +132,8 @@ fn fault_d5_the_first_reason_that_is_true_is_told() {
     let silent = || way("192.0.2.1:1");
     let v6 = |family| WayReport { family, ..way("[2001:db8::1]:1") };
     let used = |report: WayReport| WayReport { in_use: true, proven_for: Some(SECOND), answered: 9, ..report };
-    let died = || WayReport { down: Some((SECOND, Cause::Silent)), answered: 9, ..silent() };
-    let dead_relay = || WayReport { proven_for: None, down: Some((SECOND, Cause::Silent)), ..relay() };
+    let died = || WayReport { down: Some((SECOND, DownCause::Silent)), answered: 9, ..silent() };
+    let dead_relay = || WayReport { proven_for: None, down: Some((SECOND, DownCause::Silent)), ..relay() };
     let hard = |ways, ours, theirs| Facts { ours, theirs, ..facts(ways) };
     let only_v4 = Families { v4: true, v6: false };
     let table = [
@@ -150,8 +153,8 @@ fn fault_d5_the_first_reason_that_is_true_is_told() {
         (Verdict::Died, facts(vec![relay(), died()])),
         (Verdict::Filtered, facts(vec![relay(), silent()])),
         (Verdict::OneWay, facts(vec![relay(), WayReport { heard_ago: Some(SECOND), ..silent() }])),
-        (Verdict::Poor, facts(vec![relay(), WayReport { down: Some((SECOND, Cause::Lossy)), ..silent() }])),
-        (Verdict::NoData, facts(vec![relay(), WayReport { down: Some((SECOND, Cause::NoData)), ..silent() }])),
+        (Verdict::Poor, facts(vec![relay(), WayReport { down: Some((SECOND, DownCause::Lossy)), ..silent() }])),
+        (Verdict::NoData, facts(vec![relay(), WayReport { down: Some((SECOND, DownCause::NoData)), ..silent() }])),
         (Verdict::NoHairpin, facts(vec![relay(), WayReport { place: Place::OurNat, ..silent() }])),
         (
             Verdict::Neighbour,
@@ -195,11 +198,11 @@ fn relay_idle() -> WayReport {
 }
 
 fn dead_idle() -> WayReport {
-    WayReport { in_use: false, proven_for: None, down: Some((SECOND, Cause::Silent)), ..relay() }
+    WayReport { in_use: false, proven_for: None, down: Some((SECOND, DownCause::Silent)), ..relay() }
 }
 
 fn long() -> WayReport {
-    WayReport { fits: Some(1_340), down: Some((SECOND, Cause::NoData)), answered: 9, ..way("192.0.2.1:1") }
+    WayReport { fits: Some(1_340), down: Some((SECOND, DownCause::NoData)), answered: 9, ..way("192.0.2.1:1") }
 }
 
 #[test]

@@ -5,12 +5,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use taut_base::{Entropy, Time};
 
 use super::upnp::Job;
-use super::{Failure, Machine, Stage};
+use super::{LossReason, Machine, Stage};
 use crate::LEASE;
 use crate::endpoint::usable;
 use crate::http::Answer;
-use crate::report::{Protocol, Said};
-use crate::soap::{Call, Done, Refusal, Wanted};
+use crate::soap::{self, Call, Done, Wanted};
+use crate::status::{Defect, Failure, Protocol, ProtocolStatus, Refusal};
 
 /// Outer ports that are tried where others have theirs.
 const MAX_CONFLICTS: u32 = 4;
@@ -27,7 +27,7 @@ impl<E: Entropy> Machine<E> {
         let Some(busy) = self.upnp.busy.take_if(|busy| busy.id == id) else { return };
         match (busy.job, answer) {
             (Job::Describe(page), Ok(answer)) => self.described(&page, &answer, now),
-            (Job::Describe(_), Err(failure)) => self.next_service(Said::Unusable(words(failure)), now),
+            (Job::Describe(_), Err(failure)) => self.next_service(ProtocolStatus::Unusable(Defect::Http(failure)), now),
             (Job::Call(Call::Delete(outside)), _) => {
                 self.left(|leaving| leaving.protocol == Protocol::Upnp && leaving.outside == outside);
             }
@@ -35,16 +35,16 @@ impl<E: Entropy> Machine<E> {
                 Ok(done) => self.done(call, done, now),
                 Err(refusal) => self.refused(call, refusal, now),
             },
-            (Job::Call(_), Err(failure)) => self.no_use(Said::Unusable(words(failure)), now),
+            (Job::Call(_), Err(failure)) => self.no_use(ProtocolStatus::Unusable(Defect::Http(failure)), now),
         }
     }
 
     /// A call did not map what was due: while nothing is mapped yet the next service has its turn, later the port waits.
-    fn no_use(&mut self, said: Said, now: Time) {
+    fn no_use(&mut self, status: ProtocolStatus, now: Time) {
         if matches!(self.stage, Stage::Seeking { .. }) {
-            return self.next_service(said, now);
+            return self.next_service(status, now);
         }
-        self.say(Protocol::Upnp, said);
+        self.set_status(Protocol::Upnp, status);
         if let Some(number) = self.slots.iter().position(|slot| slot.next <= now) {
             self.refuse(number, Protocol::Upnp, now);
         }
@@ -63,8 +63,7 @@ impl<E: Entropy> Machine<E> {
         if usable(SocketAddr::from((address, 1)), &self.overlay).is_some() {
             self.upnp.address = Some((address, now));
         } else {
-            let why = format!("its outer address is {address}, where no packet may be sent");
-            self.no_use(Said::Unusable(why), now);
+            self.no_use(ProtocolStatus::Unusable(Defect::OuterAddress(address)), now);
         }
     }
 
@@ -75,33 +74,25 @@ impl<E: Entropy> Machine<E> {
         };
         let lease = u32::try_from(LEASE.as_secs()).unwrap_or(u32::MAX);
         if !self.accept(number, (Protocol::Upnp, SocketAddr::from((address, outside))), lease, now) {
-            let said = self.report.voice(Protocol::Upnp).said.clone();
-            self.lose(number);
-            self.no_use(said, now);
+            let status = self.report.protocol(Protocol::Upnp).status;
+            self.lose(number, LossReason::Unusable);
+            self.no_use(status, now);
         }
     }
 
-    fn refused(&mut self, call: Call, refusal: Refusal, now: Time) {
+    fn refused(&mut self, call: Call, refusal: soap::Refusal, now: Time) {
         let (Call::Add(wanted) | Call::AddAny(wanted)) = call else {
-            return self.no_use(Said::Refused(refusal.to_string()), now);
+            return self.no_use(ProtocolStatus::Refused(Refusal::Upnp(refusal)), now);
         };
         let port = 1_024 + u16::try_from(self.entropy.below(64_512)).unwrap_or(0);
         let slot = self.slots.iter_mut().find(|slot| slot.port == wanted.port);
         match (refusal, slot) {
-            (Refusal::CONFLICT, Some(slot)) if slot.tries < MAX_CONFLICTS => {
+            (soap::Refusal::CONFLICT, Some(slot)) if slot.tries < MAX_CONFLICTS => {
                 (slot.tries, slot.wish) = (slot.tries + 1, port);
             }
-            (Refusal::ONLY_PERMANENT, Some(_)) if !self.upnp.permanent => self.upnp.permanent = true,
+            (soap::Refusal::ONLY_PERMANENT, Some(_)) if !self.upnp.permanent => self.upnp.permanent = true,
             (_, Some(_)) if matches!(call, Call::AddAny(_)) && !self.upnp.no_any => self.upnp.no_any = true,
-            _ => self.no_use(Said::Refused(refusal.to_string()), now),
+            _ => self.no_use(ProtocolStatus::Refused(Refusal::Upnp(refusal)), now),
         }
-    }
-}
-
-fn words(failure: Failure) -> String {
-    match failure {
-        Failure::NoConnection => String::from("no connection to the place that it names"),
-        Failure::TooSlow => String::from("its answer took too long"),
-        Failure::Bad(bad) => bad.to_string(),
     }
 }

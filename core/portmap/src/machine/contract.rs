@@ -1,11 +1,9 @@
 //! What is said to the machine, and what it says.
 
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddrV4};
 
-use taut_base::Time;
-
-use crate::http::Bad;
-use crate::report::Protocol;
+use crate::mapping::Mapping;
+use crate::status::{Protocol, ProtocolStatus};
 
 /// The router in front of us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,61 +23,61 @@ pub enum Door {
     Ssdp,
 }
 
-/// What is to be done.
+/// Something that the machine asks its caller to do, or reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// A datagram is to be sent.
+pub enum PortmapOutput {
+    /// A datagram is sent.
     Send {
-        /// By this socket.
+        /// The socket that it leaves through.
         door: Door,
-        /// To the gateway, or to UPnP's group.
+        /// The gateway, or UPnP's multicast group.
         to: SocketAddrV4,
-        /// These bytes.
+        /// The payload.
         bytes: Vec<u8>,
     },
-    /// A connection is to be opened, the request sent, and the answer told by [`super::Machine::handle_answer`], within seconds whatever happens.
+    /// A TCP connection is opened, the request sent, and the answer given to [`super::Machine::handle_answer`], within seconds whatever happens.
     Fetch {
-        /// Names the request.
+        /// The request's id.
         id: u32,
-        /// At the gateway.
+        /// The endpoint, always at the gateway.
         place: SocketAddrV4,
-        /// What to send.
+        /// The bytes to send.
         request: Vec<u8>,
     },
+    /// A state changed.
+    Event(PortmapEvent),
 }
 
-/// What came to be.
+/// A state change of the port mappings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// A port is mapped, or still is: said again after each renewal, perhaps with another outer endpoint. A candidate, not more.
+pub enum PortmapEvent {
+    /// A port is mapped, or was renewed, perhaps with another outer endpoint. The endpoint is a candidate, not more.
     Mapped(Mapping),
-    /// It no longer is.
+    /// A port is not mapped any more.
     Lost {
-        /// Our port.
+        /// This host's port.
         port: u16,
+        /// The reason.
+        reason: LossReason,
+    },
+    /// A protocol's status is another one than after the last try.
+    Answered {
+        /// The protocol.
+        protocol: Protocol,
+        /// The status, with the gateway's reason if it refuses.
+        status: ProtocolStatus,
     },
 }
 
-/// A port that the gateway says to have mapped.
+/// The reason why a port is not mapped any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mapping {
-    /// Our port.
-    pub port: u16,
-    /// Where the world reaches it, if the gateway tells the truth.
-    pub outside: SocketAddr,
-    /// By which protocol.
-    pub protocol: Protocol,
-    /// Until when, unless it is renewed.
-    pub until: Time,
-}
-
-/// Why there is no answer to a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// No connection.
-    NoConnection,
-    /// It took too long.
-    TooSlow,
-    /// It is none.
-    Bad(Bad),
+pub enum LossReason {
+    /// The lease ended and was not renewed.
+    Expired,
+    /// Another gateway is in front of this host, or none.
+    GatewayChanged,
+    /// The caller does not want the port mapped any more; the gateway is told.
+    GivenBack,
+    /// The gateway changed the mapping to one that is of no use.
+    Unusable,
 }

@@ -9,7 +9,7 @@ use taut_base::{Entropy, Time};
 
 use super::{Machine, Stage};
 use crate::endpoint::usable;
-use crate::report::{Protocol, Said};
+use crate::status::{Defect, Protocol, ProtocolStatus, Refusal};
 use crate::{nat_pmp, pcp};
 
 /// The least time between two restarts of the gateway that are believed (fault D15).
@@ -23,7 +23,7 @@ impl<E: Entropy> Machine<E> {
     pub(super) fn closed(&mut self, now: Time) {
         if self.stage == Stage::Knocking {
             for protocol in [Protocol::Pcp, Protocol::NatPmp] {
-                self.say(protocol, Said::Closed);
+                self.set_status(protocol, ProtocolStatus::Closed);
             }
             (self.knock.no_pcp, self.knock.no_nat_pmp) = (true, true);
         }
@@ -55,7 +55,7 @@ impl<E: Entropy> Machine<E> {
             _ => false,
         };
         let Some(number) = number.filter(expected) else { return };
-        self.report.voice_mut(Protocol::Pcp).from = Some(from);
+        self.report.protocol_mut(Protocol::Pcp).from = Some(from);
         if let (Some(map), true) = (response.map, response.result.is_success()) {
             self.hear_epoch(Protocol::Pcp, response.epoch, now);
             if self.accept(number, (Protocol::Pcp, map.outside), response.lifetime, now) {
@@ -63,7 +63,7 @@ impl<E: Entropy> Machine<E> {
             }
             self.give_up(number, now);
         } else {
-            self.say(Protocol::Pcp, Said::Refused(response.result.to_string()));
+            self.set_status(Protocol::Pcp, ProtocolStatus::Refused(Refusal::Pcp(response.result)));
         }
         if self.stage == Stage::Knocking {
             self.knock.no_pcp = true;
@@ -76,13 +76,13 @@ impl<E: Entropy> Machine<E> {
         let unsupported = response.result == nat_pmp::Result::UNSUPPORTED_VERSION;
         if self.stage == Stage::Knocking && unsupported && !matches!(response.body, nat_pmp::Body::Address(_)) {
             self.knock.no_pcp = true;
-            self.report.voice_mut(Protocol::Pcp).from = Some(from);
-            return self.say(Protocol::Pcp, Said::Refused(response.result.to_string()));
+            self.report.protocol_mut(Protocol::Pcp).from = Some(from);
+            return self.set_status(Protocol::Pcp, ProtocolStatus::Refused(Refusal::NatPmp(response.result)));
         }
         if !matches!(self.stage, Stage::Knocking | Stage::Serving(Protocol::NatPmp)) {
             return self.hear_nat_pmp_end(response);
         }
-        self.report.voice_mut(Protocol::NatPmp).from = Some(from);
+        self.report.protocol_mut(Protocol::NatPmp).from = Some(from);
         if response.result.is_success() {
             self.hear_epoch(Protocol::NatPmp, response.epoch, now);
         }
@@ -106,15 +106,15 @@ impl<E: Entropy> Machine<E> {
     fn hear_address(&mut self, result: nat_pmp::Result, address: Ipv4Addr) {
         // Any port will do: the address is judged.
         let outside = SocketAddr::new(IpAddr::V4(address), 1);
-        let said = if !result.is_success() {
-            Said::Refused(result.to_string())
+        let status = if !result.is_success() {
+            ProtocolStatus::Refused(Refusal::NatPmp(result))
         } else if usable(outside, &self.overlay).is_none() {
-            Said::Unusable(format!("its outer address is {address}, where no packet may be sent"))
+            ProtocolStatus::Unusable(Defect::OuterAddress(address))
         } else {
             self.knock.address = Some(address);
             return;
         };
-        self.say(Protocol::NatPmp, said);
+        self.set_status(Protocol::NatPmp, status);
         (self.knock.address, self.knock.no_nat_pmp) = (None, true);
     }
 
@@ -125,7 +125,7 @@ impl<E: Entropy> Machine<E> {
         // The address may be on its way, or may have become one of no use: then the mapping waits for the next try.
         let Some(address) = self.knock.address else { return };
         if !result.is_success() {
-            self.say(Protocol::NatPmp, Said::Refused(result.to_string()));
+            self.set_status(Protocol::NatPmp, ProtocolStatus::Refused(Refusal::NatPmp(result)));
             self.refuse(number, Protocol::NatPmp, now);
         } else if !self.accept(number, (Protocol::NatPmp, SocketAddr::from((address, outside))), lifetime, now) {
             self.give_up(number, now);

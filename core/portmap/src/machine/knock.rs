@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use taut_base::{Entropy, Time};
 
-use super::{Action, Door, Machine, Stage};
-use crate::report::{Protocol, Said};
+use super::{Door, Machine, PortmapOutput, Stage};
+use crate::status::{Protocol, ProtocolStatus};
 use crate::{LEASE, nat_pmp, pcp};
 
 /// The first pause between two tries (RFC 6886 section 3.1); each further one is twice as long.
@@ -57,7 +57,7 @@ impl<E: Entropy> Machine<E> {
         let is_due = knock.next <= now;
         if knock.address.is_some() && (knock.no_pcp || knock.tries >= PREFERENCE && is_due) {
             if !knock.no_pcp {
-                self.say(Protocol::Pcp, Said::Silent);
+                self.set_status(Protocol::Pcp, ProtocolStatus::Silent);
             }
             self.stage = Stage::Serving(Protocol::NatPmp);
             self.slots.iter_mut().for_each(|slot| (slot.tries, slot.next) = (0, now));
@@ -67,7 +67,7 @@ impl<E: Entropy> Machine<E> {
         if refused || is_due && knock.tries >= KNOCKS {
             for (protocol, no) in [(Protocol::Pcp, knock.no_pcp), (Protocol::NatPmp, knock.no_nat_pmp)] {
                 if !no {
-                    self.say(protocol, Said::Silent);
+                    self.set_status(protocol, ProtocolStatus::Silent);
                 }
             }
             return self.go_on_from(Protocol::NatPmp, now);
@@ -80,8 +80,8 @@ impl<E: Entropy> Machine<E> {
     fn ask_both(&mut self, now: Time) {
         let (no_pcp, no_nat_pmp) = (self.knock.no_pcp, self.knock.no_nat_pmp || self.knock.address.is_some());
         if self.knock.tries == 0 {
-            self.say(Protocol::Pcp, Said::Asked);
-            self.say(Protocol::NatPmp, Said::Asked);
+            self.set_status(Protocol::Pcp, ProtocolStatus::Asked);
+            self.set_status(Protocol::NatPmp, ProtocolStatus::Asked);
         }
         if !no_pcp {
             self.ask_pcp(0);
@@ -105,7 +105,7 @@ impl<E: Entropy> Machine<E> {
     pub(super) fn send(&mut self, bytes: Vec<u8>) {
         if let Some(gateway) = self.gateway {
             let to = SocketAddrV4::new(gateway.address, pcp::PORT);
-            self.actions.push_back(Action::Send { door: Door::Pcp, to, bytes });
+            self.actions.push_back(PortmapOutput::Send { door: Door::Pcp, to, bytes });
         }
     }
 
@@ -118,7 +118,7 @@ impl<E: Entropy> Machine<E> {
                 continue;
             }
             if slot.tries >= RENEWALS {
-                self.say(protocol, Said::Silent);
+                self.set_status(protocol, ProtocolStatus::Silent);
                 self.refuse(number, protocol, now);
                 if self.stage != Stage::Serving(protocol) {
                     return;

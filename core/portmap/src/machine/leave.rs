@@ -6,9 +6,9 @@ use taut_base::{Entropy, Time};
 
 use super::knock::FIRST_PAUSE;
 use super::slot::Slot;
-use super::{Event, Machine, Stage};
+use super::{LossReason, Machine, PortmapEvent, Stage};
 use crate::pcp::Nonce;
-use crate::report::Protocol;
+use crate::status::Protocol;
 use crate::{MAX_PORTS, nat_pmp, pcp};
 
 /// Times that a gateway is told: over after 1.75 s.
@@ -30,7 +30,7 @@ pub(super) struct Leaving {
 
 impl<E: Entropy> Machine<E> {
     /// The mapping of this slot is to end, also one that was asked for and not yet answered.
-    pub(super) fn give_back(&mut self, slot: &Slot, now: Time) {
+    pub(super) fn give_back(&mut self, slot: &Slot, reason: LossReason, now: Time) {
         let protocol = match (slot.held, self.stage) {
             (Some(held), _) => held.protocol,
             (None, Stage::Knocking) => Protocol::Pcp,
@@ -38,7 +38,7 @@ impl<E: Entropy> Machine<E> {
             (None, _) => return,
         };
         if slot.held.is_some() {
-            self.events.push_back(Event::Lost { port: slot.port });
+            self.events.push_back(PortmapEvent::Lost { port: slot.port, reason });
         }
         let (port, nonce, outside) = (slot.port, slot.nonce, slot.wish);
         self.give_back_as(Leaving { protocol, port, nonce, outside, tries: 0, next: now });

@@ -34,8 +34,9 @@ use taut_base::{Entropy, Prefix, Time};
 
 use crate::MAX_PORTS;
 use crate::http::Answer;
-use crate::report::{Protocol, Report, Said};
-pub use contract::{Action, Door, Event, Failure, Gateway, Mapping};
+use crate::report::Report;
+use crate::status::{Failure, Protocol, ProtocolStatus};
+pub use contract::{Door, Gateway, LossReason, PortmapEvent, PortmapOutput};
 use knock::Knock;
 use leave::Leaving;
 use slot::Slot;
@@ -56,8 +57,8 @@ enum Stage {
     Resting { since: Time },
 }
 
-/// Asks one gateway for mappings of a few ports. Time is told with each call; afterwards [`Self::poll_action`] and [`Self::poll_event`] are to
-/// be asked until they have nothing, and [`Self::handle_timeout`] is due at [`Self::poll_timeout`].
+/// Asks one gateway for mappings of a few ports. Time is told with each call; afterwards [`Self::poll_output`] is to be
+/// called until it returns `None`, and [`Self::handle_timeout`] is due at [`Self::poll_timeout`].
 pub struct Machine<E> {
     entropy: E,
     overlay: Vec<Prefix>,
@@ -68,8 +69,10 @@ pub struct Machine<E> {
     knock: Knock,
     upnp: Upnp,
     report: Report,
-    actions: VecDeque<Action>,
-    events: VecDeque<Event>,
+    actions: VecDeque<PortmapOutput>,
+    events: VecDeque<PortmapEvent>,
+    /// The status of each protocol that was last reported by an event.
+    reported: [ProtocolStatus; 3],
 }
 
 impl<E: Entropy> Machine<E> {
@@ -87,6 +90,7 @@ impl<E: Entropy> Machine<E> {
             report: Report::default(),
             actions: VecDeque::new(),
             events: VecDeque::new(),
+            reported: [ProtocolStatus::NotAsked; 3],
         }
     }
 
@@ -99,7 +103,7 @@ impl<E: Entropy> Machine<E> {
         self.leaving.clear();
         self.actions.clear();
         for number in 0..self.slots.len() {
-            self.lose(number);
+            self.lose(number, LossReason::GatewayChanged);
             self.slots[number] = Slot::new(self.slots[number].port, &mut self.entropy, now);
         }
         self.begin(now);
@@ -110,7 +114,7 @@ impl<E: Entropy> Machine<E> {
         let first = self.slots.first().map(|slot| slot.port);
         let gone: Vec<Slot> = self.slots.extract_if(.., |slot| !ports.contains(&slot.port)).collect();
         for slot in gone {
-            self.give_back(&slot, now);
+            self.give_back(&slot, LossReason::GivenBack, now);
         }
         for port in ports {
             let known = self.slots.iter().any(|slot| slot.port == *port);
@@ -195,14 +199,9 @@ impl<E: Entropy> Machine<E> {
         ends.chain(stage).chain(busy).chain(self.leave_timeout()).min()
     }
 
-    /// What is to be done next.
-    pub fn poll_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
-    }
-
-    /// What came to be.
-    pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+    /// Returns the next thing to do or to know of. Call it after every input and at [`Self::poll_timeout`], until it returns `None`.
+    pub fn poll_output(&mut self) -> Option<PortmapOutput> {
+        self.actions.pop_front().or_else(|| self.events.pop_front().map(PortmapOutput::Event))
     }
 
     /// What became of the asking so far.
@@ -247,8 +246,14 @@ impl<E: Entropy> Machine<E> {
         };
     }
 
-    fn say(&mut self, protocol: Protocol, said: Said) {
-        self.report.voice_mut(protocol).said = said;
+    fn set_status(&mut self, protocol: Protocol, status: ProtocolStatus) {
+        self.report.protocol_mut(protocol).status = status;
+        let is_answer = !matches!(status, ProtocolStatus::NotAsked | ProtocolStatus::Asked);
+        let reported = &mut self.reported[protocol as usize];
+        if is_answer && *reported != status {
+            *reported = status;
+            self.events.push_back(PortmapEvent::Answered { protocol, status });
+        }
     }
 
     fn holds_any(&self) -> bool {
@@ -260,7 +265,7 @@ impl<E: Entropy> Machine<E> {
         let mut lost = false;
         for number in 0..self.slots.len() {
             if self.slots[number].held.is_some_and(|held| held.until <= now) {
-                self.lose(number);
+                self.lose(number, LossReason::Expired);
                 lost = true;
             }
         }
@@ -269,9 +274,9 @@ impl<E: Entropy> Machine<E> {
         }
     }
 
-    fn lose(&mut self, number: usize) {
+    fn lose(&mut self, number: usize, reason: LossReason) {
         if self.slots[number].held.take().is_some() {
-            self.events.push_back(Event::Lost { port: self.slots[number].port });
+            self.events.push_back(PortmapEvent::Lost { port: self.slots[number].port, reason });
         }
     }
 }

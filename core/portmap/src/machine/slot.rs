@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use taut_base::{Entropy, Time};
 
-use super::{Event, Machine, Mapping, PACE, Stage};
+use super::{LossReason, Machine, PACE, PortmapEvent, Stage};
 use crate::LEASE;
 use crate::endpoint::usable;
+use crate::mapping::Mapping;
 use crate::pcp::Nonce;
-use crate::report::{Protocol, Said};
+use crate::status::{Defect, Protocol, ProtocolStatus};
 
 /// The shortest lease that is of use (RFC 6887 section 15 has servers give at least this much): a shorter one would be asked for all the time.
 const SHORTEST_LEASE: Duration = Duration::from_secs(120);
@@ -65,12 +66,12 @@ impl<E: Entropy> Machine<E> {
     pub(super) fn accept(&mut self, number: usize, mapped: (Protocol, SocketAddr), lease: u32, now: Time) -> bool {
         let (protocol, outside) = mapped;
         let Some(usable) = usable(outside, &self.overlay) else {
-            self.say(protocol, Said::Unusable(format!("it maps to {outside}, where no packet may be sent")));
+            self.set_status(protocol, ProtocolStatus::Unusable(Defect::OuterEndpoint(outside)));
             return false;
         };
         let lease = Duration::from_secs(lease.into()).min(LEASE);
         if lease < SHORTEST_LEASE {
-            self.say(protocol, Said::Unusable(format!("it maps for {} s only", lease.as_secs())));
+            self.set_status(protocol, ProtocolStatus::Unusable(Defect::ShortLease(lease.as_secs())));
             return false;
         }
         let slot = &mut self.slots[number];
@@ -78,8 +79,8 @@ impl<E: Entropy> Machine<E> {
         // Where possible the same outer endpoint again, also from a gateway that was restarted.
         slot.wish = usable.port();
         (slot.tries, slot.next, slot.last) = (0, now + lease / 2, Some(now));
-        self.events.extend(slot.mapping().map(Event::Mapped));
-        self.say(protocol, Said::Serves);
+        self.events.extend(slot.mapping().map(PortmapEvent::Mapped));
+        self.set_status(protocol, ProtocolStatus::Serves);
         if self.stage != Stage::Serving(protocol) {
             self.stage = Stage::Serving(protocol);
             self.slots
@@ -94,7 +95,7 @@ impl<E: Entropy> Machine<E> {
     pub(super) fn give_up(&mut self, number: usize, now: Time) {
         let slot = self.slots[number].clone();
         self.slots[number].held = None;
-        self.give_back(&slot, now);
+        self.give_back(&slot, LossReason::Unusable, now);
     }
 
     /// The gateway did not map the port of this slot. Where nothing is mapped, the next protocol is asked.

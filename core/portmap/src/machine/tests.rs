@@ -6,9 +6,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 use taut_base::Time;
 
-use super::{Action, Door, Event, Failure, Gateway, Machine, PACE, REST};
+use super::{Door, Failure, Gateway, LossReason, Machine, PACE, PortmapEvent, PortmapOutput, REST};
 use crate::http::{Answer, Bad};
-use crate::report::{Protocol, Said};
+use crate::status::{Protocol, ProtocolStatus};
 use crate::{LEASE, nat_pmp, pcp, ssdp};
 
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(192, 168, 1, 1);
@@ -141,7 +141,10 @@ struct World {
     machine: Machine<Random>,
     router: Router,
     now: Time,
-    events: Vec<Event>,
+    /// Mappings that were made and lost.
+    events: Vec<PortmapEvent>,
+    /// Changes of a protocol's status.
+    answered: Vec<(Protocol, ProtocolStatus)>,
     /// All that was sent, by protocol.
     asked: Vec<Protocol>,
 }
@@ -156,7 +159,8 @@ impl World {
             });
         });
         let machine = Machine::new(entropy, vec!["100.64.0.0/10".parse().unwrap()]);
-        let mut world = Self { machine, router, now: START, events: Vec::new(), asked: Vec::new() };
+        let mut world =
+            Self { machine, router, now: START, events: Vec::new(), answered: Vec::new(), asked: Vec::new() };
         world.machine.set_ports(ports, START);
         world.machine.set_gateway(Some(Gateway { address: GATEWAY, own: OWN }), START);
         world
@@ -169,7 +173,7 @@ impl World {
             self.act();
             match self.machine.poll_timeout() {
                 Some(next) if next <= end => {
-                    assert!(next > self.now || self.machine.poll_action().is_none(), "the machine spins");
+                    assert!(next > self.now || self.machine.poll_output().is_none(), "the machine spins");
                     self.now = self.now.max(next);
                     self.machine.handle_timeout(self.now);
                 }
@@ -181,11 +185,11 @@ impl World {
 
     fn act(&mut self) {
         let mut steps = 0;
-        while let Some(action) = self.machine.poll_action() {
+        while let Some(output) = self.machine.poll_output() {
             steps += 1;
             assert!(steps < 1_000, "the machine acts without end");
-            match action {
-                Action::Send { door: Door::Pcp, to, bytes } => {
+            match output {
+                PortmapOutput::Send { door: Door::Pcp, to, bytes } => {
                     assert_eq!(to, SocketAddrV4::new(GATEWAY, pcp::PORT));
                     self.asked.push(if bytes[0] == 2 { Protocol::Pcp } else { Protocol::NatPmp });
                     if self.router.closed {
@@ -194,7 +198,7 @@ impl World {
                         self.machine.handle_datagram(Door::Pcp, to.into(), &reply, self.now);
                     }
                 }
-                Action::Send { door: Door::Ssdp, to, .. } => {
+                PortmapOutput::Send { door: Door::Ssdp, to, .. } => {
                     assert!(to == ssdp::GROUP || *to.ip() == GATEWAY);
                     self.asked.push(Protocol::Upnp);
                     if self.router.upnp {
@@ -203,15 +207,17 @@ impl World {
                         self.machine.handle_datagram(Door::Ssdp, from, reply.as_bytes(), self.now);
                     }
                 }
-                Action::Fetch { id, place, request } => {
+                PortmapOutput::Fetch { id, place, request } => {
                     assert_eq!(*place.ip(), GATEWAY);
                     let answer = self.router.page(&String::from_utf8(request).unwrap());
                     self.machine.handle_answer(id, answer, self.now);
                 }
+                PortmapOutput::Event(PortmapEvent::Answered { protocol, status }) => {
+                    self.answered.push((protocol, status));
+                }
+                PortmapOutput::Event(event) => self.events.push(event),
             }
-            self.events.extend(std::iter::from_fn(|| self.machine.poll_event()));
         }
-        self.events.extend(std::iter::from_fn(|| self.machine.poll_event()));
     }
 
     fn outsides(&self) -> Vec<String> {
@@ -227,7 +233,7 @@ fn pcp_maps_every_port_and_nothing_else_is_used() {
     let mut world = World::new(Router { pcp: true, nat_pmp: true, upnp: true, ..Router::new() }, &[8288, 8289]);
     world.run(5 * SECOND);
     assert_eq!(world.outsides(), ["5.5.5.9:8288 pcp", "5.5.5.9:8289 pcp"]);
-    assert_eq!(world.machine.report().voice(Protocol::Pcp).said, Said::Serves);
+    assert_eq!(world.machine.report().protocol(Protocol::Pcp).status, ProtocolStatus::Serves);
     assert!(!world.asked.contains(&Protocol::Upnp));
     assert_eq!(world.router.mapped, [(8288, 8288), (8289, 8289)]);
 }
@@ -237,7 +243,7 @@ fn nat_pmp_serves_where_pcp_is_not_spoken() {
     let mut world = World::new(Router { nat_pmp: true, upnp: true, shift: 100, ..Router::new() }, &[8288, 8289]);
     world.run(5 * SECOND);
     assert_eq!(world.outsides(), ["5.5.5.9:8388 nat-pmp", "5.5.5.9:8389 nat-pmp"]);
-    assert!(matches!(world.machine.report().voice(Protocol::Pcp).said, Said::Refused(_)));
+    assert!(matches!(world.machine.report().protocol(Protocol::Pcp).status, ProtocolStatus::Refused(_)));
 }
 
 #[test]
@@ -255,7 +261,7 @@ fn without_any_the_machine_rests_and_looks_again() {
     world.run(10 * SECOND);
     let asked = world.asked.len();
     assert!(world.events.is_empty() && asked > 0 && asked < 20, "{asked}");
-    assert!(world.machine.report().voices.iter().all(|voice| voice.said == Said::Silent));
+    assert!(world.machine.report().protocols.iter().all(|protocol| protocol.status == ProtocolStatus::Silent));
     world.run(REST / 2);
     assert_eq!(world.asked.len(), asked);
     world.router.pcp = true;
@@ -276,11 +282,11 @@ fn a_mapping_is_renewed_at_half_its_life_and_lost_when_it_is_not() {
         world.events.clear();
         world.run(LEASE * 3);
         assert!(world.events.len() >= 5, "{:?}", world.events);
-        assert!(world.events.iter().all(|event| matches!(event, Event::Mapped(_))));
+        assert!(world.events.iter().all(|event| matches!(event, PortmapEvent::Mapped(_))));
         (world.router.pcp, world.router.nat_pmp, world.router.upnp) = (false, false, false);
         world.router.status = 404;
         world.run(LEASE + SECOND);
-        assert_eq!(world.events.last(), Some(&Event::Lost { port: 8288 }));
+        assert_eq!(world.events.last(), Some(&PortmapEvent::Lost { port: 8288, reason: LossReason::Expired }));
         assert!(world.machine.report().mappings.is_empty());
     }
 }
@@ -309,7 +315,7 @@ fn ports_that_are_no_longer_wanted_are_given_back() {
         world.machine.set_ports(&[8289], world.now);
         world.run(SECOND);
         assert_eq!(world.router.mapped, [(8289, 8289)], "{kind}");
-        assert_eq!(world.events.last(), Some(&Event::Lost { port: 8288 }));
+        assert_eq!(world.events.last(), Some(&PortmapEvent::Lost { port: 8288, reason: LossReason::GivenBack }));
         world.machine.set_ports(&[], world.now);
         world.run(5 * SECOND);
         assert!(world.router.mapped.is_empty() && world.machine.is_quiet(), "{kind}");
@@ -333,7 +339,7 @@ fn another_gateway_is_asked_from_the_start() {
     world.run(5 * SECOND);
     world.machine.set_gateway(None, world.now);
     world.run(SECOND);
-    assert_eq!(world.events.last(), Some(&Event::Lost { port: 8288 }));
+    assert_eq!(world.events.last(), Some(&PortmapEvent::Lost { port: 8288, reason: LossReason::GatewayChanged }));
     assert_eq!((world.machine.report().gateway, world.machine.poll_timeout()), (None, None));
     world.machine.set_gateway(Some(Gateway { address: GATEWAY, own: OWN }), world.now);
     world.run(SECOND);
@@ -362,7 +368,7 @@ fn fault_d15_outer_endpoints_that_may_not_be_sent_to_are_never_passed_on() {
             world.run(10 * SECOND);
             assert!(world.events.is_empty(), "{outside} {:?}", world.events);
             assert!(world.router.mapped.is_empty(), "{outside}: what is of no use is given back");
-            assert!(matches!(world.machine.report().voices[kind].said, Said::Unusable(_)), "{outside}");
+            assert!(matches!(world.machine.report().protocols[kind].status, ProtocolStatus::Unusable(_)), "{outside}");
         }
     }
     // Port 0.
@@ -417,14 +423,19 @@ fn fault_d15_others_than_the_gateway_are_not_heard() {
 #[test]
 fn fault_d15_pcp_without_our_nonce_is_not_heard() {
     let mut world = World::new(Router::new(), &[8288]);
-    let Some(Action::Send { bytes, .. }) = world.machine.poll_action() else { panic!("nothing was asked") };
+    let Some(PortmapOutput::Send { bytes, .. }) = world.machine.poll_output() else { panic!("nothing was asked") };
     let mut reply = Router { pcp: true, ..Router::new() }.datagram(&bytes, START).unwrap();
     reply[24] ^= 1;
     world.machine.handle_datagram(Door::Pcp, SocketAddr::from((GATEWAY, pcp::PORT)), &reply, START);
-    assert_eq!(world.machine.poll_event(), None);
+    let mapped = |machine: &mut Machine<Random>| {
+        std::iter::from_fn(|| machine.poll_output())
+            .filter(|output| matches!(output, PortmapOutput::Event(PortmapEvent::Mapped(_))))
+            .count()
+    };
+    assert_eq!(mapped(&mut world.machine), 0);
     reply[24] ^= 1;
     world.machine.handle_datagram(Door::Pcp, SocketAddr::from((GATEWAY, pcp::PORT)), &reply, START);
-    assert!(matches!(world.machine.poll_event(), Some(Event::Mapped(_))));
+    assert_eq!(mapped(&mut world.machine), 1);
 }
 
 #[test]
@@ -435,7 +446,7 @@ fn fault_d15_a_place_elsewhere_is_not_asked() {
     world.machine.handle_datagram(Door::Ssdp, SocketAddr::from((GATEWAY, 1900)), reply, world.now);
     // `act` would not take a fetch from another address.
     world.run(10 * SECOND);
-    assert!(matches!(world.machine.report().voice(Protocol::Upnp).said, Said::Unusable(_)));
+    assert!(matches!(world.machine.report().protocol(Protocol::Upnp).status, ProtocolStatus::Unusable(_)));
     let router = Router { upnp: true, closed: true, status: 302, ..Router::new() };
     let mut world = World::new(router, &[8288]);
     world.run(10 * SECOND);
@@ -453,8 +464,8 @@ fn fault_d15_pages_that_come_slowly_or_never_end_take_bounded_time() {
         }
         let mut fetches = 0;
         for _ in 0..60 {
-            while let Some(action) = world.machine.poll_action() {
-                if let Action::Fetch { id, .. } = action {
+            while let Some(output) = world.machine.poll_output() {
+                if let PortmapOutput::Fetch { id, .. } = output {
                     fetches += 1;
                     world.now = world.now + 5 * SECOND;
                     world.machine.handle_answer(id, Err(failure), world.now);
@@ -541,29 +552,27 @@ proptest! {
                 }
                 Step::Check => world.machine.check(world.now),
             }
-            let mut actions = 0;
-            while let Some(action) = world.machine.poll_action() {
-                actions += 1;
-                match action {
-                    Action::Send { door: Door::Pcp, to, bytes } => {
+            let mut outputs = 0;
+            while let Some(output) = world.machine.poll_output() {
+                outputs += 1;
+                match output {
+                    PortmapOutput::Send { door: Door::Pcp, to, bytes } => {
                         prop_assert_eq!(*to.ip(), GATEWAY);
                         last = bytes;
                     }
-                    Action::Fetch { id, place, .. } => {
+                    PortmapOutput::Fetch { id, place, .. } => {
                         prop_assert_eq!(*place.ip(), GATEWAY);
                         open = Some(id);
                     }
-                    Action::Send { .. } => {}
+                    PortmapOutput::Event(PortmapEvent::Mapped(mapping)) => {
+                        prop_assert!(taut_path::acceptable(mapping.outside, &world.machine.overlay));
+                        prop_assert!(mapping.until <= world.now + LEASE);
+                    }
+                    PortmapOutput::Send { .. } | PortmapOutput::Event(_) => {}
                 }
             }
-            prop_assert!(actions < 200, "{actions} actions at once");
+            prop_assert!(outputs < 200, "{outputs} outputs at once");
             prop_assert!(world.machine.slots.len() <= crate::MAX_PORTS && world.machine.leaving.len() <= 2 * crate::MAX_PORTS);
-            while let Some(event) = world.machine.poll_event() {
-                if let Event::Mapped(mapping) = event {
-                    prop_assert!(taut_path::acceptable(mapping.outside, &world.machine.overlay));
-                    prop_assert!(mapping.until <= world.now + LEASE);
-                }
-            }
             if let Some(next) = world.machine.poll_timeout().filter(|next| *next <= world.now) {
                 // Nothing is left undone: another call at the same moment has nothing more to do than this one.
                 world.machine.handle_timeout(world.now);
@@ -571,4 +580,15 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_status_is_reported_when_it_changes_and_not_each_time_it_is_asked_for() {
+    let mut world = World::new(Router::new(), &[8288]);
+    world.run(20 * REST);
+    let silent = Protocol::ALL.map(|protocol| (protocol, ProtocolStatus::Silent));
+    assert_eq!(world.answered, silent, "in each of twenty rounds");
+    world.router.pcp = true;
+    world.run(2 * REST);
+    assert_eq!(world.answered[3..], [(Protocol::Pcp, ProtocolStatus::Serves)]);
 }

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use taut_base::{Entropy, Time};
 
-use super::{Action, Door, Failure, Machine, Stage};
+use super::{Door, Machine, PortmapOutput, Stage};
 use crate::description::{Kind, Service, services};
 use crate::http::{self, Answer};
-use crate::report::{Protocol, Said};
-use crate::soap::{Call, Refusal, Wanted};
+use crate::soap::{self, Call, Wanted};
+use crate::status::{Defect, Failure, Protocol, ProtocolStatus};
 use crate::url::Url;
 use crate::{LEASE, ssdp};
 
@@ -93,12 +93,12 @@ impl<E: Entropy> Machine<E> {
     /// A device answered a search.
     pub(super) fn found(&mut self, from: SocketAddr, bytes: &[u8], now: Time) {
         let Some(found) = ssdp::parse(bytes).filter(|_| matches!(self.stage, Stage::Seeking { .. })) else { return };
-        let voice = self.report.voice_mut(Protocol::Upnp);
-        (voice.from, voice.name) = (Some(from), found.server);
+        let protocol = self.report.protocol_mut(Protocol::Upnp);
+        (protocol.from, protocol.name) = (Some(from), found.server);
         let is_gateways = self.gateway.is_some_and(|gateway| gateway.address == *found.location.place.ip());
         if !is_gateways {
             let place = found.location.place;
-            self.say(Protocol::Upnp, Said::Unusable(format!("it says to ask {place}, which is not the gateway")));
+            self.set_status(Protocol::Upnp, ProtocolStatus::Unusable(Defect::OtherHost(place)));
         } else if self.upnp.seen.len() < MAX_PAGES && !self.upnp.seen.contains(&found.location) {
             self.upnp.seen.push(found.location.clone());
             self.upnp.pages.push_back(found.location);
@@ -161,13 +161,13 @@ impl<E: Entropy> Machine<E> {
             return;
         }
         if self.upnp.searches == SEARCHES {
-            if matches!(self.report.voice(Protocol::Upnp).said, Said::NotAsked | Said::Asked) {
-                self.say(Protocol::Upnp, Said::Silent);
+            if matches!(self.report.protocol(Protocol::Upnp).status, ProtocolStatus::NotAsked | ProtocolStatus::Asked) {
+                self.set_status(Protocol::Upnp, ProtocolStatus::Silent);
             }
             return self.go_on_from(Protocol::Upnp, now);
         }
         if self.upnp.searches == 0 {
-            self.say(Protocol::Upnp, Said::Asked);
+            self.set_status(Protocol::Upnp, ProtocolStatus::Asked);
         }
         self.upnp.searches += 1;
         self.upnp.next = now + SEARCH_PAUSE;
@@ -176,7 +176,7 @@ impl<E: Entropy> Machine<E> {
         for to in [ssdp::GROUP, SocketAddrV4::new(gateway.address, ssdp::PORT)] {
             for target in ssdp::TARGETS {
                 let bytes = ssdp::search(target).into_bytes();
-                self.actions.push_back(Action::Send { door: Door::Ssdp, to, bytes });
+                self.actions.push_back(PortmapOutput::Send { door: Door::Ssdp, to, bytes });
             }
         }
     }
@@ -185,26 +185,26 @@ impl<E: Entropy> Machine<E> {
         self.upnp.requests = self.upnp.requests.wrapping_add(1);
         let id = self.upnp.requests;
         self.upnp.busy = Some(Busy { id, job, until: now + MAX_BUSY });
-        self.actions.push_back(Action::Fetch { id, place, request });
+        self.actions.push_back(PortmapOutput::Fetch { id, place, request });
     }
 
     pub(super) fn described(&mut self, page: &Url, answer: &Answer, now: Time) {
         let found = if answer.status == 200 { services(page, &answer.body) } else { Vec::new() };
-        let said = match answer.status {
-            200 => String::from("it has no service that maps ports"),
-            300..=399 => Refusal::Redirect.to_string(),
-            status => Refusal::Status(status).to_string(),
+        let defect = match answer.status {
+            200 => Defect::NoService,
+            300..=399 => Defect::Description(soap::Refusal::Redirect),
+            status => Defect::Description(soap::Refusal::Status(status)),
         };
         self.upnp.services = found.into();
-        self.next_service(Said::Unusable(said), now);
+        self.next_service(ProtocolStatus::Unusable(defect), now);
     }
 
     /// This service or description was of no use: the next one, if there is one.
-    pub(super) fn next_service(&mut self, said: Said, now: Time) {
+    pub(super) fn next_service(&mut self, status: ProtocolStatus, now: Time) {
         self.upnp.service = self.upnp.services.pop_front();
         (self.upnp.address, self.upnp.permanent, self.upnp.no_any) = (None, false, false);
         if self.upnp.service.is_none() {
-            self.say(Protocol::Upnp, said);
+            self.set_status(Protocol::Upnp, status);
         }
         for slot in &mut self.slots {
             (slot.tries, slot.next) = (0, now);

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use taut_base::{Prefix, Time};
 use taut_event::Waker;
-use taut_gateway::{Command, Event, Options, Portmap, Protocol, Report, Said};
+use taut_gateway::{
+    Command, LossReason, Options, Portmap, PortmapEvent, Protocol, ProtocolReport, ProtocolStatus, Report,
+};
 
 use crate::api::PortMapStatus;
 use crate::log::{Kind, Value, kind};
@@ -82,21 +84,26 @@ impl Mapped {
         while let Some(event) = self.running.as_ref().and_then(Portmap::try_event) {
             changed |= match event {
                 // Said before it heard that the network is down.
-                Event::Mapped(_) if !self.up => false,
-                Event::Mapped(mapping) => {
+                PortmapEvent::Mapped(_) if !self.up => false,
+                PortmapEvent::Mapped(mapping) => {
                     let before = self.outside.insert(mapping.port, mapping.outside);
                     if before != Some(mapping.outside) {
                         self.note_mapped(mapping.port, mapping.outside, before.is_some());
                     }
                     before != Some(mapping.outside)
                 }
-                Event::Lost { port } => {
+                PortmapEvent::Lost { port, reason } => {
                     let was_mapped = self.outside.remove(&port).is_some();
                     if was_mapped {
-                        let problem = self.status().and_then(|status| status.problem);
-                        self.events.push((&kind::PORT_LOST, vec![Value::Number(port.into()), Value::maybe(problem)]));
+                        self.events
+                            .push((&kind::PORT_LOST, vec![Value::Number(port.into()), Value::Word(lost(reason))]));
                     }
                     was_mapped
+                }
+                PortmapEvent::Answered { protocol, status } => {
+                    let values = vec![Value::Word(title(protocol)), Value::text(status)];
+                    self.events.push((&kind::ROUTER_ANSWERED, values));
+                    false
                 }
             };
         }
@@ -138,13 +145,13 @@ impl Mapped {
 }
 
 fn describe(report: &Report) -> PortMapStatus {
-    let serving = report.voices.iter().find(|voice| voice.said == Said::Serves);
-    let waiting = report.voices.iter().any(|voice| voice.said == Said::Asked);
-    let said = |voice: &taut_gateway::Voice| format!("{}: {}", title(voice.protocol), voice.said);
+    let serving = report.protocols.iter().find(|part| part.status == ProtocolStatus::Serves);
+    let waiting = report.protocols.iter().any(|part| part.status == ProtocolStatus::Asked);
+    let said = |part: &ProtocolReport| format!("{}: {}", title(part.protocol), part.status);
     let problem = match (report.gateway, serving, waiting) {
         (None, ..) => Some(String::from("no router in front of this host was found")),
         (Some(_), None, false) => {
-            let asked = report.voices.iter().filter(|voice| voice.said != Said::NotAsked);
+            let asked = report.protocols.iter().filter(|part| part.status != ProtocolStatus::NotAsked);
             Some(asked.map(said).collect::<Vec<_>>().join("; ")).filter(|text| !text.is_empty())
         }
         (Some(_), None, true) => None,
@@ -154,10 +161,20 @@ fn describe(report: &Report) -> PortMapStatus {
         }
     };
     PortMapStatus {
-        protocol: serving.map(|voice| String::from(title(voice.protocol))),
+        protocol: serving.map(|part| String::from(title(part.protocol))),
         gateway: report.gateway.map(Into::into),
         mapped: report.mappings.iter().map(|mapping| mapping.outside).collect(),
         problem,
+    }
+}
+
+/// The reason of a lost mapping, for the event log.
+fn lost(reason: LossReason) -> &'static str {
+    match reason {
+        LossReason::Expired => "expired",
+        LossReason::GatewayChanged => "router-changed",
+        LossReason::GivenBack => "given-back",
+        LossReason::Unusable => "unusable",
     }
 }
 
@@ -172,21 +189,28 @@ fn title(protocol: Protocol) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use taut_gateway::Defect;
+
     use super::*;
 
-    fn with(protocol: Protocol, said: &Said) -> Report {
+    fn with(protocol: Protocol, status: ProtocolStatus) -> Report {
         let mut report = Report { gateway: Some([192, 168, 1, 1].into()), ..Report::default() };
-        report.voices.iter_mut().filter(|voice| voice.protocol == protocol).for_each(|voice| voice.said = said.clone());
+        for part in report.protocols.iter_mut().filter(|part| part.protocol == protocol) {
+            part.status = status;
+        }
         report
     }
 
     #[test]
     fn what_the_router_said_is_told_in_a_line() {
         assert!(describe(&Report::default()).problem.unwrap().starts_with("no router"));
-        let told = describe(&with(Protocol::Upnp, &Said::Refused(String::from("718"))));
-        assert_eq!((told.protocol, told.problem.as_deref()), (None, Some("UPnP-IGD: refused: 718")));
-        assert_eq!(describe(&with(Protocol::Pcp, &Said::Asked)).problem, None);
-        let told = describe(&with(Protocol::NatPmp, &Said::Serves));
+        let told = describe(&with(Protocol::Upnp, ProtocolStatus::Unusable(Defect::NoService)));
+        assert_eq!(
+            (told.protocol, told.problem.as_deref()),
+            (None, Some("UPnP-IGD: of no use: it has no service that maps ports"))
+        );
+        assert_eq!(describe(&with(Protocol::Pcp, ProtocolStatus::Asked)).problem, None);
+        let told = describe(&with(Protocol::NatPmp, ProtocolStatus::Serves));
         assert_eq!((told.protocol.as_deref(), told.gateway), (Some("NAT-PMP"), Some([192, 168, 1, 1].into())));
     }
 

@@ -34,16 +34,6 @@ impl Daemon {
         }
     }
 
-    /// Records which relays are the nearest that serve this node.
-    pub(super) fn note_home_relays(&mut self, relays: &[RelayId]) {
-        let name = |id: &RelayId| {
-            let known = self.map.iter().flat_map(|map| &map.relays).find(|relay| relay.id == *id);
-            known.map_or_else(|| id.to_string(), |relay| relay.name.clone())
-        };
-        let names = listed(&relays.iter().map(name).collect::<Vec<_>>());
-        self.note(&kind::HOME_RELAYS_CHANGED, &[names]);
-    }
-
     /// Records what happened since the last turn, and passes lines on to the disk.
     pub(super) fn turn_log(&mut self) {
         let clocks = clocks();

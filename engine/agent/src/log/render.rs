@@ -3,11 +3,14 @@
 use std::net::SocketAddr;
 
 use taut_base::{PeerId, RelayId};
-use taut_node::{Clocks, HandshakeFailure, HandshakeRefusal, NodeEvent, PathChangeReason};
-use taut_path::Way;
+use taut_node::{Clocks, HandshakeFailure, HandshakeRefusal, NodeEvent};
+use taut_path::{
+    DownCause, HomeChangeReason, HomeRelayEvent, Nat, NatEvent, PathChangeReason, PathEvent, Suspicion, Way,
+};
 use taut_relay::LostCause;
 use taut_tunnel::Role;
 
+use super::changes::listed;
 use super::kind::{self, Kind};
 use super::{Log, Party, Value};
 
@@ -71,19 +74,15 @@ fn render(event: &NodeEvent, names: &impl Names) -> (&'static Kind, Party, Vec<V
         }
         NodeEvent::SessionExpired { peer } => of_peer(&kind::SESSION_EXPIRED, peer, vec![]),
         NodeEvent::SuiteChosen { peer, suite } => of_peer(&kind::SUITE_CHOSEN, peer, vec![Value::Word(suite.name())]),
-        NodeEvent::PathChanged { peer, from, to, reason } => {
-            let is_news = from.is_some_and(|from| from.is_relayed() != to.is_relayed());
-            let kind = if is_news { &kind::PATH_CHANGED } else { &kind::PATH_MOVED };
-            let reason = match reason {
-                PathChangeReason::First => "first",
-                PathChangeReason::DirectProven => "direct-proven",
-                PathChangeReason::DirectLost => "direct-lost",
-                PathChangeReason::Better => "better",
-            };
-            let from = from.map_or(Value::Word("none"), |from| through(from, names));
-            of_peer(kind, peer, vec![from, through(to, names), Value::Word(reason)])
+        NodeEvent::Path { peer, event } => {
+            let (kind, values) = path(&event, names);
+            of_peer(kind, peer, values)
         }
-        NodeEvent::PathSuspected { peer, way } => of_peer(&kind::PATH_SUSPECTED, peer, vec![through(way, names)]),
+        NodeEvent::Nat(ref event) => {
+            let (kind, values) = nat(event);
+            (kind, Party::Node, values)
+        }
+        NodeEvent::HomeRelay(ref event) => home_relay(event, names),
         NodeEvent::RelayBound { relay, place, by_bridge } => {
             let via = if by_bridge { "websocket" } else { "udp" };
             of_relay(&kind::RELAY_BOUND, relay, vec![Value::text(place), Value::Word(via)])
@@ -98,6 +97,104 @@ fn render(event: &NodeEvent, names: &impl Names) -> (&'static Kind, Party, Vec<V
             of_relay(&kind::RELAY_LOST, relay, vec![Value::Word(reason)])
         }
         NodeEvent::RelayReleased { relay } => of_relay(&kind::RELAY_RELEASED, relay, vec![]),
+    }
+}
+
+fn path(event: &PathEvent, names: &impl Names) -> (&'static Kind, Vec<Value>) {
+    let number = |number: u16| Value::Number(u64::from(number));
+    match *event {
+        PathEvent::PathChanged { from, to, reason } => {
+            let is_news =
+                from.is_some_and(|from| from.is_relayed() != to.is_relayed()) && reason != PathChangeReason::Idle;
+            let kind = if is_news { &kind::PATH_CHANGED } else { &kind::PATH_MOVED };
+            let from = from.map_or(Value::Word("none"), |from| through(from, names));
+            (kind, vec![from, through(to, names), Value::Word(change_reason(reason))])
+        }
+        PathEvent::CandidateProven { way } => (&kind::PATH_PROVEN, vec![through(way, names)]),
+        PathEvent::Suspected { way, reason } => {
+            let reason = match reason {
+                Suspicion::Lost => "probe-lost",
+                Suspicion::Moved => "network-changed",
+                Suspicion::Elsewhere => "peer-elsewhere",
+                Suspicion::Data => "no-receipt",
+            };
+            (&kind::PATH_SUSPECTED, vec![through(way, names), Value::Word(reason)])
+        }
+        PathEvent::SuspicionCleared { way } => (&kind::PATH_CLEARED, vec![through(way, names)]),
+        PathEvent::CandidateLost { way, reason } => {
+            (&kind::PATH_LOST, vec![through(way, names), Value::Word(down_reason(reason))])
+        }
+        PathEvent::LetGo { idle } => (&kind::PEER_LET_GO, vec![Value::s(idle)]),
+        PathEvent::SearchOpened { round, ports, sockets } => {
+            (&kind::SEARCH_OPENED, vec![Value::Number(u64::from(round)), number(ports), number(sockets)])
+        }
+        PathEvent::SearchClosed { target, found } => {
+            (&kind::SEARCH_CLOSED, vec![Value::text(target), Value::Word(if found { "yes" } else { "no" })])
+        }
+        PathEvent::SearchRequested { from, ports } => (&kind::SEARCH_REQUESTED, vec![Value::text(from), number(ports)]),
+        PathEvent::PacketLimitChanged { way, longest } => {
+            (&kind::PACKET_LIMIT_CHANGED, vec![through(way, names), longest.map_or(Value::Word("none"), number)])
+        }
+        PathEvent::PeerNatChanged { from, to } => {
+            (&kind::PEER_NAT_CHANGED, vec![Value::Word(nat_name(from)), Value::Word(nat_name(to))])
+        }
+    }
+}
+
+fn change_reason(reason: PathChangeReason) -> &'static str {
+    match reason {
+        PathChangeReason::First => "first",
+        PathChangeReason::DirectProven => "direct-proven",
+        PathChangeReason::LowerCost => "lower-cost",
+        PathChangeReason::Down(cause) => down_reason(cause),
+        PathChangeReason::RelaySilent => "relay-silent",
+        PathChangeReason::Withdrawn => "withdrawn",
+        PathChangeReason::NoLongerProven => "no-longer-proven",
+        PathChangeReason::Idle => "idle",
+    }
+}
+
+fn down_reason(cause: DownCause) -> &'static str {
+    match cause {
+        DownCause::Silent => "no-answer",
+        DownCause::Lossy => "lossy",
+        DownCause::NoData => "no-data",
+    }
+}
+
+fn nat(event: &NatEvent) -> (&'static Kind, Vec<Value>) {
+    match event {
+        NatEvent::NatChanged { from, to, .. } => {
+            (&kind::NAT_CHANGED, vec![Value::Word(nat_name(*from)), Value::Word(nat_name(*to))])
+        }
+        NatEvent::EndpointsChanged { from, to } => (&kind::OUTER_ENDPOINTS_CHANGED, vec![listed(from), listed(to)]),
+    }
+}
+
+fn nat_name(nat: Nat) -> &'static str {
+    match nat {
+        Nat::Unknown => "unknown",
+        Nat::Open => "open",
+        Nat::Cone => "cone",
+        Nat::Symmetric => "symmetric",
+        Nat::Sequential => "sequential",
+        Nat::Blocked => "blocked",
+    }
+}
+
+fn home_relay(event: &HomeRelayEvent, names: &impl Names) -> (&'static Kind, Party, Vec<Value>) {
+    let name = |id: &RelayId| names.relay(*id).unwrap_or_else(|| id.to_string());
+    let all = |ids: &[RelayId]| listed(&ids.iter().map(name).collect::<Vec<_>>());
+    match event {
+        HomeRelayEvent::Changed { from, to, reason } => {
+            let reason = match reason {
+                HomeChangeReason::MapChanged => "map-changed",
+                HomeChangeReason::Measured => "measured",
+                HomeChangeReason::Lost => "lost",
+            };
+            (&kind::HOME_RELAYS_CHANGED, Party::Node, vec![all(from), all(to), Value::Word(reason)])
+        }
+        HomeRelayEvent::Lost(id) => (&kind::RELAY_SILENT, Party::Relay(id.0), vec![Value::Text(name(id))]),
     }
 }
 

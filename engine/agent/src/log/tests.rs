@@ -2,8 +2,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use taut_base::{NodeId, PeerId, PublicKey, RelayId};
 use taut_netmap::{LocalMember, NetworkInfo, NetworkMap, Peer};
-use taut_node::{NodeEvent, PathChangeReason};
-use taut_path::Way;
+use taut_node::NodeEvent;
+use taut_path::{PathChangeReason, PathEvent, Way};
 use taut_relay::LostCause;
 
 use super::*;
@@ -118,7 +118,10 @@ fn events_of_the_node_are_told_with_names() {
     let mut log = log("debug");
     let (peer, relay) = (PeerId(3), SocketAddr::from(([203, 0, 113, 9], 3478)));
     let (relayed, direct) = (Way::Relayed { relay, id: 1 }, Way::Direct(([198, 51, 100, 2], 8288).into()));
-    let path = |from, to| NodeEvent::PathChanged { peer, from, to, reason: PathChangeReason::DirectProven };
+    let path = |from, to| {
+        let event = PathEvent::PathChanged { from, to, reason: PathChangeReason::DirectProven };
+        NodeEvent::Path { peer, event }
+    };
     let all = [
         (
             path(Some(relayed), direct),
@@ -126,7 +129,7 @@ fn events_of_the_node_are_told_with_names() {
         ),
         (
             path(None, relayed),
-            "debug path: another path of the same kind is used peer=nas from=none to=relay:home reason=direct-proven",
+            "debug path: data to the peer takes another path peer=nas from=none to=relay:home reason=direct-proven",
         ),
         (
             NodeEvent::RelayLost { relay: RelayId(0), reason: LostCause::Silent },

@@ -1,4 +1,4 @@
-"""The plots. Each says its units, what its marks mean, of how many rounds it is and how sure, and has one sentence of reading."""
+"""The plots. Each shows its units, a legend, the number of rounds and its certainty, and has a sentence."""
 
 from ..drawing import Palette, style
 from .costs import cost, success
@@ -9,11 +9,11 @@ __all__ = ["draw", "work_places"]
 
 
 def draw(results):
-    """All plots that these results can fill."""
+    """Returns all plots for which these results have data."""
     plots = []
     for make in (stream, latency, heat_stream, heat_ping, retention, placement, scaling, works, series, cost, success):
         with style(make.__name__):
             plot = make(Palette(results), results)
-        # What has no figure at all is in the tables, as failed.
+        # A work without any figure is in the tables, as failed.
         plots += [plot] if plot and plot.n != "0" else []
     return plots

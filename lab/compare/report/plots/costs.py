@@ -1,4 +1,4 @@
-"""What a system costs, and whether it works at all."""
+"""Cost and success of each system."""
 
 from ...plan import BARE, STREAM
 from ...summary import cpu_per_gb, peak_mb
@@ -8,7 +8,7 @@ from ..formatting import wilson
 
 
 def cost(palette, results):
-    """Processor time per GB and memory, beside one TCP stream on the plainest link."""
+    """Draws CPU time per GB and memory with one TCP stream on the plainest link."""
     profile = next(iter(results.profiles(STREAM, results.main_series()[0])), None)
     if not profile:
         return None
@@ -27,7 +27,7 @@ def cost(palette, results):
 
 
 def success(palette, results):
-    """How many of the runs of each system succeeded."""
+    """Draws how many runs of each system succeeded."""
     systems = [name for name in results.systems() if results.success(name)[1]]
     if not systems:
         return None

@@ -1,16 +1,16 @@
-"""What systems carry over each link: one TCP stream and round trips, and what a link, or the place of its loss, leaves of them."""
+"""Throughput and latency on each link: one TCP stream and round trips, and the effect of a link or of the placement of its loss."""
 
 from ...plan import BARE, MAIN_PROFILES, PACKETS, PING, STREAM, SUPERPACKETS
 from .. import captions, theory
 from ..drawing import INK, LINE, ROW_HEIGHT, SERIES, Plot, across, beside, figures_of, finish, mark, of_rounds, panels, plain, rows, rule, share_of, value, whisker
 from ..formatting import INTERVAL, bounds, number, whiskers
 
-# Above this factor between the most and the least, a scale of factors shows more.
+# Factor between maximum and minimum above which a logarithmic scale is used.
 WIDE = 8
 
 
 def stream(palette, results):
-    """One TCP stream, a panel per link, with the line of theory."""
+    """Draws one TCP stream, a panel per link, with the line of the theory."""
     profiles = results.profiles(STREAM, results.main_series()[0])
     if not profiles:
         return None
@@ -34,7 +34,7 @@ def stream(palette, results):
 
 
 def latency(palette, results):
-    """Throughput against latency, a panel per link."""
+    """Draws throughput against latency, a panel per link."""
     profiles = [name for name in results.profiles(STREAM) if name in results.profiles(PING) and name in MAIN_PROFILES]
     if not profiles:
         return None
@@ -73,7 +73,7 @@ def heat_ping(palette, results):
 
 
 def _heat(palette, results, work, name, title):
-    """Links across, systems down; the colour says how near to the best tunnel of that link."""
+    """Draws a matrix of links and systems; the colour is the share of the best tunnel of that link."""
     profiles = results.profiles(work, results.main_series()[0])
     systems = results.systems(work=work)
     if not profiles or not systems:
@@ -104,7 +104,7 @@ def _heat(palette, results, work, name, title):
 
 
 def retention(palette, results):
-    """What each link leaves: of the system's own speed on the plain link, and of what the bare link carries there."""
+    """Draws what each link leaves: of the speed of the system on the plain link, and of the bare link."""
     base = MAIN_PROFILES[0]
     there = results.profiles(STREAM)
     links = [name for name in MAIN_PROFILES[1:] if name in there]
@@ -135,7 +135,7 @@ def retention(palette, results):
 
 
 def placement(palette, results):
-    """The same link twice: drawn for wire packets, and for superpackets."""
+    """Draws the same link twice: with losses per wire packet, and per superpacket."""
     links = [name for name in results.profiles(STREAM, SUPERPACKETS) if name in results.profiles(STREAM, PACKETS)]
     if not links:
         return None

@@ -9,7 +9,7 @@ from ..formatting import whiskers
 
 
 def scaling(palette, results):
-    """Several streams against one, on the link where most kinds of TCP were run."""
+    """Draws several streams against one, on the link with most kinds of TCP work."""
     kinds = {profile: [work for work in results.all_works(profile) if work.startswith("tcp") and work != STREAM] for profile in results.profiles(STREAM)}
     profile = max(kinds, key=lambda name: len(kinds[name]), default=None)
     if not profile or not kinds[profile]:
@@ -29,7 +29,7 @@ def scaling(palette, results):
 
 
 def work_places(results):
-    """(work, link) of every kind of work beside the base: the link where most systems did it."""
+    """Returns (work, link) of every kind of work besides the base: the link where most systems did it."""
     places = []
     for work in results.all_works():
         if work not in (STREAM, PING):
@@ -40,7 +40,7 @@ def work_places(results):
 
 
 def works(palette, results):
-    """Every other kind of work, a panel each."""
+    """Draws every other kind of work, a panel each."""
     places = work_places(results)
     if not places:
         return None
@@ -62,7 +62,7 @@ def works(palette, results):
 
 
 def series(palette, results):
-    """The same work with another MTU or with tuned hosts."""
+    """Draws the same work with another MTU or with tuned hosts."""
     there = [one for one in results.series() if one[0] == results.main_series()[0]]
     if len(there) < 2:
         return None

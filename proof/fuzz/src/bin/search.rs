@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use libfuzzer_sys::fuzz_target;
 use taut_fuzz::TARGETS;
 
-/// The chosen target's function.
+/// Returns the function of the chosen target.
 fn chosen() -> fn(&[u8]) {
     let name = env::var("TAUT_FUZZ_TARGET").unwrap_or_default();
     let names = || TARGETS.iter().map(|target| target.name).collect::<Vec<_>>().join(" ");

@@ -1,4 +1,4 @@
-//! What Taut nodes say to each other on a session's control pair: how far are you, may we use more, your data came.
+//! Control messages of a session: measuring the round trip, agreeing on a suite, receipts for data.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,19 +16,18 @@ use crate::{
     TautWorld, assert_complete, for_seeds, minutes, ms, parties, secs, taut_host, taut_world, taut_world_with,
 };
 
-/// What a node with AES in hardware is ready for.
+/// The suites of a node with AES in hardware.
 pub(crate) const AES: Suites = Suites::STOCK.with(Suite::Aes256Gcm);
 
 const LINK: Link = Link::clean(ms(20));
 
-/// One index names one key, so the pair of index and counter stands for key and nonce. A host sends each datagram once by each way, and copies by
-/// several ways are the same bytes: anything else that is repeated below is a nonce used twice.
-/// Returns how many there are.
+/// Checks that no nonce was used twice, and returns the number of messages. One index belongs to one key, so index and counter stand for key and nonce. A
+/// host sends each datagram once by each path, and the copies are the same bytes; two different datagrams with one index and counter used a nonce twice.
 #[track_caller]
 pub(crate) fn nonces_used_once(history: &[Recorded]) -> usize {
     let mut sealed: BTreeMap<_, (&[u8], Vec<SocketAddr>)> = BTreeMap::new();
     for recorded in history {
-        // What a relay carries has its header in front.
+        // Relayed messages have a relay header in front.
         let relayed = relay::id(&recorded.datagram).is_some();
         let datagram = &recorded.datagram[if relayed { relay::HEADER } else { 0 }..];
         if let Ok(Message::Data(data)) = classify(datagram) {
@@ -78,7 +77,7 @@ fn data_goes_by_the_better_suite_within_a_round_trip_where_both_can() {
     assert_eq!(marks(&world), [true; 2], "each knows by now that the other takes marks");
 }
 
-/// What an older version says has a zero where this one says that it takes marks.
+/// An older version sends zero in the field in which this version says that it accepts partial checksums.
 #[test]
 fn an_older_peer_is_sent_no_marks() {
     let [a, b] = parties();
@@ -131,7 +130,7 @@ fn changing_the_suite_at_each_renewal_loses_nothing() {
         world.record();
         let start = world.now();
         world.flow(Side::A, ms(7));
-        // Handshakes that cross are another scenario.
+        // Crossing handshakes are another scenario.
         world.run(secs(1));
         world.flow(Side::B, ms(11));
         world.run(minutes(7));
@@ -150,14 +149,14 @@ fn who_only_receives_says_so_in_receipts() {
     // After 20 ms the next packet, 10 ms apart, arms the next receipt.
     assert!((60 * 30..=60 * 50).contains(&sent), "{sent} receipts in a minute");
     let received = world.a().acknowledged();
-    // Beside data, that counts what is asked of ways and answered: up to twenty messages in the first minute, half of them at its beginning.
+    // Besides data this counts probes of paths and their answers: up to twenty messages in the first minute, half of them at its beginning.
     let all = world.counts(Side::A).data;
     assert!(received.is_some_and(|counter| counter + 40 > all), "{received:?} of {all} are acknowledged");
     world.stop(Side::A);
     world.run(secs(5));
     let quiet = world.counts(Side::B).data;
     world.run(minutes(2));
-    // Each asks every 20 s whether the way is still there, and answers the other one.
+    // Each side probes the path every 20 s and answers the other side's probe.
     assert!(world.counts(Side::B).data <= quiet + 2 * 7, "nothing more to acknowledge");
 }
 
@@ -172,7 +171,7 @@ fn control_messages_keep_no_idle_session_alive() {
     assert_eq!(Side::BOTH.map(|side| world.counts(side)), counts, "and it is quiet");
 }
 
-/// A host to which no control message comes through: somebody on the way knows them by their lengths.
+/// A host that receives no control message: an attacker on the path recognises them by their lengths.
 struct Deaf {
     host: TautHost,
     until: Time,
@@ -185,7 +184,7 @@ impl Host for Deaf {
     }
 
     fn receive(&mut self, source: SocketAddr, datagram: &[u8], now: Time) {
-        // The world's packets are longer than any control message.
+        // Packets of the world are longer than any control message.
         if now < self.until && datagram[0] == 4 && [48, 64].contains(&datagram.len()) {
             self.swallowed += 1;
         } else {
@@ -214,7 +213,7 @@ impl Host for Deaf {
     }
 }
 
-/// Two nodes that can AES; one hears no control message for so long.
+/// Two nodes that support AES; one receives no control message for the given time.
 fn attacked(silence: Duration) -> World<TautHost, Deaf> {
     let [a, b] = parties();
     let settings = Settings { suites: AES, ..Settings::default() };
@@ -239,13 +238,13 @@ fn whoever_suppresses_offers_delays_the_better_suite_and_nothing_else() {
     assert_complete(&world, start, world.ago(secs(1)));
 }
 
-/// Each end asks in the session that it began, and both use one of the two: that one has to be among those that they agree in.
+/// Each end offers the suite in the session that it began, and both use one of the two sessions: they have to agree in that one.
 #[test]
 fn ends_that_begin_at_the_same_moment_agree_in_the_session_that_they_use() {
     for_seeds(20, |seed| {
         let [a, b] = parties();
         let settings = Settings { suites: AES, ..Settings::default() };
-        let link = Link::clean(ms(5 + seed));
+        let link = Link::clean(ms(5 + seed % 20));
         let until = taut_world_with(settings, link, seed).now() + secs(3);
         let deaf = |me, peer, seed| Deaf { host: taut_host(me, peer, settings, seed), until, swallowed: 0 };
         let mut world = World::new((&a, deaf(&a, &b, 2 * seed)), (&b, deaf(&b, &a, 2 * seed + 1)), link, seed);
@@ -269,8 +268,8 @@ fn whoever_suppresses_them_for_ever_has_ever_fewer_to_suppress() {
     world.send(Side::A);
     world.flow(Side::B, ms(100));
     world.run(minutes(60));
-    // B hears of no answer and no accept. Thirty sessions: in each eight probes of A's, and its answers to eight probes and ten offers of B's; beside them
-    // the receipts for B's data, and what both ask about the way between them: at most five times a second, and mostly far less.
+    // B receives neither answers nor accepts. Thirty sessions: in each, eight probes of A and its answers to eight probes and ten offers of B; besides
+    // these the receipts for B's data, and the probes of the path by both: at most five a second, and mostly far fewer.
     let receipts = 60 * 60 * 10;
     let ways = 60 * 60 * 5;
     assert!(world.b().swallowed < receipts + ways + 31 * (8 + 8 + 10), "{} were swallowed", world.b().swallowed);

@@ -1,4 +1,4 @@
-//! Both sides start at the same moment.
+//! Crossing handshakes: both sides start at the same time.
 
 use taut_sim::{Link, Probability, Side};
 
@@ -18,7 +18,7 @@ fn both_first_packets_arrive_and_nothing_is_lost_for_an_hour() {
             }
             world.run(minutes(60));
             assert_complete(&world, start, world.ago(secs(1)));
-            // Two that crossed, then one every 120 s: the two sides agreed on one of them.
+            // Two sessions that crossed, then one every 120 s: the two sides agreed on one of the first two.
             let sessions = world.a().established();
             assert!(sessions <= 2 + 30, "{sessions} sessions at delay {delay:?}");
         }
@@ -28,16 +28,16 @@ fn both_first_packets_arrive_and_nothing_is_lost_for_an_hour() {
 #[test]
 fn crossing_with_loss_and_jitter_ends_well() {
     for_seeds(30, |seed| {
-        // On a round trip of more than 2 s an initiation is not repeated but made anew. With loss, one pair in some dozens then differs about which
-        // sessions crossed, and each goes on with its own until the next renewal (core/node/tests/crossing.rs).
+        // On a round trip of more than 2 s an initiation is not repeated; a new one is made. With loss, one pair in some dozens then disagrees about
+        // which sessions crossed, and each side uses its own until the next renewal (core/node/tests/crossing.rs).
         for (delay, loss) in [(ms(10), 30), (ms(400), 10), (ms(1200), 0), (ms(600), 10)] {
             let link = Link::clean(delay).with_jitter(delay / 2).with_loss(Probability::percent(loss));
             let mut world = taut_world(link, seed);
             world.flow(Side::A, ms(250));
             world.flow(Side::B, ms(250));
             world.run(secs(60));
-            // Within 2 s an initiation is repeated and makes one session. On a longer round trip with loss the two sides may hold different ones,
-            // until 15 s without an answer make a new one.
+            // Within 2 s an initiation is repeated and makes one session. On a longer round trip with loss the two sides may hold different sessions,
+            // until a side makes a new one after 15 s without an answer.
             let bound = if delay < secs(1) { secs(4) } else { secs(15) + 4 * delay };
             let silences = Side::BOTH.map(|side| world.ledger(side).longest_silence(world.ago(secs(40)), world.now()));
             assert!(
@@ -73,7 +73,7 @@ fn a_single_packet_does_not_wait_for_ever_when_the_peers_confirmation_is_lost() 
         let mut world = taut_world(Link::clean(ms(20)), seed);
         world.send(Side::A);
         world.run(ms(30));
-        // B has answered and has something to say, but what A sends with the new session gets lost.
+        // B has answered and has data to send, but the data of A in the new session is lost.
         world.send(Side::B);
         let start = world.now();
         world.set_link(Side::A, Link::clean(ms(20)).with_loss(Probability::ALWAYS));
@@ -93,7 +93,7 @@ fn fault_b9_a_thousand_starts_at_the_same_moment_under_loss_end_in_one_session()
         world.flow(Side::A, ms(250));
         world.flow(Side::B, ms(250));
         world.run(secs(40));
-        // Loss is over. What it left behind is finished: each side may hear the answer to what it asked, and answer what the other asked.
+        // Loss is over. The handshakes it left are finished: each side may receive the answer to its initiation and answer the other one's.
         world.set_links(link);
         let before = (world.a().established(), world.b().established());
         world.run(secs(20));
@@ -107,7 +107,7 @@ fn fault_b9_a_thousand_starts_at_the_same_moment_under_loss_end_in_one_session()
         assert_eq!((world.a().established(), world.b().established()), settled, "ping-pong");
         assert_eq!((world.a().session_name(), world.b().session_name()), (name, name), "ping-pong");
         assert_complete(&world, start, world.ago(secs(1)));
-        // While packets were lost, too: each starts one and answers the other's, and loss costs either once more.
+        // The same holds while packets are lost: each side starts one handshake and answers the other's, and loss repeats either once.
         assert!(settled.0 <= 4 && settled.1 <= 4, "{settled:?} sessions");
     });
 }

@@ -1,4 +1,4 @@
-//! Years of uptime: the rhythm of renewals is the same at any time since boot, also where narrow counters of time would wrap.
+//! Years of uptime: the interval of renewals is the same at any time since boot, also where narrow time counters would wrap.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ const DELAY: Duration = ms(20);
 /// packet that asked for it, so the packet 120 s after that one comes 40 ms too early, and the next one 460 ms later.
 const RHYTHM: Duration = ms(120_500);
 
-/// When the sessions of the first host were made, during this time of traffic that loses nothing.
+/// Returns the times at which the first host made sessions, during traffic without loss.
 fn births(world: &mut TautWorld, duration: Duration) -> Vec<Time> {
-    // The first host speaks first, so that it starts all sessions.
+    // The first host sends first, so that it starts all sessions.
     world.send(Side::A);
     world.run(secs(1));
     let (start, until) = (world.now(), world.now() + duration);
@@ -42,7 +42,7 @@ fn assert_rhythm(births: &[Time], at_least: usize) {
     }
 }
 
-/// What is kept for the peer: session indices in use on both sides.
+/// Returns the number of session indices in use on both sides.
 fn kept(world: &TautWorld) -> [usize; 2] {
     [world.a().node().indices_in_use(), world.b().node().indices_in_use()]
 }
@@ -54,7 +54,7 @@ fn fault_m8_ten_years_of_uptime_keep_the_rhythm_and_gather_nothing() {
     world.run(minutes(10));
     let bounds = kept(&world);
     let mut made = world.a().established();
-    // A month without a packet, then ten minutes with, for ten years.
+    // A month of silence, then ten minutes of traffic, for ten years.
     for _ in 0..122 {
         world.sleep(secs(30 * 86_400));
         let births = births(&mut world, minutes(10));

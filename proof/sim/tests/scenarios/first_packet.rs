@@ -1,4 +1,4 @@
-//! From silence to the first packet.
+//! The first packet after silence.
 
 use taut_sim::{Link, Probability, Settings, Side};
 
@@ -92,7 +92,7 @@ fn a_wish_that_crosses_the_session_makes_no_second_one() {
     for_seeds(5, |seed| {
         let settings = Settings { keeper_delay: ms(3), lane_delay: ms(5), ..Settings::default() };
         for early in 0..16 {
-            // The response comes about when the lane wishes for a second time, a second after the first.
+            // The response arrives about when the lane asks for a session the second time, a second after the first.
             let mut world = taut_world_with(settings, Link::clean(ms(492 - early)), seed);
             world.flow(Side::A, ms(20));
             world.run(secs(10));

@@ -1,4 +1,4 @@
-//! Strangers, and members, who send more handshakes than anybody needs (faults B1 to B10).
+//! Floods of handshakes from unauthenticated senders and from members (faults B1 to B10).
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use taut_tunnel::handshake::{Identity, Remote, SentInitiation, Timestamp};
 
 use crate::{TautWorld, assert_complete, for_seeds, ms, parties, secs, taut_world, took};
 
-/// Somebody who floods: from which source the datagram `number` comes.
+/// An attacker that floods: the source of datagram `number`.
 type From = fn(u32) -> SocketAddr;
 
 fn anywhere(number: u32) -> SocketAddr {
@@ -25,12 +25,12 @@ fn one_place(_: u32) -> SocketAddr {
     SocketAddr::from(([198, 51, 100, 66], 666))
 }
 
-/// Another port each time of the address that host A has: a neighbour behind the same NAT.
+/// Host A's address with another port each time: a neighbour behind the same NAT.
 fn beside_a(number: u32) -> SocketAddr {
     SocketAddr::new(parties()[0].endpoint.ip(), 10_000 + u16::try_from(number % 50_000).unwrap_or(0))
 }
 
-/// An initiation to `to` from a key, with a mac1 that is right.
+/// Returns an initiation from a key to `to`, with a correct mac1.
 fn initiation(from: &PrivateKey, to: &Party, seconds: u64) -> [u8; 148] {
     let identity = Identity::new(from.clone());
     let remote = Remote::new(&identity, to.public(), PresharedKey::NONE).expect("a good key");
@@ -39,7 +39,7 @@ fn initiation(from: &PrivateKey, to: &Party, seconds: u64) -> [u8; 148] {
     SentInitiation::start(&identity, &remote, index, stamp, PrivateKey::from_bytes([9; 32])).expect("a good key").1
 }
 
-/// Ten thousand datagrams a second to host B.
+/// Sends ten thousand datagrams a second to host B.
 fn flood(world: &mut TautWorld, message: &[u8], from: From, duration: Duration) {
     for millisecond in 0..u32::try_from(duration.as_millis()).expect("a short flood") {
         for number in 0..10 {
@@ -49,7 +49,7 @@ fn flood(world: &mut TautWorld, message: &[u8], from: From, duration: Duration) 
     }
 }
 
-/// Half the time between two bursts of [`flood`].
+/// Half the interval between two bursts of [`flood`].
 const HALF: Duration = Duration::from_micros(500);
 
 fn stranger_to_b() -> [u8; 148] {
@@ -101,7 +101,7 @@ fn fault_b2_a_node_that_nobody_knows_gets_in_through_a_flood() {
         world.send(Side::A);
         world.run(HALF);
         flood(&mut world, &stranger_to_b(), anywhere, secs(1));
-        // The first initiation brings the cookie, and its copy shows it at once: two round trips, and the packet's own way.
+        // The first initiation brings the cookie, and its copy with the cookie follows at once: two round trips, and the delay of the packet itself.
         assert_eq!(took(&world, Side::A, 0, sent), ms(100));
     });
 }
@@ -133,7 +133,7 @@ fn fault_b5_a_flood_from_behind_the_same_nat_delays_by_one_round_trip() {
     });
 }
 
-/// An agent alone, and what it answers.
+/// An agent without lanes, and its answers.
 fn agent(me: &Party, map: &NetworkMap) -> Node<impl taut_base::Entropy + use<>> {
     let mut drawn = 0_u64;
     let mut node = Node::new(me.key.clone(), Limits::WIREGUARD, move |bytes: &mut [u8]| {

@@ -1,5 +1,5 @@
-//! A hostile member of the network: whatever it says inside its session with a node, and in whatever order, costs the traffic between the two and nothing
-//! else (fault B11).
+//! A hostile member of the network: any messages inside its session with a node, in any order, cost the traffic between the two and nothing else (fault
+//! B11).
 #![expect(clippy::unwrap_used, reason = "the helpers of tests may stop at the first surprise, as tests do")]
 
 use std::cmp::Reverse;
@@ -14,12 +14,12 @@ use taut_wire::wireguard::DATA_OVERHEAD;
 
 use crate::{for_seeds, ms};
 
-/// The node that is attacked, a member that does it no harm, and one that does.
+/// The attacked node, a harmless member, and a hostile one.
 const VICTIM: usize = 0;
 const BYSTANDER: usize = 1;
 const HOSTILE: usize = 2;
 
-/// A datagram on its way: when it arrives, its number, the host and its port, where it comes from, and its bytes.
+/// A datagram in flight: its arrival time, its number, the receiving host and port, its source, and its bytes.
 type InFlight = (Time, u64, usize, u16, SocketAddr, Vec<u8>);
 
 /// Three nodes on one wire.
@@ -31,13 +31,13 @@ struct Trio {
     delay: Duration,
     wire: BinaryHeap<Reverse<InFlight>>,
     carried: u64,
-    /// Of a hundred datagrams of the hostile member so many are withheld.
+    /// Percentage of the hostile member's datagrams that are withheld.
     withheld: u64,
-    /// Lengths of what the victim sent to each other address and port so far.
+    /// Lengths of the datagrams that the victim has sent, by destination address and port.
     seen: BTreeMap<SocketAddr, Vec<usize>>,
-    /// From where the hostile member's datagrams seem to come, if not from where it is.
+    /// Forged source of the hostile member's datagrams, if they are forged.
     forged: Option<SocketAddr>,
-    /// Lengths of what the victim sent to the bystander in the moment that is looked at.
+    /// Lengths of the datagrams that the victim sent to the bystander at the current time.
     sent: Vec<usize>,
     to_bystander: Ledger,
     to_hostile: Ledger,
@@ -76,7 +76,7 @@ impl Trio {
         }
     }
 
-    /// Takes what a host sends and delivers.
+    /// Collects the datagrams and the packets that a host sends and delivers.
     fn collect(&mut self, from: usize) {
         while let Some((port, destination, datagram)) = self.hosts[from].poll_transmit_at() {
             if from == VICTIM {
@@ -110,7 +110,7 @@ impl Trio {
         }
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     fn run(&mut self, duration: Duration) {
         let end = self.now + duration;
         loop {
@@ -134,7 +134,7 @@ impl Trio {
         self.now = end;
     }
 
-    /// The victim's host sends a packet to the bystander; whether it left in the same moment.
+    /// Sends a packet from the victim's host to the bystander; returns true if it left at the same time.
     fn send_to_bystander(&mut self) -> bool {
         let packet = self.to_bystander.send(self.now);
         self.sent.clear();
@@ -149,7 +149,7 @@ impl Trio {
         self.collect(VICTIM);
     }
 
-    /// The hostile member says something on one of its lanes.
+    /// Sends a message of the hostile member on one of its lanes.
     fn say(&mut self) {
         let lane = LaneId(u8::try_from(self.chance.below(3)).unwrap());
         let message = some_message(&mut self.chance);
@@ -172,12 +172,12 @@ fn some_lanes(chance: &mut Seeded) -> Lanes {
     Lanes::with_ports(&ports)
 }
 
-/// Where the hostile member is, or a port beside it.
+/// The address of the hostile member, with its port or a neighbouring one.
 fn some_place(chance: &mut Seeded) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 3], u16::try_from(8_286 + chance.below(5)).unwrap()))
 }
 
-/// Any control message there is, with anything in it.
+/// Any kind of control message, with any contents.
 fn some_message(chance: &mut Seeded) -> ControlMessage {
     let suite = if chance.below(2) == 0 { Suite::ChaCha20Poly1305 } else { Suite::Aes256Gcm };
     match chance.below(7) {
@@ -207,7 +207,7 @@ fn fault_b11_whatever_a_member_says_packets_to_another_one_leave_at_once_and_in_
         let lanes = [[1, 1, 3], [1, 1, 3], [2, 1, 3], [3, 2, 16]][chance.below(4) as usize];
         let mut trio = Trio::new(lanes, [ms(0), ms(1), ms(11)][chance.below(3) as usize], seed);
         trio.meet();
-        // An even rate and an uneven one; answers that come, that come sometimes, and that never come.
+        // A steady rate and an unsteady one; answers that arrive, that arrive sometimes, and that never arrive.
         let (pace, withheld) = ([1, 1, 20][chance.below(3) as usize], [0, 30, 90][chance.below(3) as usize]);
         trio.withheld = withheld;
         let mut late = 0;
@@ -218,7 +218,7 @@ fn fault_b11_whatever_a_member_says_packets_to_another_one_leave_at_once_and_in_
             if chance.below(4) > 0 {
                 trio.send_to_hostile();
             }
-            // What its lanes do belongs to the bystander alone: it has one lane here, or its lanes are open by now.
+            // Nobody but the bystander affects its lanes: it has one lane here, or its lanes are open by now.
             late += usize::from(!trio.send_to_bystander());
             trio.run(ms(1));
             assert_eq!(late, 0, "after {step} ms a packet to the bystander waited");
@@ -227,7 +227,7 @@ fn fault_b11_whatever_a_member_says_packets_to_another_one_leave_at_once_and_in_
         trio.run(Duration::from_secs(10));
         assert_eq!(trio.to_bystander.sent(), trio.to_bystander.arrived());
         assert_eq!(trio.to_bystander.overtaken(), 0, "packets were overtaken");
-        // It heals: the member is served again, once it behaves.
+        // The member is served again once it behaves.
         for _ in 0..100 {
             trio.send_to_hostile();
             trio.run(ms(10));
@@ -249,7 +249,7 @@ fn fault_d16_lanes_that_a_member_names_are_probed_within_the_budget_of_its_probe
         trio.run(ms(10));
     }
     let probes: usize = trio.seen.iter().filter(|(place, _)| place.port() >= 9_000).map(|(_, sent)| sent.len()).sum();
-    // 60 at once and 20 a second, of the ten seconds.
+    // A burst of 60, then 20 a second for ten seconds.
     assert!((15..=60 + 200).contains(&probes), "{probes} probes in ten seconds");
 }
 

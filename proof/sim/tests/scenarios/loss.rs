@@ -1,4 +1,4 @@
-//! Hours on a bad wire.
+//! Hours on a link with loss.
 
 use taut_sim::{Link, Probability, Side};
 
@@ -35,7 +35,7 @@ fn an_hour_with_loss_duplicates_and_reordering_has_no_stall_and_loses_what_the_w
             world.flow(Side::B, ms(170));
             world.run(minutes(60));
             assert_flows(&world, start, loss);
-            // Every 120 s one; now and then one more, where a response or the first packet under it was lost.
+            // One session every 120 s, and sometimes one more where a response or the first packet under it was lost.
             assert!((30..=45).contains(&world.a().established()), "{} sessions", world.a().established());
         });
     }
@@ -69,7 +69,7 @@ fn traffic_resumes_whatever_is_lost_in_bursts() {
             let back = world.now();
             world.run(secs(15));
             for side in Side::BOTH {
-                // The next try of a handshake comes after 5 s and some jitter at most.
+                // The next initiation comes after 5 s and its jitter at most.
                 let silence = world.ledger(side).longest_silence(back, world.now());
                 assert!(silence < secs(7), "{silence:?} of silence from {side:?} after {burst} s without a wire");
             }

@@ -1,4 +1,4 @@
-//! Another implementation of WireGuard on the other side: boringtun, in both roles.
+//! Interoperation with boringtun, another implementation of WireGuard, in both roles.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -14,13 +14,13 @@ use taut_sim::{Host, Link, MAX_PACKET, Party, Probability, Settings, Side, TautH
 
 use crate::{assert_complete, for_seeds, minutes, ms, parties, secs, taut_host, took};
 
-/// How often its timers are looked at; its own programs do the same.
+/// Interval of boringtun's timers; its own programs use the same.
 const TICK: Duration = ms(250);
 
 /// A host that runs boringtun.
 pub(crate) struct BoringHost {
     tunnel: Tunn,
-    /// Where the last authentic message came from.
+    /// Source of the last authentic message.
     peer: SocketAddr,
     next_tick: Time,
     transmits: VecDeque<Vec<u8>>,
@@ -33,7 +33,7 @@ impl BoringHost {
         Self::with_limit(me, peer, None)
     }
 
-    /// One that asks for a cookie after `limit` handshake messages a second, by its own choice when there is none.
+    /// Returns a host that asks for a cookie after `limit` handshake messages a second, or after boringtun's own limit.
     fn with_limit(me: &Party, peer: &Party, limit: Option<u64>) -> Self {
         MockClock::set_time(Duration::ZERO);
         let own = PublicKey::from(*me.public().as_bytes());
@@ -51,7 +51,7 @@ impl BoringHost {
     }
 }
 
-/// Boringtun's clock belongs to the thread, and a test runs on one.
+/// Boringtun's clock is per thread, and a test runs on one thread.
 fn set_clock(now: Time) {
     MockClock::set_time(now.since(Time::ZERO));
 }
@@ -70,7 +70,7 @@ impl Host for BoringHost {
         if !matches!(result, TunnResult::Err(_)) {
             self.peer = source;
         }
-        // What waited for the session comes out one by one, when it is called with nothing.
+        // Packets that waited for the session come out one per call with an empty datagram.
         while let TunnResult::WriteToNetwork(datagram) = result {
             self.transmits.push_back(datagram.to_vec());
             result = self.tunnel.decapsulate(None, &[], &mut self.buffer);
@@ -128,7 +128,7 @@ fn the_first_packet_arrives_after_one_and_a_half_round_trips_in_both_roles() {
     for_seeds(10, |seed| {
         for (side, delay) in [(Side::A, ms(1)), (Side::A, ms(100)), (Side::B, ms(1)), (Side::B, ms(100))] {
             let mut world = world(Link::clean(delay), seed);
-            // Boringtun's first look at its timers sets its clock.
+            // Boringtun's first timer call sets its clock.
             world.run(ms(10));
             let sent = world.now();
             world.send(side);

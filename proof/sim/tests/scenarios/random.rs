@@ -1,4 +1,4 @@
-//! Anything may happen, in any order.
+//! Random events in any order.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn some_link(chance: &mut Seeded) -> Link {
     Link { delay, jitter, loss, duplication: percent(chance, 50) }
 }
 
-/// Often short, now and then minutes.
+/// A random duration, mostly short, sometimes minutes.
 fn some_time(chance: &mut Seeded) -> Duration {
     let bound = [ms(10), ms(600), secs(8), secs(100), minutes(10)][chance.below(5) as usize];
     chance.up_to(bound)
@@ -77,7 +77,7 @@ fn the_same_seed_gives_the_same_world() {
 #[test]
 fn whatever_happens_no_key_seals_twice_with_one_nonce() {
     let sealed = std::cell::Cell::new(0);
-    for_seeds(25, |seed| {
+    let runs = for_seeds(25, |seed| {
         let mut chance = Seeded::new(seed ^ 0x5a5a);
         let late = |chance: &mut Seeded| if chance.below(2) == 0 { Duration::ZERO } else { chance.up_to(ms(700)) };
         let settings = Settings {
@@ -93,5 +93,5 @@ fn whatever_happens_no_key_seals_twice_with_one_nonce() {
         }
         sealed.set(sealed.get() + nonces_used_once(&world.take_history()));
     });
-    assert!(sealed.get() > 10_000, "only {} messages were sealed", sealed.get());
+    assert!(sealed.get() > 400 * runs, "only {} messages were sealed in {runs} runs", sealed.get());
 }

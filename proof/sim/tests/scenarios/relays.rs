@@ -1,4 +1,4 @@
-//! Relay at once, direct soon, never stuck (protocol.md 5 and 6): two nodes, one or two relays, and wires that come and go.
+//! Relayed at once, direct soon, never stuck (protocol.md 5 and 6): two nodes, one or two relays, and links that fail and return.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use taut_sim::{Link, Probability, Relay, Settings, Side, StationId, TautHost, Wo
 use crate::control::nonces_used_once;
 use crate::{TautWorld, for_seeds, minutes, ms, parties, secs};
 
-/// Between a host and a relay.
+/// Delay between a host and a relay.
 const TO_RELAY: Link = Link::clean(ms(10));
-/// From one host by a relay to the other and back.
+/// Round-trip time between the hosts through a relay.
 const RELAY_ROUND_TRIP: Duration = ms(40);
-/// Between the hosts.
+/// Delay between the hosts.
 const DIRECT: Link = Link::clean(ms(5));
 
 const fn dead() -> Link {
     DIRECT.with_loss(Probability::ALWAYS)
 }
 
-/// Two nodes with tickets, and relays; nothing has been sent yet, and relays have had the time to bind them.
+/// Two nodes with tickets, and relays that have bound them; no packet has been sent yet.
 struct Scene {
     world: TautWorld,
     relays: Vec<(Relay, StationId)>,
@@ -43,19 +43,19 @@ fn scene(direct: Link, relays: u8, seed: u64) -> Scene {
 }
 
 impl Scene {
-    /// Whether `side` sends data to the other by a relay.
+    /// Returns true if `side` sends data to the other side through a relay.
     fn is_relayed(&self, side: Side) -> bool {
         let host = if side == Side::A { self.world.a() } else { self.world.b() };
         let way = host.node().peers().next().and_then(|peer| peer.path).and_then(|path| path.way);
         way.expect("there is a path").is_relayed()
     }
 
-    /// Both send every so often.
+    /// Makes both sides send at this interval.
     fn flows(&mut self, interval: Duration) {
         Side::BOTH.into_iter().for_each(|side| self.world.flow(side, interval));
     }
 
-    /// The longest time since `from` in which nothing of what the other sends arrived at one of them.
+    /// Returns the longest time since `from` in which one side received no packet of the other.
     fn silence(&self, from: Time) -> Duration {
         let silent = |side| self.world.ledger(side).longest_silence(from, self.world.now());
         Side::BOTH.into_iter().map(silent).max().unwrap_or_default()
@@ -98,7 +98,7 @@ fn behind_the_relay_the_direct_way_is_found_and_taken() {
             |scene: &Scene| scene.relays.iter().map(|relay| scene.world.counts_to(relay.1, Side::A).data).sum::<u64>();
         let before = by_relay(&scene);
         scene.world.run(minutes(2));
-        // What keeps two relayed ways known, asked every 24 s by both ends, and no data.
+        // Probes that keep two relayed paths known, every 24 s from both ends, and no data.
         assert!(by_relay(&scene) - before <= 2 * 2 * 6 + 16, "{} datagrams by relays", by_relay(&scene) - before);
         let now = scene.world.ago(secs(1));
         for side in Side::BOTH {
@@ -114,7 +114,7 @@ fn fault_d9_a_direct_way_that_dies_under_traffic_is_left_for_the_relay_and_taken
         let mut scene = scene(DIRECT, 1, seed);
         scene.world.record();
         scene.flows(ms(10));
-        scene.world.run(secs(10) + ms(37 * seed));
+        scene.world.run(secs(10) + ms(37 * (seed % 50)));
         let died = scene.world.now();
         scene.world.set_links(dead());
         scene.world.run(secs(10));
@@ -157,7 +157,7 @@ fn whoever_changes_its_address_is_heard_again_within_a_moment() {
     for_seeds(30, |seed| {
         let mut scene = scene(DIRECT, 1, seed);
         scene.flows(ms(10));
-        scene.world.run(secs(10) + ms(13 * seed));
+        scene.world.run(secs(10) + ms(13 * (seed % 30)));
         let elsewhere = std::net::SocketAddr::from(([203, 0, 113, 9], 40_000));
         scene.world.move_to(Side::A, elsewhere);
         let moved = scene.world.now();
@@ -173,7 +173,7 @@ fn fault_f8_a_relay_that_dies_is_replaced_by_the_warm_one() {
     for_seeds(30, |seed| {
         let mut scene = scene(dead(), 2, seed);
         scene.flows(ms(10));
-        scene.world.run(secs(10) + ms(29 * seed));
+        scene.world.run(secs(10) + ms(29 * (seed % 30)));
         assert!(scene.is_relayed(Side::A));
         let died = scene.world.now();
         let by = |scene: &Scene, place: usize| scene.world.counts_to(scene.relays[place].1, Side::A).data;
@@ -181,7 +181,7 @@ fn fault_f8_a_relay_that_dies_is_replaced_by_the_warm_one() {
         scene.relay_dies(used);
         scene.world.run(secs(10));
         assert!(scene.silence(died) <= ms(500), "{:?}", scene.silence(died));
-        // And the other one, when the first is back.
+        // The other relay fails when the first is back.
         let again = scene.relays[used].0.start(seed);
         scene.world.replace(scene.relays[used].1, Some(Box::new(again)));
         scene.world.run(minutes(2));
@@ -199,7 +199,7 @@ fn both_start_again_without_a_coordinator_and_meet_at_the_relay() {
         scene.flows(ms(50));
         scene.world.run(secs(10));
         scene.world.with_a(TautHost::restart);
-        scene.world.run(ms(7 * seed));
+        scene.world.run(ms(7 * (seed % 30)));
         scene.world.with_b(TautHost::restart);
         let started = scene.world.now();
         scene.world.with_a(TautHost::greet);
@@ -209,7 +209,7 @@ fn both_start_again_without_a_coordinator_and_meet_at_the_relay() {
     });
 }
 
-/// Whoever records and sends again, from anywhere, moves nobody.
+/// An attacker that records frames and replays them from any address moves no client.
 #[test]
 fn fault_d2_replayed_datagrams_move_no_path() {
     for_seeds(10, |seed| {
@@ -228,7 +228,7 @@ fn fault_d2_replayed_datagrams_move_no_path() {
         for recorded in &history {
             scene.world.inject(recorded.from.other(), attacker, &recorded.datagram);
         }
-        // And what is new to its receiver, overtaking the original: a wire that copies everything.
+        // A wire that copies every frame, so that a copy overtakes the original.
         scene.world.record();
         scene.world.run(secs(5));
         for recorded in scene.world.take_history() {
@@ -254,10 +254,10 @@ fn idle_peers_are_let_go_and_found_again() {
         let before = to_relay(&scene);
         scene.world.run(minutes(60));
         assert_eq!(Side::BOTH.map(|side| scene.world.counts(side)), counts, "nothing between them");
-        // What keeps the binding, and what relays are asked of our NAT: every five minutes, and a round of ten every ten.
+        // Refreshes of the binding every five minutes, and ten questions about the NAT every ten minutes.
         let bound = 3 * 60 + 12 + 6 * 10;
         assert!(to_relay(&scene) - before <= bound, "{} frames to the relay", to_relay(&scene) - before);
-        // Nothing is left of the ways: the next packet goes by the relay at once, even if nobody is where they were.
+        // No path is left: the next packet goes through the relay at once, even if the hosts have moved.
         scene.world.set_links(dead());
         let woken = scene.world.now();
         scene.world.send(Side::A);
@@ -284,7 +284,7 @@ fn a_ticket_alone_or_a_relay_alone_is_of_no_use_and_does_no_harm() {
     }
 }
 
-/// Nothing in this world is a coordinator: what the map said yesterday is all there is.
+/// This world has no coordinator: the nodes know only their last map.
 #[test]
 fn fault_n1_a_day_without_a_coordinator_sessions_renew_hosts_move_and_relays_change() {
     let mut scene = scene(DIRECT, 2, 7);
@@ -308,10 +308,10 @@ fn fault_n1_a_day_without_a_coordinator_sessions_renew_hosts_move_and_relays_cha
             }
         }
         scene.world.run(minutes(60));
-        // A packet a second, and one that is lost.
+        // A packet a second, one of which is lost.
         assert!(scene.silence(changed) <= secs(3), "hour {hour}: {:?}", scene.silence(changed));
     }
     assert!(!scene.is_relayed(Side::A) && !scene.is_relayed(Side::B));
-    // One in two minutes.
+    // One packet in two minutes.
     assert!(scene.world.a().established() >= 24 * 29, "{} sessions", scene.world.a().established());
 }

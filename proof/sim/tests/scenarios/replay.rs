@@ -1,4 +1,4 @@
-//! Somebody on the wire keeps everything and sends it again.
+//! Replays: an attacker on the wire records every datagram and sends it again.
 
 use std::net::SocketAddr;
 
@@ -83,8 +83,8 @@ fn a_restarted_node_is_not_held_back_by_old_initiations() {
     });
 }
 
-/// Replays the whole history to both sides, who are silent meanwhile. Each data message is refused, under its name; nothing is delivered (the
-/// world's ledgers see to that), no session comes into use, and nobody moves.
+/// Replays the whole history to both sides, which are silent meanwhile. Each data message is refused under its drop reason; no packet is delivered (the
+/// world's ledgers check that), no session is confirmed, and no side moves.
 fn is_refused(world: &mut TautWorld, history: &[Recorded]) {
     let refused =
         |host: &TautHost| host.drops().count(DropReason::Replayed) + host.drops().count(DropReason::UnknownIndex);
@@ -102,13 +102,13 @@ fn is_refused(world: &mut TautWorld, history: &[Recorded]) {
     let (of_a, of_b) = sent(world);
     replay(world, history);
     let refused = (refused(world.a()) - before[0], refused(world.b()) - before[1]);
-    // Whoever does not know yet that the other restarted probes its way, and is refused as well.
+    // A side that does not know yet that the other restarted probes its path, and its probes are refused as well.
     let probes = (sent(world).0 - of_a, sent(world).1 - of_b);
     let (by_a, by_b) = (data(Side::B), data(Side::A));
     assert!((by_a..=by_a + probes.1).contains(&refused.0), "{} of {by_a} and {} were refused", refused.0, probes.1);
     assert!((by_b..=by_b + probes.0).contains(&refused.1), "{} of {by_b} and {} were refused", refused.1, probes.0);
     assert_eq!(state(world), then);
-    // And the tunnel is as good as before.
+    // The tunnel works as before.
     let start = world.now();
     for side in Side::BOTH {
         world.flow(side, ms(500));
@@ -121,7 +121,7 @@ fn is_refused(world: &mut TautWorld, history: &[Recorded]) {
     world.run(secs(1));
 }
 
-/// Ten minutes of talk with several sessions, then quiet.
+/// Ten minutes of traffic with several sessions, then silence.
 fn quiet(seed: u64) -> (TautWorld, Vec<Recorded>) {
     let (mut world, history) = talk(seed);
     for side in Side::BOTH {

@@ -20,7 +20,7 @@ fn two_hours_of_traffic_both_ways_lose_nothing_and_rekey_every_two_minutes() {
         }
         world.run(secs(1));
         crate::assert_complete(&world, start, quiet);
-        // A session every 120 s and the time until the next packet of its initiator.
+        // A session every 120 s plus the time until the next packet of its initiator.
         assert!((59..=60).contains(&world.a().established()), "{} sessions", world.a().established());
         assert_eq!(world.a().established(), world.b().established());
         assert_eq!(world.counts(Side::A).initiations, world.a().established());
@@ -57,7 +57,7 @@ fn one_packet_is_answered_by_one_empty_packet_and_after_five_minutes_it_is_quiet
     assert_eq!(world.counts(Side::B).keepalives, 0);
     world.run(secs(2));
     assert_eq!(world.counts(Side::B).keepalives, 1);
-    // While they may still talk, each looks after its way, at most every ten seconds; whoever is asked answers (protocol.md 5.5).
+    // While the session lives, each side probes its path at most every ten seconds, and the other side answers (protocol.md 5.5).
     world.run(minutes(6));
     let (a, b) = (world.counts(Side::A), world.counts(Side::B));
     assert_eq!((a.initiations, a.keepalives), (1, 0));

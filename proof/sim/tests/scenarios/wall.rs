@@ -1,4 +1,4 @@
-//! Wall clocks that are wrong, jump, or go back. Timers go by the time since boot; only the stamps of initiations know the wall clock.
+//! Wall clocks that are wrong, jump, or go back. Timers use the time since boot; only the timestamps of initiations use the wall clock.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use crate::{TautWorld, for_seeds, minutes, ms, native, parties, secs, taut_world
 
 const TEN_YEARS: Duration = secs(3_652 * 86_400);
 
-/// What a clock is set to: each jump from where the one before left it.
+/// Jumps of a clock, each from the time that the jump before left.
 fn jumps(now: Duration) -> [Duration; 5] {
     [now + TEN_YEARS, now - TEN_YEARS, Duration::ZERO, now, now + 2 * TEN_YEARS]
 }
 
-/// Traffic both ways, and in the middle of it the clock of one host jumps every ten minutes; each side makes some of the sessions.
+/// Traffic in both directions while the clock of one host jumps every ten minutes; each side makes some of the sessions.
 fn flows_on<B: Host>(mut world: World<TautHost, B>, first: Side, set: impl Fn(&mut World<TautHost, B>, Duration)) {
     world.run(ms(10));
     world.send(first);
@@ -46,7 +46,7 @@ fn fault_m1_a_wall_clock_that_jumps_in_mid_flow_loses_nothing_and_renews_as_befo
     }
 }
 
-/// Some talk, so that the peer has heard stamps of today; then silence until the sessions are gone.
+/// Some traffic, so that the peer has accepted timestamps of today; then silence until the sessions are gone.
 fn acquainted<B: Host>(world: &mut World<TautHost, B>) {
     world.run(ms(10));
     world.flow(Side::A, secs(1));
@@ -55,7 +55,7 @@ fn acquainted<B: Host>(world: &mut World<TautHost, B>) {
     world.run(minutes(10));
 }
 
-/// The first host reboots with its clock at `wall`, and speaks first. Yields whether it is heard within three seconds.
+/// Reboots the first host with its clock at `wall`. Returns true if its first packet arrives within three seconds.
 fn heard_after_reboot<B: Host>(world: &mut World<TautHost, B>, wall: Duration) -> bool {
     world.with_a(|host, now| {
         host.set_wall_clock(wall, now);
@@ -67,7 +67,7 @@ fn heard_after_reboot<B: Host>(world: &mut World<TautHost, B>, wall: Duration) -
     world.ledger(Side::A).arrival(packet).is_some()
 }
 
-/// Reboots without a clock, with one that is behind, and with a good one: the peer hears each, because stamps go on from the kept ceiling.
+/// Reboots without a clock, with a clock that is behind, and with a correct one: the peer accepts each, because timestamps continue from the stored ceiling.
 fn is_heard_after_each_reboot<B: Host>(mut world: World<TautHost, B>) {
     acquainted(&mut world);
     let today = world.a().wall_clock(world.now());
@@ -85,8 +85,8 @@ fn fault_m2_a_reboot_with_a_clock_in_the_past_is_heard_by_a_taut_peer_and_by_a_s
     });
 }
 
-/// Nobody can know the stamps that were used when both the clock and the file are gone. The host is not heard then, until its peer speaks:
-/// what the peer starts needs no stamp of ours.
+/// When both the clock and the file are lost, the used timestamps are unknown. The peer ignores the host's initiations until the peer itself starts a
+/// handshake, which needs no timestamp of the host.
 fn is_heard_again_once_spoken_to<B: Host>(mut world: World<TautHost, B>) {
     acquainted(&mut world);
     let today = world.a().wall_clock(world.now());
@@ -100,7 +100,7 @@ fn is_heard_again_once_spoken_to<B: Host>(mut world: World<TautHost, B>) {
     world.send(Side::A);
     world.run(secs(1));
     assert!(world.ledger(Side::A).arrival(packet).is_some(), "the session of the peer carries both ways");
-    // And by itself as soon as the clock is right.
+    // The host is accepted as soon as its clock is correct.
     assert!(heard_after_reboot(&mut world, today + minutes(90)));
 }
 
@@ -110,7 +110,7 @@ fn fault_m2_a_reboot_with_clock_and_stamps_lost_is_healed_by_the_peers_first_pac
     is_heard_again_once_spoken_to(native::world(Link::clean(ms(20)), 1));
 }
 
-/// Time since boot that stands still, or goes back by minutes as a broken hypervisor would have it: no panic, and nobody takes it for an age.
+/// Time since boot that stands still, or goes back by minutes as with a broken hypervisor: no panic, and no side treats it as a long time.
 #[test]
 fn fault_m4_a_time_since_boot_that_goes_back_breaks_nothing() {
     let link = Link::clean(ms(20));
@@ -124,7 +124,7 @@ fn fault_m4_a_time_since_boot_that_goes_back_breaks_nothing() {
         world.run(secs(130));
         crate::assert_complete(&world, start, world.ago(secs(1)));
         let initiations = world.counts(Side::A).initiations;
-        // What the host sends meanwhile is lost: no ledger knows of it.
+        // Packets that the host sends meanwhile are lost and in no ledger.
         world.set_links(link.with_loss(Probability::ALWAYS));
         let packet = echo();
         let earlier = world.ago(back);
@@ -139,7 +139,7 @@ fn fault_m4_a_time_since_boot_that_goes_back_breaks_nothing() {
     }
 }
 
-/// A packet from the first host to the second.
+/// Sends a packet from the first host to the second.
 fn echo() -> Vec<u8> {
     let [a, b] = parties();
     let mut packet = vec![0; 60];

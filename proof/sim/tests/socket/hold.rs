@@ -1,4 +1,4 @@
-//! A peer whose packets have to wait holds up no other peer (fault B11): the order in which packets reach the wire tells.
+//! A peer whose packets have to wait delays no other peer (fault B11): the tests check the order in which packets reach the wire.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use taut_path::Choice;
 
 use crate::rig::{Peer, Rig};
 
-/// Packets of the kind that waits, and of the other, in the order in which they are sent.
+/// Numbers of packets to the peer that waits and to the other one, in the order in which they are sent.
 const TRIES: usize = 200;
 
-/// A lane that speaks with a member, whose packets will have to wait, and with a bystander.
+/// A lane with sessions to a member, whose packets will have to wait, and to a bystander.
 fn rig() -> (Rig, Peer, Peer) {
     let (member, bystander) = (Peer::new(2, 1), Peer::new(3, 2));
     let rig = Rig::new(&[&member, &bystander]);
@@ -23,17 +23,17 @@ fn rig() -> (Rig, Peer, Peer) {
     (rig, member, bystander)
 }
 
-/// A packet of the host to this peer.
+/// A packet from the host to this peer.
 fn send(rig: &Rig, peer: &Peer) {
     rig.app.send_to(b"packet", (peer.inner, 9000)).unwrap();
 }
 
-/// Whose data comes next on the wire: true for the bystander's. `None` when nothing waits and the socket does not block.
+/// Reads the next data message on the wire; true if it is the bystander's. `None` if none is there and the socket does not block.
 fn next_is(wire: &UdpSocket, bystander: &Peer) -> Option<bool> {
     let mut frame = [0; 2000];
     loop {
         let length = wire.recv(&mut frame).ok()?;
-        // Keepalives are shorter.
+        // Skips keepalives, which are shorter.
         if length > 48 {
             return Some(frame[4..8] == bystander.remote().to_le_bytes());
         }
@@ -44,7 +44,7 @@ fn next_is(wire: &UdpSocket, bystander: &Peer) -> Option<bool> {
 fn fault_b11_what_waits_for_closing_lanes_of_a_peer_holds_up_no_other() {
     in_namespace(|| {
         let (rig, member, bystander) = rig();
-        // Where this thread is kept from running for 50 ms the wait is over before it begins: then it is tried again.
+        // If this thread does not run for 50 ms, the wait is over before it begins, and the test tries again.
         let overtaken = (0..TRIES).any(|_| {
             rig.tell(ToLane::OpenLanes { peer: member.id, lanes: Vec::new(), barrier: 1 });
             rig.tell(ToLane::CloseLanes(member.id));
@@ -65,7 +65,7 @@ fn fault_b11_what_waits_for_a_change_of_a_peers_path_holds_up_no_other() {
         place.set_nonblocking(true).unwrap();
         let way = place.local_addr().unwrap().into();
         let choice = Choice { way, also: None, spare: None, behind: Duration::from_millis(50), round_trip: None };
-        // Something has to be on its way that could be overtaken.
+        // A packet has to be in flight that others could overtake.
         send(&rig, &member);
         assert_eq!(next_is(&rig.wire, &bystander), Some(false));
         rig.tell(ToLane::SetPath { peer: member.id, choice });
@@ -78,7 +78,7 @@ fn fault_b11_what_waits_for_a_change_of_a_peers_path_holds_up_no_other() {
             while let Some(bystanders_turn) = next_is(&rig.wire, &bystander) {
                 *(if bystanders_turn { &mut bystanders } else { &mut members }) += 1;
             }
-            // Once the member's packets go their new way, they are counted no more.
+            // Packets of the member on their new path are no longer counted.
             bystanders > members && place.peek(&mut [0; 2000]).is_err()
         });
         assert!(overtaken, "{bystanders} packets of the bystander came, none before its turn; {members} of the member");

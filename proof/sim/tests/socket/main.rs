@@ -1,5 +1,5 @@
-//! The replay window of a real lane: its thread, its UDP socket, its TUN, the kernel between them. A peer of ours seals packets under any
-//! counter; each one that is sent ends at the application behind the TUN or in the counter of one reason, and the tests count both.
+//! The replay window of a real lane: its thread, its UDP socket, its TUN, the kernel between them. The peer in these tests seals packets under any
+//! counter. Each packet reaches the application behind the TUN or is counted under one drop reason, and the tests check both.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -20,7 +20,7 @@ use taut_node::{FromLane, ToLane};
 use taut_testkit::Seeded;
 use taut_tunnel::REJECT_AFTER_MESSAGES;
 
-/// How far below the highest counter the window reaches, that one included.
+/// Counters that the window covers, including the highest one.
 const REACH: u64 = 8_128;
 
 /// A lane with one peer and its session.
@@ -48,18 +48,18 @@ fn fault_c1_every_edge_of_the_window_through_the_real_socket() {
             (0, seen),
             (1, new),
             (1, seen),
-            // The window's length ahead: 2 is the oldest one inside.
+            // One window ahead: 2 is the oldest counter inside.
             (REACH + 1, new),
             (REACH + 1, seen),
             (1, seen),
             (2, new),
             (2, seen),
             (3, new),
-            // Two further: 3 has left it, and 4 has not.
+            // Two further: 3 is outside, 4 is inside.
             (REACH + 3, new),
             (3, seen),
             (4, new),
-            // Word by word, and one less and more than the whole ring.
+            // Steps of one word, and of one less and one more than the whole ring.
             (REACH + 64, new),
             (65, new),
             (64, seen),
@@ -72,7 +72,7 @@ fn fault_c1_every_edge_of_the_window_through_the_real_socket() {
             (3 * REACH + 8_191 + 8_192, new),
             (3 * REACH + 8_192, seen),
             (3 * REACH + 8_256, new),
-            // Past 32 bits, and back.
+            // Beyond 32 bits and back.
             (far - 1, new),
             (far, new),
             (far + 5, new),
@@ -83,7 +83,7 @@ fn fault_c1_every_edge_of_the_window_through_the_real_socket() {
             (far + 5 - REACH, seen),
             (farther, new),
             (far + 7, seen),
-            // The top of what a key may be used for.
+            // The last counters that a key may use.
             (REJECT_AFTER_MESSAGES, limit),
             (u64::MAX, limit),
             (farther + 1, new),
@@ -129,12 +129,12 @@ fn fault_c2_every_packet_twice_is_delivered_once() {
     });
 }
 
-/// `count` counters, of which one in `every` comes `late` places later than it should.
+/// Returns `count` counters, of which one in `every` comes `late` places too late.
 fn delayed(count: u64, every: u64, late: u64, chance: &mut Seeded) -> Vec<u64> {
     let mut order: Vec<(u64, u64)> = (0..count)
         .map(|counter| (if chance.next_u64().is_multiple_of(every) { counter + late } else { counter }, counter))
         .collect();
-    // A late one comes right after the one whose place it took.
+    // A late counter comes right after the counter whose place it took.
     order.sort_by_key(|(place, counter)| (*place, *counter < *place));
     order.into_iter().map(|(_, counter)| counter).collect()
 }
@@ -151,7 +151,7 @@ fn fault_c3_eight_thousand_places_late_is_delivered_and_more_is_dropped() {
         assert_eq!(once(&rig.play(&rig.wire, &frames)).len(), 24_000);
         assert_eq!(rig.dropped(DropReason::Replayed), 0);
 
-        // The same, 8,200 places late: exactly the late ones are missing, as far as something was ahead of them.
+        // The same with counters that are 8,200 places late: exactly the late ones are missing that have others ahead of them.
         let base = 1_u64 << 40;
         let order = delayed(count, 5, 8_200, &mut chance);
         let mut highest = 0;
@@ -172,8 +172,8 @@ fn fault_c3_eight_thousand_places_late_is_delivered_and_more_is_dropped() {
     });
 }
 
-/// The receiving half of fault C6: frames that a relay carried come again, from the relay or from anywhere. What a relay itself does with
-/// them is a matter of the relay.
+/// The receiving half of fault C6: frames that a relay carried are replayed from the relay or from another address. The relay's own tests cover the
+/// relay's half.
 #[test]
 fn fault_c6_frames_that_come_again_over_another_path_are_dropped_and_move_nothing() {
     in_namespace(|| {
@@ -199,9 +199,9 @@ fn fault_c6_frames_that_come_again_over_another_path_are_dropped_and_move_nothin
     });
 }
 
-/// Packets of one session come from several threads, each packet twice, while the agent adds and removes another peer's sessions as fast
-/// as its queue takes them, and that peer sends on them. A window has one owner, the lane: so every verdict stays exact. One session in 64
-/// stays until the lane has surely heard a packet on it: however the threads are scheduled, some are heard and some are not known.
+/// Several threads send packets of one session, each packet twice, while the agent adds and removes another peer's sessions as fast as its queue accepts
+/// them and that peer sends on them. The lane alone owns the window, so every verdict is exact. One session in 64 stays until the lane has received a
+/// packet on it: with any scheduling some sessions are used and some are unknown.
 #[test]
 fn fault_c8_threads_that_send_and_commands_that_race_leave_every_verdict_exact() {
     in_namespace(|| {
@@ -217,7 +217,7 @@ fn fault_c8_threads_that_send_and_commands_that_race_leave_every_verdict_exact()
             (AtomicU32::new(2), AtomicBool::new(false), AtomicU64::new(THREADS + 1), AtomicU64::new(0));
         let at: [AtomicU64; THREADS as usize] = Default::default();
         let delivered = std::thread::scope(|scope| {
-            // The counters of the threads interleave; no thread runs ahead by more than a fraction of the window.
+            // The counters of the threads interleave: no thread is ahead by more than a fraction of the window.
             for thread in 0..THREADS {
                 let (rig, steady, running, at) = (&rig, &steady, &running, &at);
                 scope.spawn(move || {
@@ -255,7 +255,7 @@ fn fault_c8_threads_that_send_and_commands_that_race_leave_every_verdict_exact()
                     rig.tell(ToLane::AddPeer { peer: peer.id, persistent_keepalive: None, roams: true });
                     session.store(number, Ordering::SeqCst);
                     rig.tell(peer.session(number.into()));
-                    // What was sent before the last frames on their way has ended.
+                    // Every frame before the last ones in flight has been judged.
                     let heard = flickers.load(Ordering::SeqCst) + 2 * IN_FLIGHT;
                     while number % 64 == 0 && flickers.load(Ordering::SeqCst) < heard && !stop.load(Ordering::SeqCst) {
                         while rig.hear().is_some() {}
@@ -276,10 +276,10 @@ fn fault_c8_threads_that_send_and_commands_that_race_leave_every_verdict_exact()
         assert_eq!(flickered.len() as u64 + rig.dropped(DropReason::UnknownIndex), sent);
         assert!(!flickered.is_empty() && sessions >= SESSIONS, "{} packets on {sessions} sessions", flickered.len());
 
-        // A peer that is removed is heard on none of the sessions that it had; the other one is heard as before.
+        // Packets on the sessions of a removed peer are dropped; the other peer is not affected.
         rig.tell(ToLane::RemovePeer(first.id));
-        // Whoever waits for this packet knows that the removal was carried out: the lane takes its commands in order, all of them before it
-        // says that it does not know an index.
+        // This packet proves that the removal is done: the lane executes its commands in order, and all of them before it reports an unknown
+        // index.
         let renewed = Peer::new(2, 1 << 24);
         rig.tell(renewed.session(1 << 40));
         assert_eq!(rig.play(&rig.wire, &[renewed.frame(0, 7)]), [7]);

@@ -1,4 +1,4 @@
-//! Many sockets of a real lane, to look for a peer: which of them stays, what goes by it, and that all the others are closed.
+//! The many sockets of a port search in a real lane: one stays and carries the traffic, all others are closed.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn keys(role: Role) -> Box<SessionKeys> {
     Box::new(SessionKeys { extension: Some(exporter), suites: Suites::STOCK, ..stock })
 }
 
-/// What the peer's TUN is given.
+/// The packets that the peer's TUN receives.
 struct Tun;
 
 impl InboundIo for Tun {
@@ -47,7 +47,7 @@ impl InboundIo for Tun {
     }
 }
 
-/// The peer: its lane core, on a plain socket.
+/// The peer: a lane core on a plain socket.
 struct Far {
     id: PeerId,
     core: LaneCore,
@@ -80,7 +80,7 @@ impl Far {
         self.core.command(command, &mut self.out, now());
     }
 
-    /// What it would send.
+    /// Returns the datagrams that it would send.
     fn sent(&mut self) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         while !self.out.is_empty() {
@@ -93,7 +93,7 @@ impl Far {
         all
     }
 
-    /// Reads one datagram: from which port, and what it told the agent.
+    /// Reads one datagram; returns its source port and the messages to the agent.
     fn read(&mut self) -> (u16, Vec<FromLane>) {
         let mut buffer = [0; 2_000];
         let (length, from) = self.place.recv_from(&mut buffer).unwrap();
@@ -163,7 +163,7 @@ fn the_socket_that_hears_the_peer_stays_and_carries_all_and_the_others_are_close
         assert_eq!((ports.len(), ports.contains(&rig.target.port())), (40, false), "each by a socket of its own");
         assert_eq!(sockets(), before + 40);
 
-        // Noise, and what is authentic but comes from elsewhere, choose none.
+        // Noise, and authentic datagrams from another address, choose no socket.
         stranger.send_to(&[4; 64], ("127.0.0.1", ports[3])).unwrap();
         far.place.send_to(&[4; 64], ("127.0.0.1", ports[4])).unwrap();
         far.probe(ports[7], 2);
@@ -176,7 +176,7 @@ fn the_socket_that_hears_the_peer_stays_and_carries_all_and_the_others_are_close
         );
         wait_until(|| sockets() == before + 1);
 
-        // Probes and data to this place go by it from now on.
+        // Probes and data to this endpoint use the chosen socket from now on.
         let choice = Choice {
             way: Way::Direct(far.place.local_addr().unwrap()),
             also: None,
@@ -187,7 +187,7 @@ fn the_socket_that_hears_the_peer_stays_and_carries_all_and_the_others_are_close
         rig.tell(ToLane::SetPath { peer: far.id, choice });
         rig.app.send_to(b"data", (peer.inner, 9000)).unwrap();
         assert_eq!(far.read().0, ports[7]);
-        // What comes by it is delivered; the lane's own socket is heard as before.
+        // Packets on the chosen socket are delivered, and the lane's own socket still works.
         far.probe(rig.target.port(), 3);
         assert_eq!(far.read().0, ports[7], "what goes to this place goes by it, whatever asked");
 

@@ -1,4 +1,4 @@
-//! A lane between a UDP socket of a peer and a UDP socket of an application, all in a network namespace of its own.
+//! A lane between the UDP socket of a peer and the UDP socket of an application, in a network namespace of its own.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -16,26 +16,26 @@ use taut_tunnel::handshake::Identity;
 use taut_tunnel::{Limits, Role, SessionKeys};
 use taut_wire::wireguard::{DATA_HEADER, write_data_header};
 
-/// Longer than anything here takes; it only ends a hopeless wait.
+/// Time limit of a wait, 60 s: longer than any step here takes; it only ends a hopeless wait.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Frames on their way at most, so that no socket's buffer overflows: what is missing in the end was lost by the lane.
+/// Most frames in flight, so that no socket buffer overflows: the lane lost every frame that is missing at the end.
 pub(crate) const IN_FLIGHT: u64 = 100;
 const MTU: u16 = 1420;
 const PORT: u16 = 9000;
-/// IPv4 and UDP header, a number; filled up to a multiple of 16.
+/// Length in bytes of a packet: IPv4 header, UDP header and a number; padded to a multiple of 16.
 const PACKET: usize = 20 + 8 + 8;
 const PADDED: usize = 48;
 
-/// Waits until something is so.
-pub(crate) fn wait_until(is_so: impl Fn() -> bool) {
+/// Waits until the condition is true.
+pub(crate) fn wait_until(condition: impl Fn() -> bool) {
     let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "it never was so");
+    while !condition() {
+        assert!(start.elapsed() < PATIENCE, "the condition never became true");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// A peer of the lane, with the key that it seals with and the index that its session has there.
+/// A peer of the lane, with the key that it seals with and the index of its session at the lane.
 pub(crate) struct Peer {
     pub(crate) id: PeerId,
     pub(crate) inner: Ipv4Addr,
@@ -44,18 +44,18 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Peer `number` with its session `session`.
+    /// Returns peer `number` with the session `session`.
     pub(crate) fn new(number: u8, session: u32) -> Self {
         let inner = Ipv4Addr::new(100, 64, 0, number);
         Self { id: PeerId(number.into()), inner, index: ReceiverIndex(session << 4), key: AeadKey::new(&[number; 32]) }
     }
 
-    /// The index that the lane's packets to it carry.
+    /// Returns the receiver index in the lane's packets to this peer.
     pub(crate) fn remote(&self) -> u32 {
         self.index.0 | 1 << 30
     }
 
-    /// The agent's word for it: keys and index, once.
+    /// Returns the agent's command that adds the session, with keys and index.
     pub(crate) fn session(&self, id: u64) -> ToLane {
         let (remote, receiving) = (ReceiverIndex(self.remote()), [self.id.0.to_le_bytes()[0]; 32]);
         let keys = SessionKeys::stock(Role::Responder, self.index, remote, [200; 32].into(), receiving.into());
@@ -63,7 +63,7 @@ impl Peer {
         ToLane::AddSession { peer: self.id, id: SessionId(id), keys: Box::new(keys), born, proven: None }
     }
 
-    /// A data message under any counter, with a packet to the application that says `number`.
+    /// Returns a data message under any counter, with a packet to the application that contains `number`.
     pub(crate) fn frame(&self, counter: u64, number: u64) -> Vec<u8> {
         let mut frame = vec![0; DATA_HEADER + PADDED];
         write_data_header(frame.first_chunk_mut().unwrap(), self.index.0, counter);
@@ -91,7 +91,7 @@ impl Peer {
     }
 }
 
-/// RFC 1071, the slow way.
+/// The Internet checksum (RFC 1071), word by word.
 fn ones_sum(bytes: &[u8]) -> u16 {
     bytes.chunks_exact(2).fold(0, |sum: u16, pair| {
         let (sum, carry) = sum.overflowing_add(u16::from_be_bytes([pair[0], pair[1]]));
@@ -99,13 +99,13 @@ fn ones_sum(bytes: &[u8]) -> u16 {
     })
 }
 
-/// The lane and both ends. Every frame that is sent ends in a drop counter or at the application: so all of them are accounted for.
+/// The lane and both ends. Every frame is counted under a drop reason or reaches the application, so every frame is accounted for.
 pub(crate) struct Rig {
     agent: Mutex<AgentEnd>,
     pub(crate) target: SocketAddr,
-    /// The peer's place on the wire.
+    /// The peer's socket on the wire.
     pub(crate) wire: UdpSocket,
-    /// The application on the lane's host, behind the TUN.
+    /// The application's socket on the lane's host, behind the TUN.
     pub(crate) app: UdpSocket,
     pub(crate) sent: AtomicU64,
     received: AtomicU64,
@@ -114,7 +114,7 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// A lane that may hear from these peers and knows no session yet.
+    /// Returns a lane that knows these peers but no session yet.
     pub(crate) fn new(peers: &[&Peer]) -> Self {
         let mut netlink = Netlink::open().unwrap();
         netlink.set_link_up(1, true).unwrap();
@@ -173,14 +173,14 @@ impl Rig {
         }
     }
 
-    /// A place on the wire.
+    /// Returns a new socket on the wire.
     pub(crate) fn place(number: u8) -> UdpSocket {
         let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, number), 0)).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket
     }
 
-    /// Tells the lane something, as soon as its queue takes it.
+    /// Sends a command to the lane, as soon as its queue has room.
     pub(crate) fn tell(&self, mut command: ToLane) {
         let agent = self.agent.lock().unwrap();
         while let Err(again) = agent.send(command) {
@@ -191,7 +191,7 @@ impl Rig {
         agent.wake();
     }
 
-    /// What the lane says next.
+    /// Returns the next message of the lane.
     pub(crate) fn hear(&self) -> Option<FromLane> {
         self.agent.lock().unwrap().receive()
     }
@@ -200,15 +200,15 @@ impl Rig {
         self.shared.drops.count(reason)
     }
 
-    /// Frames that are neither dropped nor at the application yet.
+    /// Returns the number of frames that are neither dropped nor at the application yet.
     pub(crate) fn on_the_way(&self) -> u64 {
         let dropped: u64 = self.shared.drops.iter().map(|(_, count)| count).sum();
-        // Sent is read last: both others only rise.
+        // The number of sent frames is read last, because the other two only rise.
         let ended = dropped + self.received.load(Ordering::SeqCst);
         self.sent.load(Ordering::SeqCst).saturating_sub(ended)
     }
 
-    /// Sends one frame from `place`, as soon as there is room for it.
+    /// Sends one frame from `place`, as soon as there is room in flight.
     pub(crate) fn send_from(&self, place: &UdpSocket, frame: &[u8]) {
         let start = Instant::now();
         while self.on_the_way() >= IN_FLIGHT {
@@ -219,7 +219,7 @@ impl Rig {
         place.send_to(frame, self.target).unwrap();
     }
 
-    /// What reaches the application until nothing is on its way; `more` says whether more will be sent.
+    /// Returns the numbers that reach the application until no frame is in flight; `more` tells whether more frames will be sent.
     pub(crate) fn drain(&self, more: impl Fn() -> bool) -> Vec<u64> {
         let (mut numbers, mut last) = (Vec::new(), Instant::now());
         let mut buffer = [0; 64];
@@ -236,14 +236,14 @@ impl Rig {
                 Err(error) => panic!("{error}"),
             }
         }
-        // A copy too many would still be on its way, accounted for by nobody.
+        // A surplus copy would still be in flight, although every frame is accounted for.
         while let Ok(length) = self.app.recv(&mut buffer) {
             numbers.push(u64::from_be_bytes(buffer[..length].try_into().unwrap()));
         }
         numbers
     }
 
-    /// Sends all these, in this order, and yields what reached the application.
+    /// Sends these frames in this order and returns the numbers that reached the application.
     pub(crate) fn play(&self, place: &UdpSocket, frames: &[Vec<u8>]) -> Vec<u64> {
         let mut delivered = Vec::new();
         for some in frames.chunks(50) {

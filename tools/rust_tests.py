@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Runs the built Rust test programs side by side. `cargo test` runs them one after the other, although many of them wait.
+
+    tools/rust_tests.py             all test programs, with what they do not ignore
+    tools/rust_tests.py --unit      only the unit tests of libraries and programs
+    tools/rust_tests.py --night     all test programs with their ignored tests too
+
+Cargo tells which programs there are, and builds those that are not up to date. The output of a program is printed in one piece when it ends; the
+slowest programs are listed at the end.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ("cargo", "test", "--workspace", "--locked", "--profile", "ci", "--no-run", "--message-format=json-render-diagnostics")
+# Programs at a time on each core. Most tests of the coordinator and of the kernel wait; those of the simulator do not.
+PER_CORE = 2
+# Programs that take longest, first, so that none of them runs alone at the end.
+FIRST = ("scenarios", "taut-path", "kill", "taut-coordinator", "program", "limits", "replay", "bounded")
+SLOWEST = 8
+
+
+def programs(lines, unit=False):
+    """(name, program, folder of its crate) of each test program in cargo's messages, those that take longest first."""
+    found = []
+    for line in lines:
+        message = json.loads(line)
+        if message.get("reason") != "compiler-artifact" or not message.get("executable") or not message["profile"]["test"]:
+            continue
+        target = message["target"]
+        if unit and "test" in target["kind"]:
+            continue
+        found.append((target["name"], message["executable"], str(Path(message["manifest_path"]).parent)))
+    return sorted(found, key=lambda one: FIRST.index(one[0]) if one[0] in FIRST else len(FIRST))
+
+
+class Pool:
+    """Runs programs, `size` at a time."""
+
+    def __init__(self, size, options):
+        self.size = size
+        self.options = options
+        self.running = {}
+        self.ended = []
+
+    def run(self, programs):
+        """Runs all; returns the names of those that failed."""
+        waiting = list(programs)
+        while waiting or self.running:
+            while waiting and len(self.running) < self.size:
+                self._start(*waiting.pop(0))
+            self._collect()
+        return [name for name, _, _, passed in self.ended if not passed]
+
+    def _start(self, name, program, folder):
+        output = tempfile.TemporaryFile()
+        process = subprocess.Popen([program, *self.options], cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        self.running[process.pid] = (name, program, process, output, time.monotonic())
+
+    def _collect(self):
+        pid, status, usage = os.wait4(-1, 0)
+        if pid not in self.running:
+            return
+        name, program, process, output, began = self.running.pop(pid)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        self.ended.append((name, time.monotonic() - began, usage.ru_utime + usage.ru_stime, process.returncode == 0))
+        output.seek(0)
+        print(f"     Running {name} ({Path(program).relative_to(ROOT) if Path(program).is_relative_to(ROOT) else program})")
+        print(output.read().decode(errors="replace"), flush=True)
+        output.close()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--unit", action="store_true", help="only unit tests of libraries and programs")
+    parser.add_argument("--night", action="store_true", help="the ignored tests too")
+    args = parser.parse_args()
+    built = subprocess.run(BUILD, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    if built.returncode != 0:
+        return built.returncode
+    pool = Pool(PER_CORE * len(os.sched_getaffinity(0)), ["--include-ignored"] if args.night else [])
+    failed = pool.run(programs(built.stdout.splitlines(), args.unit))
+    print(f"{'slowest programs':<24}{'seconds':>9}{'CPU s':>9}")
+    for name, seconds, processor, _ in sorted(pool.ended, key=lambda one: -one[1])[:SLOWEST]:
+        print(f"{name:<24}{seconds:>9.1f}{processor:>9.1f}")
+    print(f"rust tests: {len(pool.ended)} programs, {len(failed)} failed{': ' + ' '.join(failed) if failed else ''}")
+    return 1 if failed or not pool.ended else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""Tests of rust_tests.py: python3 tools/test_rust_tests.py"""
+
+import contextlib
+import io
+import json
+import tempfile
+import unittest
+from pathlib import Path
+
+import rust_tests
+
+
+def message(name, kind, test=True, executable=True):
+    target = {"name": name, "kind": [kind]}
+    program = f"/target/{name}" if executable else None
+    return json.dumps({"reason": "compiler-artifact", "target": target, "profile": {"test": test}, "executable": program, "manifest_path": f"/src/{name}/Cargo.toml"})
+
+
+class RustTests(unittest.TestCase):
+    def test_test_programs_are_found_and_long_ones_come_first(self):
+        lines = [message("wire", "lib"), message("kernel", "test"), message("scenarios", "test"), message("taut", "bin", test=False), message("lib", "lib", executable=False)]
+        lines.append(json.dumps({"reason": "build-finished", "success": True}))
+        self.assertEqual([one[0] for one in rust_tests.programs(lines)], ["scenarios", "wire", "kernel"])
+        self.assertEqual(rust_tests.programs(lines, unit=True), [("wire", "/target/wire", "/src/wire")])
+
+    def run_scripts(self, **scripts):
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as told:
+            wanted = []
+            for name, text in scripts.items():
+                path = Path(folder) / name
+                path.write_text(f"#!/bin/sh\n{text}\n")
+                path.chmod(0o755)
+                wanted.append((name, str(path), folder))
+            pool = rust_tests.Pool(2, ["--word"])
+            return pool.run(wanted), told.getvalue()
+
+    def test_a_failure_is_named_and_every_output_printed(self):
+        failed, told = self.run_scripts(good="echo fine $1", bad="echo broken >&2; exit 1", last="pwd")
+        self.assertEqual(failed, ["bad"])
+        self.assertIn("fine --word", told)
+        self.assertIn("broken", told)
+
+    def test_programs_run_side_by_side(self):
+        # Each waits for the other's file.
+        meet = "touch {0}; until [ -e {1} ]; do sleep 0.01; done"
+        self.assertEqual(self.run_scripts(one=meet.format("a", "b"), two=meet.format("b", "a"))[0], [])
+
+
+if __name__ == "__main__":
+    unittest.main()
