@@ -142,7 +142,9 @@ impl Log {
             let cause = Some(reason).filter(|reason| !reason.is_empty()).map_or(Value::None, Value::Word);
             let peer = Value::maybe(Some(peer).filter(|peer| !peer.is_empty()));
             let values = [Value::Word(event), cause, Value::Number(count.into()), peer];
-            self.write(&kind::EVENTS_SUPPRESSED, Party::Node, &values, clocks);
+            if self.levels.allow(kind::EVENTS_SUPPRESSED.area, kind::EVENTS_SUPPRESSED.level) {
+                self.write(&kind::EVENTS_SUPPRESSED, Party::Node, &values, clocks);
+            }
         }
     }
 
