@@ -42,7 +42,7 @@ def first(events, name, after=0, **fields):
 def test_a_node_tells_its_story_over_a_crash(behind):
     world = behind(["port-restricted", "port-restricted"])
     one, two = world.nodes
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     two.host.nat.black_hole()
 
     def relayed():
@@ -86,7 +86,6 @@ def test_levels_change_while_a_reader_follows_over_a_restart(mesh):
     one.taut("down")
     follower.wait_for_output('"command":"down"')
     one.stop()
-    follower.wait_for_output("waiting for the daemon")
     one.start()
     follower.wait_for_output('"previous":"stopped"')
     lines = [json.loads(line) for line in follower.output().splitlines() if line.startswith("{")]
@@ -99,7 +98,7 @@ def test_levels_change_while_a_reader_follows_over_a_restart(mesh):
 def test_fault_p5_a_flood_of_garbage_yields_few_lines(mesh):
     net = mesh(nodes=2)
     one, two = net.nodes
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     before = len(log(one)[0])
     sender = two.host.start("python3", "-c", GARBAGE, str(one.host.ipv4), one.status()["self"]["port"], name="garbage")
     sender.wait()
@@ -151,7 +150,7 @@ def leaked(archive, wanted):
 def test_r29_a_bug_report_contains_no_secret(mesh):
     net = mesh(nodes=2)
     one, two = net.nodes
-    one.reach(two.name)
+    one.ping_until_direct(two.name)
     archive = one.state / "report.tar"
     done = one.taut("bugreport", "--output", archive, "--state", one.state)
     assert done.stdout.strip() == str(archive) and "names and addresses" in done.stderr and "collecting: netcheck" in done.stderr, done

@@ -149,7 +149,7 @@ fn events_of_the_node_are_told_with_names() {
 }
 
 fn network(version: u64, peers: &[(u64, &str, u8)]) -> NetworkMap {
-    let (key, address) = (|byte| PublicKey::from_bytes([byte; 32]), |id| IpAddr::from([100, 64, 0, id]));
+    let (key, address) = (|byte| PublicKey([byte; 32]), |id| IpAddr::from([100, 64, 0, id]));
     let peer = |(id, name, byte): &(u64, &str, u8)| Peer {
         id: NodeId(*id),
         name: String::from(*name),
