@@ -72,7 +72,7 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
             return output::print(&format!("the daemon records {levels} until it ends"));
         }
     }
-    let mut shown = Shown { options: &options, ended: false };
+    let mut shown = Shown { options: &options, last: None, ended: false };
     match Client::connect(&options.socket) {
         Ok(mut client) => {
             let next = shown.catch_up(&mut client, None)?;
@@ -151,6 +151,8 @@ fn level(text: &str) -> Result<Level, Fault> {
 /// What was shown so far.
 struct Shown<'a> {
     options: &'a Options,
+    /// The last line that the daemon keeps over a restart.
+    last: Option<String>,
     /// The reader has closed the pipe.
     ended: bool,
 }
@@ -171,7 +173,7 @@ impl Shown<'_> {
         }
     }
 
-    /// Shows what a daemon that was started since has to say, from its first line on.
+    /// Shows what a daemon that was started since has to say: what follows the last line, or its own lines.
     fn begin_again(&mut self, client: &mut Client) -> Result<(u32, u64), Fault> {
         let (mut lines, mut from) = (Vec::new(), None);
         let next = loop {
@@ -183,14 +185,21 @@ impl Shown<'_> {
             lines.extend(part.lines);
         };
         let is_first = |line: &String| Entry::parse(line).is_some_and(|entry| entry.event == "daemon-started");
-        let first = lines.iter().rposition(is_first).unwrap_or(0);
+        let known = lines.iter().rposition(|line| Some(line) == self.last.as_ref()).map(|place| place + 1);
+        let first = known.or_else(|| lines.iter().rposition(is_first)).unwrap_or(0);
         self.lines(&lines[first..])?;
         Ok(next)
     }
 
     fn lines(&mut self, lines: &[String]) -> Result<(), Fault> {
         for line in lines {
-            let Some(entry) = Entry::parse(line).filter(|entry| self.options.filter.shows(entry)) else { continue };
+            let Some(entry) = Entry::parse(line) else { continue };
+            if entry.level <= Level::Info {
+                self.last = Some(line.clone());
+            }
+            if !self.options.filter.shows(&entry) {
+                continue;
+            }
             match self.options.json {
                 true => self.print(line)?,
                 false => self.print(&entry.text())?,

@@ -24,7 +24,19 @@ fn answer(line: &str) -> (i32, String, String) {
 }
 
 const VERBS: [&str; 14] = [
-    "up", "down", "leave", "status", "ping", "why", "netcheck", "log", "bugreport", "hosts", "ip", "metrics", "daemon",
+    "up",
+    "down",
+    "leave",
+    "status",
+    "ping",
+    "why",
+    "netcheck",
+    "log",
+    "bugreport",
+    "hosts",
+    "ip",
+    "metrics",
+    "daemon",
     "version",
 ];
 

@@ -34,7 +34,7 @@ fn render(event: &NodeEvent, names: &impl Names) -> (&'static Kind, Party, Vec<V
     let peer = |id: PeerId| match names.peer(id) {
         Some((number, name)) => (Party::Peer(number), Value::Text(name)),
         // It was removed from the map a moment ago.
-        None => (Party::Others, Value::None),
+        None => (Party::Peer(u64::MAX), Value::None),
     };
     let of_peer = |kind, id, rest: Vec<Value>| {
         let (party, name) = peer(id);
