@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-use taut_agent::Config;
+use taut_agent::DaemonConfig;
 use taut_agent::log::{LogOptions, StderrFormat};
 
 use crate::fault::Fault;
@@ -42,8 +42,8 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     taut_agent::run(config(flags, ephemeral)).map_err(|error| Fault::failed(error.to_string(), ""))
 }
 
-fn config(flags: DaemonFlags, ephemeral: bool) -> Config {
-    Config {
+fn config(flags: DaemonFlags, ephemeral: bool) -> DaemonConfig {
+    DaemonConfig {
         state_dir: flags.state,
         socket: flags.socket,
         port: flags.port,

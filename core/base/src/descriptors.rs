@@ -9,34 +9,35 @@ pub struct Descriptors {
     pub channels: usize,
     /// WebSockets of clients that are bound to the relay.
     pub streams: usize,
-    /// Everything else: database, log, listeners, UDP sockets, metrics; and connections that are just being closed.
+    /// All other uses: database, log, listeners, UDP sockets, metrics, and connections that are being closed.
     pub rest: usize,
 }
 
-/// What a program needs descriptors for.
+/// Uses of descriptors by a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uses {
-    /// It serves control channels.
+    /// The program serves control channels.
     pub channels: bool,
-    /// It serves relay clients by WebSocket.
+    /// The program serves relay clients by WebSocket.
     pub streams: bool,
 }
 
-/// Least and most descriptors for everything else. A coordinator with a relay has 35 open on two cores without any connection, and 4 more for each further core.
+/// Smallest and largest number of descriptors for all other uses. A coordinator with a relay has 35 open on two cores without connections, and 4 more for each
+/// additional core.
 const REST: (usize, usize) = (64, 256);
 
-/// Most unauthenticated connections. Each may fill some 40 KiB with headers that it does not end, so all of them take 40 MiB at most.
+/// Limit on unauthenticated connections, 1,024. Each can occupy some 40 KiB with an unfinished header, so all of them take 40 MiB at most.
 const MOST_UNAUTHENTICATED: usize = 1_024;
 
-/// Most WebSockets of bound clients. Each may have 256 KiB waiting for it.
+/// Limit on WebSockets of bound clients, 4,096. Each can have 256 KiB queued.
 const MOST_STREAMS: usize = 4_096;
 
-/// Most control channels: as many as a network may have members (`MAX_PEERS`).
+/// Limit on control channels, 65,536: the limit on the members of a network (`MAX_PEERS`).
 const MOST_CHANNELS: usize = 65_536;
 
 impl Descriptors {
-    /// Divides `files` descriptors. An eighth is for everything else, or half where that is less than it needs; of what is left a quarter is for unauthenticated connections, so that members have three
-    /// times as many; members' places are halved between channels and streams where the program serves both.
+    /// Divides `files` descriptors. An eighth is for all other uses, from 64 to 256 but at most half of all. A quarter of the remainder is for unauthenticated
+    /// connections, so that members have three times as many; a program with both channels and streams halves the members' share between them.
     pub fn divide(files: u64, uses: Uses) -> Self {
         let files = usize::try_from(files).unwrap_or(usize::MAX);
         let rest = (files / 8).clamp(REST.0, REST.1).min(files / 2);

@@ -1,4 +1,4 @@
-//! Small numbers that name things.
+//! Numeric identifiers.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Entropy;
 
-/// A node's number in its network, given by the coordinator, never reused.
+/// A node's number in its network, assigned by the coordinator and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NodeId(pub u64);
@@ -17,7 +17,7 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// A relay's number in its network, given by the coordinator, never reused; 0 is the coordinator's own relay.
+/// A relay's number in its network, assigned by the coordinator and never reused. 0 is the coordinator's own relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RelayId(pub u32);
@@ -28,36 +28,36 @@ impl fmt::Display for RelayId {
     }
 }
 
-/// A peer inside one running daemon: what lanes and agent call it. Never reused while the daemon runs.
+/// A peer's number in a running daemon, shared by lanes and agent. Never reused while the daemon runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(pub u32);
 
-/// A session inside one running daemon. Never reused, so that a session is never added twice (protocol.md 1.7).
+/// A session's number in a running daemon. Never reused, so that no session is added twice (protocol.md 1.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
-/// A lane, `0..MAX_LANES`: of a node, one core's share of its data plane; of a session, a set of key pairs with counters of their own. A session has
-/// as many as that of its two nodes that has more (protocol.md 1.5).
+/// A lane, `0..MAX_LANES`. A node's lane is one core's share of its data plane; a session's lane is a set of key pairs with its own counters. A session has as
+/// many lanes as the node with more of them (protocol.md 1.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LaneId(pub u8);
 
 impl LaneId {
-    /// The lane that every session has, the only one that a native peer sees.
+    /// The lane that every session has, and the only one with a native peer.
     pub const FIRST: Self = Self(0);
 
-    /// Which of a node's `own` lanes serves this lane of a session.
+    /// Returns the lane of a node with `own` lanes that serves this lane of a session.
     pub fn served_by(self, own: u8) -> Self {
         Self(self.0 % own.max(1))
     }
 
-    /// The lanes of a session of `lanes` that this lane of a node of `own` serves.
+    /// Returns the lanes of a session with `lanes` lanes that this lane of a node with `own` lanes serves.
     pub fn serves(self, own: u8, lanes: u8) -> impl Iterator<Item = Self> {
         (self.0..lanes).step_by(usize::from(own.max(1))).map(Self)
     }
 }
 
-/// The 32-bit number by which a receiver finds its session (WireGuard paper, section 5.4): the lane in the low 4 bits, 28 random
-/// bits above (protocol.md 1.5).
+/// The 32-bit number in a packet by which its receiver finds the session (WireGuard paper, section 5.4): the lane in the low 4 bits, 28 random bits above
+/// (protocol.md 1.5).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReceiverIndex(pub u32);
 
@@ -65,17 +65,17 @@ impl ReceiverIndex {
     const LANE_BITS: u32 = 4;
     const LANE_MASK: u32 = (1 << Self::LANE_BITS) - 1;
 
-    /// Draws a new index whose lane is 0. The caller checks that it is not in use and draws again if it is (fault A13).
+    /// Returns a random index with lane 0. The caller draws again if the index is in use (fault A13).
     pub fn draw(entropy: &mut impl Entropy) -> Self {
         Self(entropy.next_u32() & !Self::LANE_MASK)
     }
 
-    /// The same session's index on another lane.
+    /// Returns the index of the same session on another lane.
     pub fn on_lane(self, lane: LaneId) -> Self {
         Self((self.0 & !Self::LANE_MASK) | (u32::from(lane.0) & Self::LANE_MASK))
     }
 
-    /// The lane that this index belongs to.
+    /// Returns the lane of this index.
     pub fn lane(self) -> LaneId {
         LaneId(u8::try_from(self.0 & Self::LANE_MASK).unwrap_or(0))
     }
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lane_stands_in_the_low_four_bits() {
+    fn the_lane_is_in_the_low_four_bits() {
         let mut ones = |bytes: &mut [u8]| bytes.fill(0xff);
         let index = ReceiverIndex::draw(&mut ones);
         assert_eq!(index.0, 0xffff_fff0);

@@ -1,4 +1,4 @@
-//! Keys: 32 bytes each, told apart by type. What is secret has no `Debug`, no `Display`, and is wiped when dropped (law 12).
+//! Keys of 32 bytes, distinguished by type. Secret keys have no `Debug` and no `Display`, and are wiped when dropped (law 12).
 
 use std::error::Error;
 use std::fmt;
@@ -8,14 +8,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use crate::encoding::{decode_base64, encode_base64};
+use crate::base64::{decode_base64_array, encode_base64};
 
-/// A Curve25519 public key. Written as WireGuard writes it: 44 characters of base64.
+/// A Curve25519 public key. Its text is 44 characters of base64, as in WireGuard.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey(pub [u8; 32]);
 
 impl PublicKey {
-    /// The bytes as they go on the wire.
+    /// Returns the bytes as on the wire.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -37,7 +37,7 @@ impl FromStr for PublicKey {
     type Err = BadKey;
 
     fn from_str(text: &str) -> Result<Self, BadKey> {
-        key_from_base64(text).map(Self)
+        key_from_base64(text).map(|key| Self(*key))
     }
 }
 
@@ -54,7 +54,7 @@ impl<'de> Deserialize<'de> for PublicKey {
     }
 }
 
-/// A Curve25519 private key (machine, node, ephemeral or coordinator). Comparing takes constant time.
+/// A Curve25519 private key (machine, node, ephemeral or coordinator). Comparison, and reading and writing its text, take constant time.
 ///
 /// ```compile_fail,E0277
 /// fn prints<T: std::fmt::Debug>() {}
@@ -64,7 +64,7 @@ impl<'de> Deserialize<'de> for PublicKey {
 pub struct PrivateKey([u8; 32]);
 
 impl PrivateKey {
-    /// Takes 32 random bytes as a key; clamped as RFC 7748 section 5 asks.
+    /// Returns the key of 32 random bytes, clamped by RFC 7748 section 5.
     pub fn from_bytes(mut bytes: [u8; 32]) -> Self {
         bytes[0] &= 248;
         bytes[31] = (bytes[31] & 127) | 64;
@@ -73,22 +73,22 @@ impl PrivateKey {
         key
     }
 
-    /// The secret bytes, for the one who computes or stores with them.
+    /// Returns the secret bytes, to compute with them or to store them.
     pub fn expose(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// The key as base64, for a state file that only its owner reads; wiped when dropped.
+    /// Returns the key as base64, for a state file that only its owner can read. The text is wiped when dropped.
     pub fn expose_base64(&self) -> Zeroizing<String> {
         Zeroizing::new(encode_base64(&self.0))
     }
 
-    /// Reads what [`Self::expose_base64`] wrote.
+    /// Reads the text of [`Self::expose_base64`].
     ///
     /// # Errors
-    /// When the text is not 44 characters of base64 for 32 bytes.
+    /// If the text is not 44 characters of base64 for 32 bytes.
     pub fn from_base64(text: &str) -> Result<Self, BadKey> {
-        key_from_base64(text).map(Self::from_bytes)
+        key_from_base64(text).map(|key| Self::from_bytes(*key))
     }
 }
 
@@ -100,7 +100,7 @@ impl PartialEq for PrivateKey {
 
 impl Eq for PrivateKey {}
 
-/// A preshared key, mixed into the handshake (WireGuard paper, section 5.2). All zeros means none. Comparing takes constant time.
+/// A preshared key, mixed into the handshake (WireGuard paper, section 5.2). All zeros means no key. Comparison takes constant time.
 ///
 /// ```compile_fail,E0277
 /// fn prints<T: std::fmt::Debug>() {}
@@ -110,15 +110,15 @@ impl Eq for PrivateKey {}
 pub struct PresharedKey([u8; 32]);
 
 impl PresharedKey {
-    /// No preshared key: the zeros that the paper prescribes in its place.
+    /// No preshared key: the zeros that the paper prescribes instead.
     pub const NONE: Self = Self([0; 32]);
 
-    /// Takes 32 bytes as they are.
+    /// Returns the key of 32 bytes.
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The secret bytes, for the handshake.
+    /// Returns the secret bytes, for the handshake.
     pub fn expose(&self) -> &[u8; 32] {
         &self.0
     }
@@ -132,12 +132,11 @@ impl PartialEq for PresharedKey {
 
 impl Eq for PresharedKey {}
 
-fn key_from_base64(text: &str) -> Result<[u8; 32], BadKey> {
-    let bytes = decode_base64(text).map_err(|_| BadKey)?;
-    bytes.try_into().map_err(|_| BadKey)
+fn key_from_base64(text: &str) -> Result<Zeroizing<[u8; 32]>, BadKey> {
+    decode_base64_array(text).map_err(|_| BadKey)
 }
 
-/// A text that is no key.
+/// A text that is not a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadKey;
 

@@ -1,12 +1,12 @@
-//! Words that every other crate shares.
+//! Types that every other crate shares.
 //!
-//! Plain values only: [`Time`], keys, ids, [`Prefix`], [`Entropy`] and the sizes that bound everything else. Nothing here reads a
-//! clock, opens a file or draws a random number; whoever needs one of these is given it (law 10).
+//! Plain values: [`Time`], keys, ids, [`Prefix`], [`Entropy`] and the limits of all other crates. Nothing here reads a clock, opens a file or draws a random
+//! number; these are arguments (law 10).
 
 mod admission;
+mod base64;
 mod closest;
 mod descriptors;
-mod encoding;
 mod entropy;
 mod ids;
 mod keys;
@@ -17,9 +17,9 @@ mod rate;
 mod time;
 
 pub use admission::{Admission, AdmissionDenied, Bounds, WhenFull};
+pub use base64::{NotBase64, decode_base64, decode_base64url, encode_base64, encode_base64url};
 pub use closest::closest;
 pub use descriptors::{Descriptors, Uses};
-pub use encoding::{NotBase64, decode_base64, decode_base64url, encode_base64, encode_base64url};
 pub use entropy::Entropy;
 pub use ids::{LaneId, NodeId, PeerId, ReceiverIndex, RelayId, SessionId};
 pub use keys::{BadKey, PresharedKey, PrivateKey, PublicKey};

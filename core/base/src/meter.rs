@@ -1,4 +1,4 @@
-//! How much comes from each of very many sources, in a table of fixed size; and what a source is counted as.
+//! Rate limits for very many sources in a table of fixed size, and the prefixes by which addresses count as one source.
 
 use std::boxed::Box;
 use std::fmt;
@@ -7,17 +7,17 @@ use std::net::IpAddr;
 
 use crate::{Bucket, Rate, Time};
 
-/// Places that a source may stand at.
+/// Entries in which a source may be stored: a 4-way associative table.
 const WAYS: usize = 4;
-/// Groups of places that come into being together: a page of memory.
+/// Sets that are allocated together, 64: a page of memory.
 const SETS: usize = 64;
-/// All of them together hold 4,096 sources in 64 KiB, of which there is as much as sources came.
+/// Pages of the table, 16: up to 4,096 sources in 64 KiB. A page is allocated with its first source.
 const PAGES: usize = 16;
 
-type Page = [[Place; WAYS]; SETS];
+type Page = [[Entry; WAYS]; SETS];
 
-/// One token bucket per source. Where more sources come than it holds, those that sent least are forgotten first: a flood from anywhere
-/// does not make a flood from one place look new.
+/// A token bucket per source. If there are more sources than entries, those that sent least are evicted first, so that a flood from many sources does not reset
+/// the limit of one heavy source.
 #[derive(Debug)]
 pub struct Meter {
     rate: Rate,
@@ -25,56 +25,56 @@ pub struct Meter {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
-    /// A keyed hash of the source: nobody outside can choose who shares a place with whom.
+struct Entry {
+    /// Keyed hash of the source, so that an attacker cannot choose collisions.
     source: u64,
     bucket: Bucket,
 }
 
 impl Meter {
-    /// Nobody has sent anything yet; each source may send at this rate.
+    /// Returns a meter that allows this rate to each source.
     pub fn new(rate: Rate) -> Self {
         Self { rate, pages: Default::default() }
     }
 
-    /// Whether `source` may send one more now.
+    /// Returns true if `source` may send one more now.
     pub fn has(&self, source: u64, now: Time) -> bool {
-        let found = self.set(source).and_then(|set| set.iter().find(|place| place.source == source));
-        found.is_none_or(|place| place.bucket.has(&self.rate, now))
+        let found = self.set(source).and_then(|set| set.iter().find(|entry| entry.source == source));
+        found.is_none_or(|entry| entry.bucket.has(&self.rate, now))
     }
 
-    /// `source` sends one; says whether it may.
+    /// Counts one message of `source`. Returns false if it is over the rate.
     pub fn take(&mut self, source: u64, now: Time) -> bool {
         let rate = self.rate;
-        let (page, set) = place_of(source);
+        let (page, set) = position_of(source);
         let Some(page) = self.pages.get_mut(page) else { return false };
-        let page = page.get_or_insert_with(|| Box::new([[Place::default(); WAYS]; SETS]));
+        let page = page.get_or_insert_with(|| Box::new([[Entry::default(); WAYS]; SETS]));
         let Some(set) = page.get_mut(set) else { return false };
-        if let Some(place) = set.iter_mut().find(|place| place.source == source) {
-            return place.bucket.take(&rate, now);
+        if let Some(entry) = set.iter_mut().find(|entry| entry.source == source) {
+            return entry.bucket.take(&rate, now);
         }
-        let Some(place) = set.iter_mut().min_by_key(|place| place.bucket) else { return false };
-        *place = Place { source, bucket: Bucket::default() };
-        place.bucket.take(&rate, now)
+        let Some(entry) = set.iter_mut().min_by_key(|entry| entry.bucket) else { return false };
+        *entry = Entry { source, bucket: Bucket::default() };
+        entry.bucket.take(&rate, now)
     }
 
-    fn set(&self, source: u64) -> Option<&[Place; WAYS]> {
-        let (page, set) = place_of(source);
+    fn set(&self, source: u64) -> Option<&[Entry; WAYS]> {
+        let (page, set) = position_of(source);
         self.pages.get(page)?.as_deref()?.get(set)
     }
 }
 
-/// Hashes that nobody outside can choose: what sources are told apart by in a [`Meter`].
+/// Keyed hashes of sources for a [`Meter`]. An attacker cannot choose collisions.
 #[derive(Clone, Copy)]
 pub struct KeyedHash([u8; 16]);
 
 impl KeyedHash {
-    /// By this key, which is drawn at random and kept secret.
+    /// Returns hashes with this key, which is random and secret.
     pub const fn new(key: [u8; 16]) -> Self {
         Self(key)
     }
 
-    /// The hash of a source.
+    /// Returns the hash of a source.
     pub fn of(&self, what: &impl Hash) -> u64 {
         let mut hasher = DefaultHasher::new();
         hasher.write(&self.0);
@@ -90,17 +90,18 @@ impl fmt::Debug for KeyedHash {
     }
 }
 
-/// The prefix that one host or one NAT has: an IPv4 address, or an IPv6 /64.
+/// Returns the prefix of one host or one NAT: an IPv4 address, or an IPv6 /64.
 pub fn network(address: IpAddr) -> [u8; 8] {
     prefix(address, 4, 8)
 }
 
-/// The prefix that one customer of a provider may have as a whole, with an address for each of many senders: an IPv4 /24, or an IPv6 /48.
+/// Returns the prefix that one customer of a provider may control, with many addresses: an IPv4 /24, or an IPv6 /48.
 pub fn site(address: IpAddr) -> [u8; 8] {
     prefix(address, 3, 6)
 }
 
-/// The first bytes of an address. IPv4 is written behind `0000:0004::/32`, which IANA has not assigned: no IPv6 prefix is counted as an IPv4 one.
+/// Returns the first bytes of an address. IPv4 addresses are mapped into `0000:0004::/32`, which IANA has not assigned, so that they never equal an IPv6
+/// prefix.
 fn prefix(address: IpAddr, v4_bytes: usize, v6_bytes: usize) -> [u8; 8] {
     let mut prefix = [0; 8];
     match address.to_canonical() {
@@ -113,8 +114,8 @@ fn prefix(address: IpAddr, v4_bytes: usize, v6_bytes: usize) -> [u8; 8] {
     prefix
 }
 
-/// In which page a source has its group, and which of that page's groups it is.
-fn place_of(source: u64) -> (usize, usize) {
+/// Returns the page of a source, and its set in that page.
+fn position_of(source: u64) -> (usize, usize) {
     let group = usize::try_from(source % (PAGES * SETS) as u64).unwrap_or(0);
     (group / SETS, group % SETS)
 }
@@ -130,20 +131,20 @@ mod tests {
     }
 
     #[test]
-    fn fault_b4_who_floods_is_held_back_and_nobody_else() {
+    fn fault_b4_a_flooding_source_is_limited_and_no_other() {
         let mut meter = Meter::new(Rate::new(20, 5));
         let passed = (0..1_000).filter(|time| meter.take(1, at(*time))).count();
         assert_eq!(passed, 5 + 19);
         assert!(!meter.has(1, at(999)) && meter.has(2, at(999)));
-        // The same group of places, and any other.
+        // Sources of the same set, and of all others.
         assert!((2..5_000).all(|source| meter.take(source, at(999))));
     }
 
     #[test]
-    fn memory_comes_with_sources() {
+    fn memory_is_allocated_with_sources() {
         let mut meter = Meter::new(Rate::new(20, 5));
         let pages = |meter: &Meter| meter.pages.iter().flatten().count();
-        assert!(meter.has(70, at(0)) && pages(&meter) == 0, "who only asks takes none");
+        assert!(meter.has(70, at(0)) && pages(&meter) == 0, "a query allocates nothing");
         assert!(meter.take(70, at(0)) && meter.take(71, at(0)) && pages(&meter) == 1);
         (0..100_000).for_each(|source| assert!(meter.take(source, at(0))));
         assert_eq!(pages(&meter), PAGES);

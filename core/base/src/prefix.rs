@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// An IP prefix such as `100.64.0.0/10`; bits beyond the length are zero.
+/// An IP prefix such as `100.64.0.0/10`. Bits beyond its length are zero.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix {
     address: IpAddr,
@@ -15,10 +15,10 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// The prefix of `length` bits that holds `address`; host bits are cleared.
+    /// Returns the prefix of `length` bits that contains `address`. Host bits are cleared.
     ///
     /// # Errors
-    /// When `length` is beyond 32 (IPv4) or 128 (IPv6).
+    /// If `length` exceeds 32 (IPv4) or 128 (IPv6).
     pub fn new(address: IpAddr, length: u8) -> Result<Self, BadPrefix> {
         if length > bits(address) {
             return Err(BadPrefix);
@@ -26,27 +26,27 @@ impl Prefix {
         Ok(Self { address: mask(address, length), length })
     }
 
-    /// The prefix that holds `address` alone.
+    /// Returns the prefix with `address` only.
     pub fn host(address: IpAddr) -> Self {
         Self { address, length: bits(address) }
     }
 
-    /// The first address.
+    /// Returns the first address.
     pub fn address(self) -> IpAddr {
         self.address
     }
 
-    /// How many leading bits are fixed.
+    /// Returns the number of fixed leading bits.
     pub fn length(self) -> u8 {
         self.length
     }
 
-    /// Whether `address` is inside (an IPv4 address never is in an IPv6 prefix, mapped or not).
+    /// Returns true if `address` is in the prefix. An IPv4 address is never in an IPv6 prefix, even if mapped.
     pub fn contains(self, address: IpAddr) -> bool {
         self.address.is_ipv4() == address.is_ipv4() && mask(address, self.length) == self.address
     }
 
-    /// Whether some address is in both.
+    /// Returns true if an address is in both prefixes.
     pub fn overlaps(self, other: Self) -> bool {
         self.contains(other.address) || other.contains(self.address)
     }
@@ -104,7 +104,7 @@ impl<'de> Deserialize<'de> for Prefix {
     }
 }
 
-/// A text or a pair that is no prefix.
+/// A text, or an address and a length, that is not a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadPrefix;
 
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn holds_what_shares_its_bits() {
+    fn contains_addresses_that_share_its_bits() {
         assert!(prefix("10.0.0.0/8").contains("10.255.0.1".parse().unwrap()));
         assert!(!prefix("10.0.0.0/8").contains("11.0.0.1".parse().unwrap()));
         assert!(prefix("0.0.0.0/0").contains("1.2.3.4".parse().unwrap()));

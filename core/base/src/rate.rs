@@ -1,10 +1,10 @@
-//! How much is allowed from one source: a token bucket, kept as one moment.
+//! Rate limits: token buckets, each stored as one point in time.
 
 use std::time::Duration;
 
 use crate::Time;
 
-/// A steady rate and a burst on top of it.
+/// A rate and a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     interval: Duration,
@@ -12,33 +12,33 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// `per_second` on average (at least 1), and `burst` at once (at least 1).
+    /// Returns a rate of `per_second` on average (at least 1), with `burst` at once (at least 1).
     pub const fn new(per_second: u32, burst: u32) -> Self {
         let per_second = if per_second == 0 { 1 } else { per_second };
         let interval = Duration::from_nanos(1_000_000_000 / per_second as u64);
         Self::every(interval, burst)
     }
 
-    /// One per `interval` on average, and `burst` at once (at least 1).
+    /// Returns a rate of one per `interval` on average, with `burst` at once (at least 1).
     pub const fn every(interval: Duration, burst: u32) -> Self {
         Self { interval, tolerance: interval.saturating_mul(burst.saturating_sub(1)) }
     }
 }
 
-/// A token bucket of some [`Rate`]. It holds the moment at which it is full again (the generic cell rate algorithm of ITU-T I.371), so an idle one
-/// needs no care, and one of zeros is full.
+/// A token bucket for a [`Rate`]. It stores the time at which it is full again (the generic cell rate algorithm of ITU-T I.371), so an idle bucket needs no
+/// update, and the default bucket is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bucket {
     full: Time,
 }
 
 impl Bucket {
-    /// Whether there is something in it.
+    /// Returns true if a token is available.
     pub fn has(&self, rate: &Rate, now: Time) -> bool {
         self.full <= now + rate.tolerance
     }
 
-    /// Takes one out, if there is one.
+    /// Takes a token. Returns false if none is available.
     pub fn take(&mut self, rate: &Rate, now: Time) -> bool {
         let has = self.has(rate, now);
         if has {
@@ -47,7 +47,7 @@ impl Bucket {
         has
     }
 
-    /// Whether it is full: nothing would change if it were forgotten.
+    /// Returns true if the bucket is full, so that it equals a new one.
     pub fn is_full(&self, now: Time) -> bool {
         self.full <= now
     }

@@ -3,22 +3,22 @@
 use std::ops::Add;
 use std::time::Duration;
 
-/// A moment, in nanoseconds since some fixed start (the daemon uses the machine's boot, so that time asleep counts).
+/// A point in time, in nanoseconds since a fixed start. The daemon counts from the machine's boot, including suspended time.
 ///
-/// Never goes back by itself, but nothing here relies on it: every difference saturates at zero (fault M4). `u64` holds 584 years.
+/// The clock is monotonic, but this type does not rely on it: every difference saturates at zero (fault M4). `u64` spans 584 years.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);
 
 impl Time {
-    /// The start of counting.
+    /// The start of the clock.
     pub const ZERO: Self = Self(0);
 
-    /// The moment `duration` after the start; saturates.
+    /// Returns the time `duration` after the start; saturates.
     pub fn from_duration(duration: Duration) -> Self {
         Self(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// How long ago `earlier` was, or zero if it was not.
+    /// Returns the time that has passed since `earlier`, or zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

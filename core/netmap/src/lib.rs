@@ -1,14 +1,14 @@
 //! The network map, its deltas, the contract between node and coordinator, the join token.
 //!
-//! - [`NetworkMap`]: everything one node must know. Built from one complete read at the coordinator, checked by the node
-//!   ([`NetworkMap::check`]) before it replaces the last good one (law 6), kept on disk (law 5).
-//! - [`Prefixes`]: the overlay's prefixes, which a node pins: a later map that changes them needs the user's consent.
-//! - [`Relay`]: where sealed packets may go while no direct path works; named by the map, never by a peer.
-//! - [`Delta`]: what changed between two versions; applied to a copy, checked, then taken.
+//! - [`NetworkMap`]: everything that a node must know. The coordinator builds it from one complete read. The node checks it ([`NetworkMap::check`]) before it
+//!   replaces the last good map (law 6), and keeps it on disk (law 5).
+//! - [`Prefixes`]: the overlay's prefixes. A node pins them; a later map that changes them needs the user's consent.
+//! - [`Relay`]: a relay for sealed packets while no direct path works. The map names relays; a peer never does.
+//! - [`Delta`]: the difference between two versions of a map. The node applies it to a copy and checks the result.
 //! - [`ToCoordinator`], [`ToNode`]: the messages of the control channel, JSON inside Noise inside a WebSocket (protocol.md 8).
 //! - [`JoinToken`]: one line that enrols a node.
 //!
-//! Readers ignore fields they do not know, so that a newer side may add some (fault L5).
+//! Readers ignore unknown fields, so that a newer program may add some (fault L5).
 
 mod map;
 mod message;

@@ -11,34 +11,34 @@ use taut_base::{MAX_PEERS, NodeId, Prefix, PublicKey, RelayId};
 use crate::name::{check_name, is_reserved, placeholder_name};
 use crate::relay::{self, MAX_PEER_RELAYS, Relay, RelayFault};
 
-/// Endpoints that are kept per peer; a coordinator that lists more is cut short (fault D10).
+/// Limit on the endpoints of one peer, 32; a map with more is refused (fault D10).
 const MAX_ENDPOINTS: usize = 32;
 
-/// Everything one node must know.
+/// Everything that a node must know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkMap {
-    /// Rises with every change of the network; the point from which the node resumes.
+    /// Version, which rises with every change of the network. A node resumes from it.
     pub version: u64,
     /// The network.
     pub network: NetworkInfo,
     /// The node itself.
     pub me: LocalMember,
-    /// Everybody else, by id.
+    /// All other nodes, by id.
     #[serde(with = "by_id")]
     pub peers: BTreeMap<NodeId, Peer>,
-    /// The network's relays, at most [`crate::MAX_RELAYS`]; none where the coordinator knows of none, or is too old to say.
+    /// The network's relays, at most [`crate::MAX_RELAYS`]; empty if the coordinator has none or is too old to list them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub relays: Vec<Relay>,
 }
 
-/// What is common to all members.
+/// The properties of the network, common to all members.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkInfo {
     /// Its name, for people.
     pub name: String,
     /// IPv4 prefix of the overlay, chosen by the operator.
     pub ipv4: Prefix,
-    /// IPv6 prefix of the overlay: a unique local one (RFC 4193), drawn at random when the network was made.
+    /// IPv6 prefix of the overlay: a unique local prefix (RFC 4193), drawn at random when the network was created.
     pub ipv6: Prefix,
 }
 
@@ -64,46 +64,46 @@ pub struct Peer {
     pub name: String,
     /// Its WireGuard key.
     pub key: PublicKey,
-    /// Its overlay addresses, IPv4 first. What it may send from and what is routed to it.
+    /// Its overlay addresses, IPv4 first: the sources that it may use, and the destinations that are routed to it.
     pub addresses: Vec<IpAddr>,
-    /// Where it may be reached, best first; candidates until proven.
+    /// Endpoints at which it may be reachable, best first. They are candidates until proven.
     #[serde(default)]
     pub endpoints: Vec<SocketAddr>,
-    /// The relays that it is bound to, the one that it measured as nearest first; at most [`MAX_PEER_RELAYS`]. One that is not in the
-    /// map is passed over: the peer has not heard yet that it is gone.
+    /// The relays that it is bound to, nearest first by its own measurement; at most [`MAX_PEER_RELAYS`]. A relay that is not in the map is ignored: the peer
+    /// has not learnt of its removal yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub relays: Vec<RelayId>,
-    /// Stock WireGuard, no Taut node: nothing but WireGuard is said to it (law 1).
+    /// The peer is stock WireGuard instead of a Taut node, and is sent nothing but WireGuard (law 1).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub native: bool,
 }
 
-/// What changed between two versions.
+/// The difference between two versions of a map.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delta {
-    /// Applies only to a map of this version.
+    /// Version of the map that it applies to.
     pub from: u64,
-    /// The version that the map has afterwards.
+    /// Version of the resulting map.
     pub to: u64,
     /// The node itself, if it changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub me: Option<LocalMember>,
-    /// New and changed peers, whole.
+    /// New and changed peers, with all their fields.
     #[serde(default)]
     pub upserts: Vec<Peer>,
-    /// Peers that are gone.
+    /// Removed peers.
     #[serde(default)]
     pub removes: Vec<NodeId>,
-    /// All relays of the network, if any of them changed.
+    /// All relays of the network, if one of them changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relays: Option<Vec<Relay>>,
 }
 
 impl NetworkMap {
-    /// The map after `delta`. This one stays as it is, so that a refused delta changes nothing.
+    /// Returns the map after `delta`. `self` does not change, so a refused delta has no effect.
     ///
     /// # Errors
-    /// When the delta is for another version or would make a map that [`Self::check`] refuses; ask for a whole map then.
+    /// If the delta is for another version or results in a map that [`Self::check`] refuses. The caller asks for a full map then.
     pub fn apply(&self, delta: &Delta) -> Result<Self, MapError> {
         if delta.from != self.version || delta.to < delta.from {
             return Err(MapError::WrongVersion { have: self.version, from: delta.from });
@@ -126,13 +126,13 @@ impl NetworkMap {
         Ok(next)
     }
 
-    /// The relay of that number.
+    /// Returns the relay with this number.
     pub fn relay(&self, id: RelayId) -> Option<&Relay> {
         self.relays.iter().find(|relay| relay.id == id)
     }
 
-    /// Replaces reserved names ([`is_reserved`]) by placeholders, so that such a name concerns its node alone and never costs the map (faults
-    /// E10, E20). A placeholder is `node-<id>`, with a number behind it while another node has that name.
+    /// Replaces reserved names ([`is_reserved`]) by placeholders, so that a reserved name affects its own node only and the rest of the map stays usable
+    /// (faults E10, E20). A placeholder is `node-<id>`, with a number appended while another node has that name.
     pub fn replace_reserved_names(&mut self) {
         if !is_reserved(&self.me.name) && !self.peers.values().any(|peer| is_reserved(&peer.name)) {
             return;
@@ -150,11 +150,11 @@ impl NetworkMap {
         }
     }
 
-    /// Whether a node may act on this map. What the coordinator says of addresses is held against the network's own prefixes, so that a
-    /// hostile or broken one cannot draw other traffic into the overlay (fault E17).
+    /// Checks that a node may act on this map. All addresses must be inside the network's own prefixes, so that a hostile or broken coordinator cannot route
+    /// other traffic into the overlay (fault E17).
     ///
     /// # Errors
-    /// The first reason to refuse the whole map; the node keeps its last good one.
+    /// The first reason to refuse the map. The node keeps its last good one.
     pub fn check(&self) -> Result<(), MapError> {
         if self.peers.len() > MAX_PEERS {
             return Err(MapError::TooManyPeers { peers: self.peers.len() });
@@ -200,7 +200,7 @@ impl NetworkMap {
     }
 }
 
-/// Overlay prefixes that leave the rest of the world alone: IPv4 from private or shared space of at most a /8, IPv6 a unique local /48 or smaller.
+/// Checks that the overlay's prefixes cover no public addresses: IPv4 in private or shared space, IPv6 a unique local /48 or longer.
 fn check_prefixes(network: &NetworkInfo) -> Result<(), MapError> {
     const PRIVATE: [&str; 4] = ["10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16"];
     let inside = |outer: &str, inner: Prefix| {
@@ -215,28 +215,28 @@ fn check_prefixes(network: &NetworkInfo) -> Result<(), MapError> {
     Ok(())
 }
 
-/// Why a map or a delta is not acted upon.
+/// Why a map or a delta is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MapError {
     /// The delta is for a map of another version.
     WrongVersion {
-        /// The node's version.
+        /// Version of the node's map.
         have: u64,
-        /// The version that the delta starts from.
+        /// Version that the delta applies to.
         from: u64,
     },
-    /// More peers than a node takes.
+    /// More peers than a node accepts.
     TooManyPeers {
-        /// How many there are.
+        /// Number of peers in the map.
         peers: usize,
     },
-    /// More endpoints than a peer can have.
+    /// A peer with too many endpoints.
     TooManyEndpoints(NodeId),
-    /// A peer that is bound to more relays than a node ever is.
+    /// A peer with more relays than a node binds to.
     TooManyRelays(NodeId),
-    /// Something is wrong with the list of relays.
+    /// The list of relays is invalid.
     Relay(RelayFault),
-    /// An overlay prefix that would cover foreign addresses.
+    /// An overlay prefix that covers addresses outside the overlay.
     BadPrefix(Prefix),
     /// A node without any address.
     NoAddress(NodeId),
@@ -248,9 +248,9 @@ pub enum MapError {
     SameKey(NodeId),
     /// Two nodes with one number, or a peer with the node's own.
     SameId(NodeId),
-    /// A name that is no DNS label.
+    /// A name that is not a DNS label.
     BadName(NodeId),
-    /// The network's name is no DNS label, and would end up in `/etc/hosts`.
+    /// The network's name is not a DNS label. It would be written into `/etc/hosts`.
     BadNetworkName,
 }
 
@@ -261,7 +261,9 @@ impl fmt::Display for MapError {
             Self::WrongVersion { have, from } => {
                 write!(f, "the change starts from version {from}, this node has {have}")
             }
-            Self::TooManyPeers { peers } => write!(f, "{peers} peers are more than the {MAX_PEERS} that a node takes"),
+            Self::TooManyPeers { peers } => {
+                write!(f, "{peers} peers are more than the {MAX_PEERS} that a node accepts")
+            }
             Self::TooManyEndpoints(id) => write!(f, "node {id} has more than {MAX_ENDPOINTS} endpoints"),
             Self::TooManyRelays(id) => write!(f, "node {id} is bound to more than {MAX_PEER_RELAYS} relays"),
             Self::Relay(fault) => write!(f, "{fault}"),
@@ -272,18 +274,18 @@ impl fmt::Display for MapError {
             Self::AddressOutside(id, address) => {
                 write!(f, "address {address} of node {id} is outside the overlay's prefixes")
             }
-            Self::SameAddress(id, address) => write!(f, "address {address} of node {id} is another node's, too"),
-            Self::SameKey(id) => write!(f, "the key of node {id} is another node's, too"),
-            Self::SameId(id) => write!(f, "number {id} stands for two nodes"),
-            Self::BadName(id) => write!(f, "the name of node {id} is no DNS label"),
-            Self::BadNetworkName => f.write_str("the network's name is no DNS label"),
+            Self::SameAddress(id, address) => write!(f, "address {address} of node {id} is also another node's"),
+            Self::SameKey(id) => write!(f, "the key of node {id} is also another node's"),
+            Self::SameId(id) => write!(f, "two nodes have the number {id}"),
+            Self::BadName(id) => write!(f, "the name of node {id} is not a DNS label"),
+            Self::BadNetworkName => f.write_str("the network's name is not a DNS label"),
         }
     }
 }
 
 impl Error for MapError {}
 
-/// Peers travel as a list (an object's keys would have to be texts); a number that stands for two of them is an error, not a silent loss.
+/// Encodes peers as a list, because the keys of a JSON object are texts. Two peers with one number are an error, not a silent loss.
 mod by_id {
     use std::collections::BTreeMap;
 
@@ -301,7 +303,7 @@ mod by_id {
         for peer in Vec::<Peer>::deserialize(deserializer)? {
             let id = peer.id;
             if peers.insert(id, peer).is_some() {
-                return Err(serde::de::Error::custom(format_args!("number {id} stands for two nodes")));
+                return Err(serde::de::Error::custom(format_args!("two nodes have the number {id}")));
             }
         }
         Ok(peers)

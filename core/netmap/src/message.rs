@@ -1,16 +1,16 @@
 //! The messages of the control channel.
 //!
-//! The channel: a WebSocket at [`CONTROL_PATH`]; its first two binary messages are the Noise_IK handshake (`taut_noise::ik`) between the
-//! node's machine key and the coordinator's key, with [`prologue`]; each later binary message is one JSON message, sealed.
+//! The channel is a WebSocket at [`CONTROL_PATH`]. Its first two binary messages are the Noise_IK handshake (`taut_noise::ik`) between the node's machine
+//! key and the coordinator's key, with [`prologue`]. Each later binary message is one sealed JSON message.
 //!
 //! ```text
 //! node                                   coordinator
 //! Hello{schema, node_key, bind_key?, enrol?, have} ──▶
 //!                                        ◀── Map(whole) or Delta(from `have` on), or Refused
-//!                                        ◀── Ticket(…)                   again when half of its life is over
+//!                                        ◀── Ticket(…)                   again after half of its lifetime
 //! Endpoints(…), Relays(…) ──▶             ◀── Delta(…), Presence(…), Twin(…)   whenever something changed
 //! Ping ──▶                                ◀── Pong                       renews the lease
-//! Leave ──▶                               ◀── Refused(NotAMember)        the node is no member any more
+//! Leave ──▶                               ◀── Refused(NotAMember)        the node is not a member any more
 //! ```
 
 use std::fmt;
@@ -21,52 +21,52 @@ use taut_base::{NodeId, PublicKey, RelayId};
 
 use crate::map::{Delta, NetworkMap};
 
-/// Version of these messages. A side that gets a larger one than it knows refuses with [`ProblemCode::Version`].
+/// Version of these messages. A program that receives a larger one than its own refuses with [`ProblemCode::Version`].
 pub const SCHEMA: u32 = 1;
 
-/// Longest text of a ticket, in characters: several times what today's have, so that there is room for more in it (fault L5).
+/// Longest text of a ticket, 1,024 characters: several times the length of current tickets, so that newer ones may be longer (fault L5).
 pub const MAX_TICKET: usize = 1024;
 
-/// Where the coordinator takes control channels, below its URL.
+/// Path of the control channel below the coordinator's URL.
 pub const CONTROL_PATH: &str = "/control/v1";
 
-/// The prologue of the control channel's handshake: version ‖ network (protocol.md 8). The node also names the network in the query of
-/// the WebSocket's URL (`?network=<32 hex digits>`), so that the coordinator knows which prologue to expect.
+/// Returns the prologue of the control channel's handshake: version ‖ network (protocol.md 8). The node also names the network in the query of the
+/// WebSocket's URL (`?network=<32 hex digits>`), so that the coordinator knows which prologue to expect.
 pub fn prologue(network: &[u8; 16]) -> Vec<u8> {
     [b"taut control v1".as_slice(), network].concat()
 }
 
-/// What a node says.
+/// A message of a node to the coordinator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum ToCoordinator {
-    /// First message on every channel.
+    /// The first message on every channel.
     Hello(Hello),
-    /// All places where the node may be reached now; replaces what it said before.
+    /// All endpoints at which the node may be reachable now. Replaces the earlier list.
     Endpoints {
         /// Interface addresses with the node's UDP ports, best first.
         endpoints: Vec<SocketAddr>,
-        /// The node's UDP ports, one per lane; the coordinator adds the IP that it saw with each of them.
+        /// The node's UDP ports, one per lane. The coordinator combines each of them with the source address of the channel.
         ports: Vec<u16>,
-        /// Where the node is seen from outside its NAT: what relays' STUN says of its sockets, and ports that the gateway mapped; the
-        /// mapped ones first. Empty from a node that knows of none.
+        /// The node's endpoints outside its NAT: ports that the gateway mapped, then addresses that the relays' STUN servers saw. Empty if the node knows
+        /// none.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         observed: Vec<SocketAddr>,
     },
-    /// The relays that the node is bound to now, the one that it measured as nearest first; replaces what it said before. What is beyond
-    /// [`crate::MAX_PEER_RELAYS`] is passed over.
+    /// The relays that the node is bound to now, nearest first by its own measurement. Replaces the earlier list. Relays beyond
+    /// [`crate::MAX_PEER_RELAYS`] are ignored.
     Relays {
         /// Their numbers in the map.
         ids: Vec<RelayId>,
     },
-    /// Renews the lease of the node's presence; answered by [`ToNode::Pong`].
+    /// Renews the lease of the node's presence. The answer is [`ToNode::Pong`].
     Ping,
-    /// The user asked for the node to leave; ends presence at once instead of when the lease runs out.
+    /// The node goes offline. Its presence ends at once instead of when the lease expires.
     Goodbye,
-    /// The node gives up its membership: the coordinator removes it, and refuses the channel with [`ProblemCode::NotAMember`]. Release 0.1.0 passes over
-    /// this message, and goes on listing the node.
+    /// The node gives up its membership. The coordinator removes it and refuses the channel with [`ProblemCode::NotAMember`]. Release 0.1.0 ignores this
+    /// message and keeps listing the node.
     Leave,
-    /// A message that this program does not know: from a newer node, to be passed over (fault L5).
+    /// An unknown message of a newer node, which is ignored (fault L5).
     #[serde(other)]
     Unknown,
 }
@@ -78,34 +78,34 @@ pub struct Hello {
     pub schema: u32,
     /// The node's WireGuard key.
     pub node_key: PublicKey,
-    /// The key that the node binds to relays with; tickets are for it alone. Left out by nodes that know of no relays.
+    /// The key with which the node binds to relays; its tickets are for this key only. Omitted by nodes that do not know relays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bind_key: Option<PublicKey>,
-    /// Present until the node was accepted once.
+    /// Present until the coordinator has accepted the node once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enrol: Option<Enrol>,
     /// Version of the map that the node has; 0 for none.
     #[serde(default)]
     pub have: u64,
-    /// Version of the program, for the operator's eyes.
+    /// Version of the program, shown to the operator.
     #[serde(default)]
     pub version: String,
-    /// Drawn when the program started, never 0: a host that was cloned shows another one than its copy. Left out by nodes that do not say it.
+    /// Random number of this run of the program, never 0. It tells a host from its clone. Omitted by nodes that do not tell it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub run: u64,
 }
 
-/// For fields that are left out when they say nothing.
+/// Returns true for a number that is omitted in JSON.
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// What a node shows to become a member.
+/// The credentials with which a node becomes a member.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct Enrol {
     /// The enrolment secret of the join token, base64url.
     pub secret: String,
-    /// The name that the node would like; the coordinator makes it unique.
+    /// The requested name; the coordinator makes it unique.
     pub name: String,
 }
 
@@ -115,35 +115,34 @@ impl fmt::Debug for Enrol {
     }
 }
 
-/// What the coordinator says.
+/// A message of the coordinator to a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum ToNode {
-    /// The whole map; replaces what the node has.
+    /// The full map. Replaces the node's map.
     Map(NetworkMap),
-    /// What changed since the version that the node has.
+    /// The difference from the node's map.
     Delta(Delta),
-    /// Who is connected to the coordinator now; for the eyes of users, never for a decision of the data plane.
+    /// The nodes that are connected to the coordinator now. For users only: the data plane never depends on it.
     Presence {
-        /// Whether `nodes` is everybody who is online (first message) or only who changed.
+        /// True if `nodes` lists all online nodes (first message), false if it lists changes.
         whole: bool,
-        /// Node and whether it is online.
+        /// Nodes, with true for an online one.
         nodes: Vec<(NodeId, bool)>,
     },
     /// Answer to [`ToCoordinator::Ping`].
     Pong,
-    /// Leave to use the network's relays (protocol.md 6.2): said after the map on every channel, and again when half of its life is over.
+    /// A ticket for the network's relays (protocol.md 6.2): sent after the map on every channel, and again after half of its lifetime.
     Ticket {
-        /// The signed ticket, base64url; at most [`MAX_TICKET`] characters. Only relays read it. Of version 1, which every relay takes.
+        /// The signed ticket, base64url; at most [`MAX_TICKET`] characters. Only relays read it. Version 1, which every relay accepts.
         ticket: String,
-        /// The same in version 2, which also names the node. Left out by coordinators of release 0.1.0; nodes of release 0.1.0 pass over it.
+        /// The same in version 2, which also names the node. Coordinators of release 0.1.0 omit it; nodes of release 0.1.0 ignore it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         numbered: Option<String>,
-        /// When it ends: seconds since 1970.
+        /// Expiry, in seconds since 1970.
         expires: u64,
     },
-    /// Whether another host uses this node's keys, which is served no more while this one is: what is told to the user. `None` when it was not seen any
-    /// more for a while.
+    /// Another host uses this node's keys, and is not served while this node is. `None` if the other host was not seen for a while.
     Twin {
         /// What happened and what to do.
         problem: Option<Problem>,
@@ -152,14 +151,14 @@ pub enum ToNode {
     Refused(Problem),
 }
 
-/// Why the coordinator refuses, in words for the user.
+/// Why the coordinator refuses a node, for the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// For programs.
+    /// The kind of refusal, for programs.
     pub code: ProblemCode,
     /// What happened and why.
     pub message: String,
-    /// What to do about it.
+    /// What the user can do.
     pub hint: String,
 }
 
@@ -173,29 +172,29 @@ impl fmt::Display for Problem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProblemCode {
-    /// The enrolment secret is unknown, used up, expired or revoked. Trying again is of no use.
+    /// The enrolment secret is unknown, used up, expired or revoked. Final.
     Enrolment,
-    /// The machine is no member (any more). Trying again is of no use.
+    /// The machine is not a member (any more). Final.
     NotAMember,
-    /// The node key belongs to another machine. Trying again is of no use.
+    /// The node key belongs to another machine. Final.
     KeyConflict,
-    /// Another host uses this node's keys, and is served. Tried again, but not soon.
+    /// Another host uses this node's keys and is served. The node retries, after a long back-off.
     Twin,
-    /// The machine, or the token that it shows, does this too often. Tried again: release 0.1.0 does so as with every code that it does not know.
+    /// The machine or its token is over the rate limit. The node retries; release 0.1.0 retries as after every unknown code.
     TooOften,
-    /// One side is too old for the other.
+    /// One program is too old for the other. Final.
     Version,
-    /// The message makes no sense.
+    /// The message is invalid.
     BadRequest,
-    /// The coordinator cannot answer now (its database, say); the node keeps its map and tries again.
+    /// The coordinator cannot answer now, for example because of its database. The node keeps its map and retries.
     Unavailable,
-    /// A code that this program does not know.
+    /// An unknown code.
     #[serde(other)]
     Unknown,
 }
 
 impl ProblemCode {
-    /// Whether only a person can change the answer; otherwise the node tries again by itself.
+    /// Returns true if only a person can change the answer. After all other refusals the node retries on its own.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Enrolment | Self::NotAMember | Self::KeyConflict | Self::Version)
     }

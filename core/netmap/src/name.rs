@@ -1,4 +1,4 @@
-//! Names of nodes and networks: one DNS label each, and none that means something else to the hosts that use it.
+//! Names of nodes and networks: one DNS label each, except labels that have another meaning on hosts or on the Internet.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -6,14 +6,14 @@ use std::fmt;
 
 use taut_base::NodeId;
 
-/// Longest label of a DNS name, in bytes (RFC 1035 section 2.3.4).
+/// Longest DNS label, 63 bytes (RFC 1035 section 2.3.4).
 pub const MAX_NAME: usize = 63;
 
-/// Name of a node whose host has no name of its own.
+/// Name of a node whose host has no usable name.
 const NAMELESS: &str = "node";
 
-/// Names that no node may have, besides those that begin with [`RESERVED_PREFIX`]: systems and programs look them up without a domain and
-/// rely on the answer. A member with such a name would receive their traffic on every host that writes `taut hosts` into `/etc/hosts`.
+/// Names that no node may have, besides those that begin with [`RESERVED_PREFIX`]. Systems and programs look them up without a domain and trust the answer:
+/// a member with such a name would receive their traffic from every host that writes `taut hosts` into `/etc/hosts`.
 const RESERVED: [&str; 23] = [
     // The host itself (RFC 6761 section 6.3), as Linux distributions and macOS spell it in `/etc/hosts`.
     "localhost",
@@ -38,7 +38,7 @@ const RESERVED: [&str; 23] = [
     "instance-data",
     "data-server",
     "metadata",
-    // Software relies on these to lead nowhere in the DNS (RFC 6761 section 6.4, RFC 6762 section 3, RFC 7686).
+    // Software relies on these not to exist in the DNS (RFC 6761 section 6.4, RFC 6762 section 3, RFC 7686).
     "invalid",
     "local",
     "onion",
@@ -47,19 +47,19 @@ const RESERVED: [&str; 23] = [
 /// Debian's names for the loopback interface and for multicast groups (`ip6-localhost`, `ip6-allnodes`, …).
 const RESERVED_PREFIX: &str = "ip6-";
 
-/// Names that no new network may have, besides [`RESERVED`] and the two-letter names, which are countries': `NAME.NETWORK` would be a host
-/// of the Internet. The list stops accidents. It is not the root zone, whose 1,400 names include words that are fine for a network.
+/// Names that no new network may have, besides [`RESERVED`] and all two-letter names, which are country codes: `NAME.NETWORK` could be an Internet host. The
+/// list prevents accidents. It is not the whole root zone, whose 1,400 names include words that suit a network.
 const TOP_LEVEL: [&str; 14] = [
     // Special use (RFC 9476, RFC 3172).
     "alt", "arpa", // Where most of the web and of the mail is.
     "app", "biz", "com", "dev", "edu", "gov", "info", "int", "mil", "name", "net", "org",
 ];
 
-/// Whether `name` is a DNS label that may name a node: 1 to 63 lower-case letters, digits and hyphens, no hyphen at either end (RFC 1123
-/// section 2.1). What a map says is held against this alone; [`check_new_name`] is for names that are chosen.
+/// Checks that `name` is a DNS label for a node: 1 to 63 lower-case letters, digits and hyphens, no hyphen at either end (RFC 1123 section 2.1). Names in a
+/// map need this check only; new names need [`check_new_name`].
 ///
 /// # Errors
-/// When it is not.
+/// If it is not such a label.
 pub fn check_name(name: &str) -> Result<(), BadName> {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let edges = !name.starts_with('-') && !name.ends_with('-');
@@ -69,25 +69,25 @@ pub fn check_name(name: &str) -> Result<(), BadName> {
     Ok(())
 }
 
-/// Whether a node may be given `name`: a label that is not reserved (fault E20).
+/// Checks that a node may get the name: a label that is not reserved (fault E20).
 ///
 /// # Errors
-/// When it may not.
+/// If it is no label, or reserved.
 pub fn check_new_name(name: &str) -> Result<(), BadName> {
     check_name(name)?;
     if is_reserved(name) { Err(BadName::Reserved) } else { Ok(()) }
 }
 
-/// Whether a network may be given `name`: as [`check_new_name`], and `NAME.NETWORK` is no host of the Internet.
+/// Checks that a network may get the name: as [`check_new_name`], and not a top-level domain, so that `NAME.NETWORK` is never an Internet host.
 ///
 /// # Errors
-/// When it may not.
+/// If it may not.
 pub fn check_network_name(name: &str) -> Result<(), BadName> {
     check_new_name(name)?;
     if is_top_level(name) { Err(BadName::TopLevel) } else { Ok(()) }
 }
 
-/// Returns true if no node may have this name, which is a label.
+/// Returns true if the label is reserved, so that no node may have it as its name.
 pub fn is_reserved(name: &str) -> bool {
     name.starts_with(RESERVED_PREFIX) || RESERVED.contains(&name)
 }
@@ -97,8 +97,8 @@ fn is_top_level(network: &str) -> bool {
     is_country || TOP_LEVEL.contains(&network)
 }
 
-/// Returns the name closest to what a host calls itself: first label, lower case, other characters as hyphens; `node` when nothing is left,
-/// or when the result is reserved.
+/// Returns the node name closest to a host name: its first label in lower case, other characters as hyphens; `node` if nothing is left or the result is
+/// reserved.
 pub fn name_from_host(host: &str) -> String {
     let label = host.split('.').next().unwrap_or_default();
     let spelled: String = label
@@ -113,18 +113,18 @@ pub fn name_from_host(host: &str) -> String {
     }
 }
 
-/// Returns the name by which users see node `id`: the one that the coordinator gave it, or `node-<id>` in place of a reserved one.
+/// Returns the name of node `id` for users: the name that the coordinator gave it, or `node-<id>` instead of a reserved one.
 pub fn display_name(id: NodeId, name: &str) -> Cow<'_, str> {
     if is_reserved(name) { Cow::Owned(placeholder_name(id)) } else { Cow::Borrowed(name) }
 }
 
-/// Returns the name of node `id` in place of one that it may not have.
+/// Returns the name of node `id` that replaces a reserved one.
 pub fn placeholder_name(id: NodeId) -> String {
     format!("{NAMELESS}-{id}")
 }
 
-/// Returns the domain of a network's nodes: its name, or `taut-<name>` where a coordinator has a network whose name would make
-/// `NAME.NETWORK` a host of the Internet or of the system.
+/// Returns the domain of a network's nodes: the network's name, or `taut-<name>` if the name is reserved or a top-level domain. A coordinator may still have
+/// such a network.
 pub fn domain(network: &str) -> Cow<'_, str> {
     if is_reserved(network) || is_top_level(network) {
         Cow::Owned(format!("taut-{network}"))
@@ -133,12 +133,12 @@ pub fn domain(network: &str) -> Cow<'_, str> {
     }
 }
 
-/// Why a text cannot be a name.
+/// Why a text cannot be a name of a node or network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadName {
-    /// It is no DNS label.
+    /// It is not a DNS label.
     NoLabel,
-    /// It means something else to hosts and programs.
+    /// Hosts and programs give it another meaning.
     Reserved,
     /// It is a top-level domain of the Internet.
     TopLevel,
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn fault_e20_names_with_another_meaning_are_reserved() {
-        // What Debian, Red Hat, openSUSE and macOS have in /etc/hosts, and what programs look up by themselves.
+        // Names in /etc/hosts of Debian, Red Hat, openSUSE and macOS, and names that programs look up on their own.
         for name in [
             "localhost",
             "localdomain",
@@ -214,7 +214,7 @@ mod tests {
             assert_eq!(display_name(NodeId(7), name), "node-7");
         }
         assert_eq!(name_from_host("localhost.localdomain"), "node");
-        // What people call their hosts.
+        // Usual names of hosts.
         for name in ["node", "local-1", "localhost-2", "web", "ip6", "test", "mail", "home", "gateway", "com", "de"] {
             assert_eq!(check_new_name(name), Ok(()), "{name}");
             assert_eq!(name_from_host(name), name);

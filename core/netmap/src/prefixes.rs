@@ -1,4 +1,4 @@
-//! The prefixes of an overlay, and whether a later map may change them.
+//! The prefixes of an overlay, and the check whether a later map changes them.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use taut_base::Prefix;
 
 use crate::map::NetworkInfo;
 
-/// The prefixes of an overlay. A node pins those that were first in force on its host (fault E24): a map with others would route addresses into
-/// the overlay that the user never agreed to, such as those of the local network.
+/// The prefixes of an overlay. A node pins the first ones that were applied on its host (fault E24). A map with others would route addresses into the overlay
+/// without the user's consent, such as those of the local network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prefixes {
     /// Its IPv4 prefix.
@@ -18,7 +18,7 @@ pub struct Prefixes {
 }
 
 impl Prefixes {
-    /// Returns those of `wanted` that are not the same here, IPv4 first.
+    /// Returns the prefixes of `wanted` that differ from these, IPv4 first.
     pub fn changed(&self, wanted: &Self) -> Vec<Prefix> {
         let pairs = [(self.ipv4, wanted.ipv4), (self.ipv6, wanted.ipv6)];
         pairs.into_iter().filter(|(here, there)| here != there).map(|(_, there)| there).collect()
@@ -49,7 +49,7 @@ mod tests {
         let [lan, other] = ["192.168.0.0/16", "fd01::/48"].map(|text| text.parse::<Prefix>().unwrap());
         assert_eq!(pinned.changed(&prefixes("192.168.0.0/16", "fd00::/48")), [lan]);
         assert_eq!(pinned.changed(&prefixes("192.168.0.0/16", "fd01::/48")), [lan, other]);
-        // A part of it is another prefix, too: addresses of the others would become unreachable.
+        // A part of a prefix counts as a change, because addresses outside of it become unreachable.
         assert_eq!(pinned.changed(&prefixes("100.64.0.0/16", "fd00::/48")).len(), 1);
     }
 }

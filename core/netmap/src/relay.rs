@@ -1,12 +1,12 @@
-//! Relays as the map names them.
+//! Relays in the network map.
 //!
-//! A relay is known by its key: who answers at its endpoints under another key is not spoken to, so a wrong address costs a bind that
-//! nobody answers, never traffic. Endpoints are still held against the same rules as those of peers, so that a hostile coordinator cannot
-//! make nodes knock at services of their own host (protocol.md 5.6).
+//! A relay is identified by its key. A node never sends traffic to a server with another key, so a wrong endpoint costs one unanswered bind message.
+//! Endpoints must still pass the rules for those of peers, so that a hostile coordinator cannot make nodes probe services of their own host (protocol.md
+//! 5.6).
 //!
-//! The coordinator's own relay often does not know by which address it is reached. Such an endpoint stands in the map with an unspecified
-//! address (`0.0.0.0`, `[::]`), which means *where this node reaches the coordinator*; [`settle`] puts that in its place. So does [`resolve_relay_urls`] with
-//! a URL of the host `0.0.0.0`: its scheme, host and port are those of the URL by which the node reached the coordinator.
+//! The coordinator's own relay often does not know its address. The map then has an endpoint with an unspecified address (`0.0.0.0`, `[::]`), which means *the
+//! address of the coordinator*; [`resolve_relay_endpoints`] replaces it. [`resolve_relay_urls`] does the same for a URL with the host `0.0.0.0`: scheme, host
+//! and port become those of the coordinator's URL.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -19,23 +19,23 @@ use taut_path::acceptable;
 
 use crate::name::check_name;
 
-/// Relays of one network: enough for one per region of the world and a second one beside each; a node measures all of them.
+/// Limit on the relays of a network, 32: two in each region of the world. A node measures all of them.
 pub const MAX_RELAYS: usize = 32;
 
-/// Endpoints of one relay: a few addresses of each family.
+/// Limit on the endpoints of one relay, 8: a few addresses of each family.
 pub const MAX_RELAY_ENDPOINTS: usize = 8;
 
-/// Relays that one node is bound to: the nearest and a second one, kept warm for the moment in which the first one fails.
+/// Number of relays that a node is bound to, 2: the nearest one, and a second one for when the first one fails.
 pub const MAX_PEER_RELAYS: usize = 2;
 
-/// Longest URL of a relay, in bytes: what a join token has room for, too.
+/// Longest URL of a relay, 255 bytes, as in a join token.
 const MAX_WEB: usize = 255;
 
-/// Path of the coordinator's own relay, behind whatever its URL has in front of all paths.
+/// Path of the coordinator's own relay, below the coordinator's URL.
 pub const RELAY_PATH: &str = "/relay/v1";
 
-/// How the URL of a relay begins that is reached where the coordinator is.
-const OPEN_WEB: &str = "ws://0.0.0.0/";
+/// Beginning of a relay URL whose host is the coordinator's.
+const COORDINATOR_WEB: &str = "ws://0.0.0.0/";
 
 /// A relay of the network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,25 +44,24 @@ pub struct Relay {
     pub id: RelayId,
     /// Its name, for people.
     pub name: String,
-    /// Its Noise static key (X25519); who has another one is not this relay.
+    /// Its Noise static key (X25519), which identifies the relay.
     pub key: PublicKey,
-    /// Where it takes frames and answers STUN, by UDP, best first. An unspecified address means where the node reaches the coordinator.
+    /// UDP endpoints for frames and STUN, best first. An unspecified address means the address of the coordinator.
     #[serde(default)]
     pub endpoints: Vec<SocketAddr>,
-    /// UDP port that answers STUN beside the endpoints' own, on the same addresses, so that a NAT's behaviour towards a second port can be
-    /// asked for; 0 where there is none.
+    /// A second UDP port that answers STUN on the same addresses, with which nodes find out how a NAT treats another port; 0 if there is none.
     #[serde(default)]
     pub stun_port: u16,
-    /// `wss://` or `ws://` URL that takes the same frames where UDP is blocked. The host `0.0.0.0` means where the node reaches the coordinator.
+    /// `wss://` or `ws://` URL for the same frames if UDP is blocked. The host `0.0.0.0` means the coordinator's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub web: Option<String>,
 }
 
 impl Relay {
-    /// Whether a node may use what stands here; `overlay` are the network's own prefixes.
+    /// Checks that a node may use the relay. `overlay` has the network's own prefixes.
     ///
     /// # Errors
-    /// The first reason not to.
+    /// The first reason to refuse the relay.
     pub fn check(&self, overlay: &[Prefix]) -> Result<(), RelayFault> {
         check_name(&self.name).map_err(|_| RelayFault::BadName(self.id))?;
         if self.endpoints.len() > MAX_RELAY_ENDPOINTS {
@@ -79,7 +78,7 @@ impl Relay {
     }
 }
 
-/// Whether a node may act on this list of relays.
+/// Checks that a node may act on this list of relays.
 pub(crate) fn check(relays: &[Relay], overlay: &[Prefix]) -> Result<(), RelayFault> {
     if relays.len() > MAX_RELAYS {
         return Err(RelayFault::TooMany { relays: relays.len() });
@@ -97,12 +96,12 @@ pub(crate) fn check(relays: &[Relay], overlay: &[Prefix]) -> Result<(), RelayFau
     Ok(())
 }
 
-/// Puts the addresses of the coordinator where an endpoint leaves its address open: the first one, by which this node reaches the coordinator, into each of
-/// these, the others into those of their own family. What stays open (no address is known, or none that may be sent to, such as a loopback one) is left out;
-/// a spelling that is there twice stands once. No relay has more than [`MAX_RELAY_ENDPOINTS`] afterwards.
+/// Replaces unspecified addresses of endpoints by the coordinator's addresses: each by the first one, with which this node reaches the coordinator, and by the
+/// others of the same family. Removes an endpoint without a usable address (none is known, or only a loopback one) and duplicates. A relay has at most
+/// [`MAX_RELAY_ENDPOINTS`] endpoints afterwards.
 pub fn resolve_relay_endpoints(relays: &mut [Relay], coordinator: &[IpAddr], overlay: &[Prefix]) {
     for relay in relays {
-        let mut settled: Vec<SocketAddr> = Vec::with_capacity(relay.endpoints.len());
+        let mut resolved: Vec<SocketAddr> = Vec::with_capacity(relay.endpoints.len());
         for endpoint in &relay.endpoints {
             let open = endpoint.ip().is_unspecified();
             let own = [endpoint.ip()];
@@ -110,35 +109,35 @@ pub fn resolve_relay_endpoints(relays: &mut [Relay], coordinator: &[IpAddr], ove
             for (number, address) in addresses.iter().map(IpAddr::to_canonical).enumerate() {
                 let known = SocketAddr::new(address, endpoint.port());
                 let fits = number == 0 || address.is_ipv4() == endpoint.is_ipv4();
-                let is_new = settled.len() < MAX_RELAY_ENDPOINTS && !settled.contains(&known);
+                let is_new = resolved.len() < MAX_RELAY_ENDPOINTS && !resolved.contains(&known);
                 if fits && is_new && acceptable(known, overlay) {
-                    settled.push(known);
+                    resolved.push(known);
                 }
             }
         }
-        relay.endpoints = settled;
+        relay.endpoints = resolved;
     }
 }
 
-/// Puts the URL by which this node reached the coordinator (`http://` or `https://`) where a relay's URL leaves its place open. One that stays open, or
-/// becomes none of a WebSocket by it, is left out.
+/// Replaces scheme, host and port of a relay URL with the host `0.0.0.0` by those of the coordinator's URL (`http://` or `https://`). Removes a URL that
+/// cannot be resolved, or is not a WebSocket URL afterwards.
 pub fn resolve_relay_urls(relays: &mut [Relay], coordinator: Option<&str>) {
     for relay in relays {
-        let Some(path) = relay.web.as_deref().and_then(|web| web.strip_prefix(OPEN_WEB)) else { continue };
+        let Some(path) = relay.web.as_deref().and_then(|web| web.strip_prefix(COORDINATOR_WEB)) else { continue };
         let secure = coordinator.and_then(|url| url.strip_prefix("https://")).map(|rest| ("wss", rest));
         let plain = coordinator.and_then(|url| url.strip_prefix("http://")).map(|rest| ("ws", rest));
-        let settled =
+        let resolved =
             secure.or(plain).map(|(scheme, rest)| format!("{scheme}://{}/{path}", rest.trim_end_matches('/')));
-        relay.web = settled.filter(|web| is_web(web) && !web.starts_with(OPEN_WEB));
+        relay.web = resolved.filter(|web| is_web(web) && !web.starts_with(COORDINATOR_WEB));
     }
 }
 
-/// The URL of a relay that is reached where the coordinator is, at [`RELAY_PATH`].
+/// Returns the URL of the coordinator's own relay, with the host `0.0.0.0`, at [`RELAY_PATH`].
 pub fn coordinator_relay_url() -> String {
-    format!("{OPEN_WEB}{}", RELAY_PATH.trim_start_matches('/'))
+    format!("{COORDINATOR_WEB}{}", RELAY_PATH.trim_start_matches('/'))
 }
 
-/// Whether the address is left open.
+/// Returns true if the endpoint has the coordinator's address.
 fn is_open(endpoint: SocketAddr) -> bool {
     endpoint.ip().is_unspecified() && endpoint.port() != 0
 }
@@ -150,21 +149,21 @@ fn is_web(url: &str) -> bool {
         && url.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// What is wrong with a relay or a list of them.
+/// Why a relay or a list of relays is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RelayFault {
-    /// More relays than a node takes.
+    /// More relays than a node accepts.
     TooMany {
-        /// How many there are.
+        /// Number of relays in the list.
         relays: usize,
     },
-    /// More endpoints than a relay can have.
+    /// A relay with too many endpoints.
     TooManyEndpoints(RelayId),
-    /// An endpoint that nothing may ever be sent to.
+    /// An endpoint to which a node must not send.
     BadEndpoint(RelayId, SocketAddr),
-    /// A URL that is none of a WebSocket.
+    /// A URL that is not a WebSocket URL.
     BadWeb(RelayId),
-    /// A name that is no DNS label.
+    /// A name that is not a DNS label.
     BadName(RelayId),
     /// Two relays with one number.
     SameId(RelayId),
@@ -175,15 +174,15 @@ pub enum RelayFault {
 impl fmt::Display for RelayFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooMany { relays } => write!(f, "{relays} relays are more than the {MAX_RELAYS} that a node takes"),
+            Self::TooMany { relays } => write!(f, "{relays} relays are more than the {MAX_RELAYS} that a node accepts"),
             Self::TooManyEndpoints(id) => write!(f, "relay {id} has more than {MAX_RELAY_ENDPOINTS} endpoints"),
             Self::BadEndpoint(id, endpoint) => {
-                write!(f, "relay {id} is said to be at {endpoint}, where nothing may be sent to")
+                write!(f, "relay {id} has the endpoint {endpoint}, to which nothing may be sent")
             }
-            Self::BadWeb(id) => write!(f, "the URL of relay {id} is none of a WebSocket (`wss://HOST/PATH`)"),
-            Self::BadName(id) => write!(f, "the name of relay {id} is no DNS label"),
-            Self::SameId(id) => write!(f, "number {id} stands for two relays"),
-            Self::SameKey(id) => write!(f, "the key of relay {id} is another relay's, too"),
+            Self::BadWeb(id) => write!(f, "the URL of relay {id} is not a WebSocket URL (`wss://HOST/PATH`)"),
+            Self::BadName(id) => write!(f, "the name of relay {id} is not a DNS label"),
+            Self::SameId(id) => write!(f, "two relays have the number {id}"),
+            Self::SameKey(id) => write!(f, "the key of relay {id} is also another relay's"),
         }
     }
 }
@@ -258,42 +257,45 @@ mod tests {
 
     #[test]
     fn an_open_address_is_where_the_coordinator_is() {
-        let settled = |texts: &[&str], coordinator: &[&str]| {
+        let resolved = |texts: &[&str], coordinator: &[&str]| {
             let mut relays = [Relay { endpoints: endpoints(texts), ..relay(1) }];
             let coordinator: Vec<IpAddr> = coordinator.iter().map(|text| text.parse().unwrap()).collect();
             resolve_relay_endpoints(&mut relays, &coordinator, &overlay());
             relays[0].endpoints.clone()
         };
         let both = ["0.0.0.0:3478", "[::]:3478"];
-        assert_eq!(settled(&both, &["203.0.113.7"]), endpoints(&["203.0.113.7:3478"]));
-        assert_eq!(settled(&both, &["::ffff:203.0.113.7"]), endpoints(&["203.0.113.7:3478"]));
-        assert_eq!(settled(&["[::]:5"], &["2001:db8::1"]), endpoints(&["[2001:db8::1]:5"]));
-        assert_eq!(settled(&["[::]:5", "192.0.2.9:5"], &[]), endpoints(&["192.0.2.9:5"]));
-        // Reached by IPv6, and known by IPv4, too.
+        assert_eq!(resolved(&both, &["203.0.113.7"]), endpoints(&["203.0.113.7:3478"]));
+        assert_eq!(resolved(&both, &["::ffff:203.0.113.7"]), endpoints(&["203.0.113.7:3478"]));
+        assert_eq!(resolved(&["[::]:5"], &["2001:db8::1"]), endpoints(&["[2001:db8::1]:5"]));
+        assert_eq!(resolved(&["[::]:5", "192.0.2.9:5"], &[]), endpoints(&["192.0.2.9:5"]));
+        // The node reaches the coordinator over IPv6 and knows its IPv4 address.
         let two = ["2001:db8::1", "203.0.113.7", "2001:db8::1"];
-        assert_eq!(settled(&["[::]:5", "0.0.0.0:5"], &two), endpoints(&["[2001:db8::1]:5", "203.0.113.7:5"]));
-        assert_eq!(settled(&["[::]:5"], &two), endpoints(&["[2001:db8::1]:5"]), "it does not listen there");
+        assert_eq!(resolved(&["[::]:5", "0.0.0.0:5"], &two), endpoints(&["[2001:db8::1]:5", "203.0.113.7:5"]));
+        assert_eq!(resolved(&["[::]:5"], &two), endpoints(&["[2001:db8::1]:5"]), "it does not listen there");
         let many: Vec<String> = (1..20).map(|last| format!("203.0.113.{last}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        assert_eq!(settled(&both, &many).len(), MAX_RELAY_ENDPOINTS);
-        assert_eq!(settled(&both, &["127.0.0.1"]), [], "a relay at loopback is nobody's");
-        assert_eq!(settled(&both, &["100.64.0.1"]), [], "a relay inside the overlay would carry itself");
+        assert_eq!(resolved(&both, &many).len(), MAX_RELAY_ENDPOINTS);
+        assert_eq!(resolved(&both, &["127.0.0.1"]), [], "a relay at loopback is nobody's");
+        assert_eq!(resolved(&both, &["100.64.0.1"]), [], "a relay inside the overlay would carry itself");
     }
 
     #[test]
     fn an_open_url_is_where_the_coordinator_is() {
-        let settled = |web: &str, coordinator: Option<&str>| {
+        let resolved = |web: &str, coordinator: Option<&str>| {
             let mut relays = [Relay { web: Some(String::from(web)), ..relay(1) }];
             resolve_relay_urls(&mut relays, coordinator);
             relays[0].web.clone()
         };
         let open = coordinator_relay_url();
         assert_eq!(check(&[Relay { web: Some(open.clone()), ..relay(1) }], &overlay()), Ok(()));
-        assert_eq!(settled(&open, Some("http://10.0.0.1:8288")).as_deref(), Some("ws://10.0.0.1:8288/relay/v1"));
-        assert_eq!(settled(&open, Some("https://vpn.example/a/")).as_deref(), Some("wss://vpn.example/a/relay/v1"));
-        assert_eq!(settled("wss://relay.example/r", Some("http://10.0.0.1")).as_deref(), Some("wss://relay.example/r"));
+        assert_eq!(resolved(&open, Some("http://10.0.0.1:8288")).as_deref(), Some("ws://10.0.0.1:8288/relay/v1"));
+        assert_eq!(resolved(&open, Some("https://vpn.example/a/")).as_deref(), Some("wss://vpn.example/a/relay/v1"));
+        assert_eq!(
+            resolved("wss://relay.example/r", Some("http://10.0.0.1")).as_deref(),
+            Some("wss://relay.example/r")
+        );
         for none in [None, Some("ftp://a"), Some("http:///"), Some("http://0.0.0.0")] {
-            assert_eq!(settled(&open, none), None, "{none:?}");
+            assert_eq!(resolved(&open, none), None, "{none:?}");
         }
     }
 

@@ -1,7 +1,8 @@
-//! The join token: one line that carries everything a node needs to enrol (protocol.md 8).
+//! The join token: one line with everything that a node needs to enrol (protocol.md 8).
 //!
 //! `taut1-` and base64url of: network id (16 bytes) ‖ coordinator key (32) ‖ enrolment secret (32) ‖ number of URLs (1) ‖ each URL as
-//! length (1) and text ‖ the first 4 bytes of BLAKE2s-256 of all that, so that a line copied badly is named as such instead of being sent.
+//! length (1) and text ‖ the first 4 bytes of BLAKE2s-256 of all that, so that a badly copied line is recognised before
+//! it is used.
 
 use std::error::Error;
 use std::fmt;
@@ -10,7 +11,7 @@ use std::str::FromStr;
 use taut_base::{PublicKey, decode_base64url, encode_base64url};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-/// What every token of this version starts with.
+/// Prefix of every token of this version.
 pub const TOKEN_PREFIX: &str = "taut1-";
 
 /// Prefix of every operator token, by which people and secret scanners recognise it.
@@ -18,10 +19,10 @@ pub const OPERATOR_PREFIX: &str = "tautop-";
 
 const FIXED: usize = 16 + 32 + 32 + 1;
 const CHECK: usize = 4;
-/// URLs in a token; more than a few replicas belong behind one name.
+/// Limit on the URLs in a token, 8: more replicas belong behind one host name.
 const MAX_URLS: usize = 8;
 
-/// A join token. It holds a secret: no `Debug`, wiped when dropped; [`Self::encode`] is the one way to print it.
+/// A join token. It holds a secret, so it has no `Debug` and is wiped when dropped; only [`Self::encode`] prints it.
 ///
 /// ```compile_fail,E0277
 /// fn prints<T: std::fmt::Debug>() {}
@@ -29,13 +30,13 @@ const MAX_URLS: usize = 8;
 /// ```
 #[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
 pub struct JoinToken {
-    /// Which network it joins; part of the control channel's prologue.
+    /// Id of the network, which is part of the control channel's prologue.
     #[zeroize(skip)]
     pub network: [u8; 16],
-    /// The coordinator's key, pinned from now on.
+    /// The coordinator's key, which the node pins.
     #[zeroize(skip)]
     pub coordinator: PublicKey,
-    /// Where the coordinator answers, `http://…` or `https://…`, best first.
+    /// URLs of the coordinator, `http://…` or `https://…`, best first.
     #[zeroize(skip)]
     pub urls: Vec<String>,
     /// The enrolment secret, sent only after the channel has proven the coordinator's key.
@@ -43,7 +44,7 @@ pub struct JoinToken {
 }
 
 impl JoinToken {
-    /// The line to copy.
+    /// Returns the line to copy.
     pub fn encode(&self) -> String {
         let mut bytes = Vec::with_capacity(256);
         bytes.extend_from_slice(&self.network);
@@ -104,16 +105,16 @@ fn parse(bytes: &[u8]) -> Result<JoinToken, BadToken> {
     Ok(JoinToken { network: *network, coordinator: PublicKey(*coordinator), urls, secret: *secret })
 }
 
-/// Why a text is no join token.
+/// Why a text is not a join token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadToken {
     /// It does not start with [`TOKEN_PREFIX`].
     NoToken,
-    /// It is an operator's token, which opens the coordinator's API.
+    /// It is an operator token, which gives access to the coordinator's API.
     Operator,
     /// It is a token of another version.
     Version,
-    /// It starts well but is cut, mistyped or altered.
+    /// It is truncated, mistyped or altered.
     Damaged,
 }
 

@@ -1,5 +1,5 @@
-//! `Noise_IK_25519_ChaChaPoly_BLAKE2s` (Noise specification, section 7.5): one message each way; the initiator knows the responder's
-//! key beforehand, the responder learns the initiator's from the first message.
+//! `Noise_IK_25519_ChaChaPoly_BLAKE2s` (Noise specification, section 7.5): one message each way. The initiator knows the
+//! responder's key beforehand; the responder learns the initiator's key from the first message.
 //!
 //! ```text
 //! Initiator::start ── first message ──▶ Responder::read ─▶ PendingReply
@@ -7,7 +7,7 @@
 //! Initiator::finish ◀──────────── second message ────────────┘
 //!        └─▶ Transport                              Transport ◀─┘
 //! ```
-//! Neither message carries a payload here: nothing is said before the handshake has ended (protocol.md 8).
+//! Neither message carries a payload: all data follows the handshake (protocol.md 8).
 
 use taut_base::{PrivateKey, PublicKey};
 
@@ -18,12 +18,12 @@ use crate::transport::Transport;
 
 const PROTOCOL: &str = "Noise_IK_25519_ChaChaPoly_BLAKE2s";
 
-/// Bytes of the first message: ephemeral key, sealed static key, sealed empty payload.
+/// Length of the first message, 96 bytes: ephemeral key, sealed static key, sealed empty payload.
 pub const FIRST_MESSAGE: usize = 32 + 32 + TAG + TAG;
-/// Bytes of the second message: ephemeral key, sealed empty payload.
+/// Length of the second message, 48 bytes: ephemeral key, sealed empty payload.
 pub const SECOND_MESSAGE: usize = 32 + TAG;
 
-/// The node, after it sent the first message.
+/// The node's state after the first message.
 pub struct Initiator {
     state: Symmetric,
     private: PrivateKey,
@@ -31,10 +31,10 @@ pub struct Initiator {
 }
 
 impl Initiator {
-    /// Writes the first message to the owner of `responder`. `ephemeral` is fresh randomness, used for nothing else.
+    /// Makes the first message to the owner of `responder`. `ephemeral` is fresh randomness, used for nothing else.
     ///
     /// # Errors
-    /// When the responder's key is no honest key.
+    /// If the responder's key is a point of low order.
     pub fn start(
         prologue: &[u8],
         private: &PrivateKey,
@@ -56,10 +56,10 @@ impl Initiator {
         Ok((Self { state, private: private.clone(), ephemeral }, message))
     }
 
-    /// Reads the second message; the channel is open then, and the other side has proven its key.
+    /// Reads the second message and returns the open channel. The responder has proven its key.
     ///
     /// # Errors
-    /// When the message was not made by the responder for this handshake.
+    /// If the responder did not make the message for this handshake.
     pub fn finish(mut self, message: &[u8]) -> Result<Transport, DecryptError> {
         let message: &[u8; SECOND_MESSAGE] = message.try_into().map_err(|_| DecryptError)?;
         let (received, sealed_payload) = message.split_at(32);
@@ -73,14 +73,14 @@ impl Initiator {
     }
 }
 
-/// The coordinator, before the first message.
+/// The coordinator's side before the first message.
 pub struct Responder;
 
 impl Responder {
     /// Reads the first message.
     ///
     /// # Errors
-    /// When the message is no first message to the owner of `private` with this prologue.
+    /// If the message is not a first message to the owner of `private` with this prologue.
     pub fn read(prologue: &[u8], private: &PrivateKey, message: &[u8]) -> Result<PendingReply, DecryptError> {
         let message: &[u8; FIRST_MESSAGE] = message.try_into().map_err(|_| DecryptError)?;
         let (received, rest) = message.split_at(32);
@@ -100,7 +100,7 @@ impl Responder {
     }
 }
 
-/// The coordinator, after it read the first message: it knows who asks, and may still refuse by not replying.
+/// The coordinator's state after the first message. It knows the initiator's key, and refuses the initiator by dropping this state without a reply.
 pub struct PendingReply {
     state: Symmetric,
     initiator: PublicKey,
@@ -108,15 +108,15 @@ pub struct PendingReply {
 }
 
 impl PendingReply {
-    /// The initiator's static key: who asks.
+    /// Returns the initiator's static key.
     pub fn initiator(&self) -> PublicKey {
         self.initiator
     }
 
-    /// Writes the second message; the channel is open then. `ephemeral` is fresh randomness, used for nothing else.
+    /// Makes the second message and the open channel. `ephemeral` is fresh randomness, used for nothing else.
     ///
     /// # Errors
-    /// When the initiator's keys are no honest keys.
+    /// If a key of the initiator is a point of low order.
     pub fn reply(mut self, ephemeral: &PrivateKey) -> Result<(Transport, [u8; SECOND_MESSAGE]), DecryptError> {
         let mut message = [0; SECOND_MESSAGE];
         let (sent_ephemeral, sealed_payload) = message.split_at_mut(32);

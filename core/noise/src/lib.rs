@@ -1,8 +1,8 @@
 //! Noise: the building blocks of WireGuard's handshake, and the IK handshake of the control channel.
 //!
-//! One set of primitives (X25519, ChaCha20-Poly1305, BLAKE2s), one [`Symmetric`] state, two users: `taut-tunnel` builds
-//! `Noise_IKpsk2` out of it by the WireGuard paper, and [`ik`] is `Noise_IK` between a node's machine key and the coordinator's
-//! pinned key (protocol.md 8). Pure: ephemeral keys come from outside. The other side in the tests is the crate `snow`.
+//! One set of primitives (X25519, ChaCha20-Poly1305, BLAKE2s) and one [`Symmetric`] state serve two handshakes: `Noise_IKpsk2` of the WireGuard paper in
+//! `taut-tunnel`, and `Noise_IK` between a node's machine key and the coordinator's pinned key in [`ik`] (protocol.md 8). Pure: ephemeral keys are
+//! arguments. The tests run [`ik`] against the crate `snow`.
 
 mod aead;
 pub mod ik;

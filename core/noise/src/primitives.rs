@@ -10,19 +10,19 @@ use taut_base::{PrivateKey, PublicKey};
 use x25519_dalek::StaticSecret;
 use zeroize::{Zeroize, Zeroizing};
 
-/// BLAKE2s works on blocks of 64 bytes; HMAC pads its key to one (RFC 2104 section 2).
+/// Block length of BLAKE2s, 64 bytes. HMAC pads its key to one block (RFC 2104 section 2).
 const BLOCK: usize = 64;
 
-/// The public half of a private key.
+/// Returns the public key of a private key.
 pub fn public_key(private: &PrivateKey) -> PublicKey {
     let secret = StaticSecret::from(*private.expose());
     PublicKey(x25519_dalek::PublicKey::from(&secret).to_bytes())
 }
 
-/// X25519: the secret that both owners compute from their own private and the other's public key.
+/// Returns the X25519 secret of a private key and another party's public key.
 ///
 /// # Errors
-/// [`LowOrderKey`] when the public key is a point of low order, for which everybody knows the result (fault A8).
+/// [`LowOrderKey`] if the public key is a point of low order, for which anyone can compute the result (fault A8).
 pub fn dh(private: &PrivateKey, public: &PublicKey) -> Result<Zeroizing<[u8; 32]>, LowOrderKey> {
     let secret = StaticSecret::from(*private.expose());
     let shared = secret.diffie_hellman(&x25519_dalek::PublicKey::from(public.0));
@@ -32,7 +32,7 @@ pub fn dh(private: &PrivateKey, public: &PublicKey) -> Result<Zeroizing<[u8; 32]
     Ok(Zeroizing::new(shared.to_bytes()))
 }
 
-/// The other side's public key is a point of low order: no secret can be agreed with it.
+/// A public key is a point of low order, so that the secret agreed with it is not secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LowOrderKey;
 
@@ -44,7 +44,7 @@ impl fmt::Display for LowOrderKey {
 
 impl Error for LowOrderKey {}
 
-/// BLAKE2s with 32 bytes of output over the parts in order.
+/// Returns the 32-byte BLAKE2s hash of the parts in order.
 pub fn hash(parts: &[&[u8]]) -> [u8; 32] {
     let mut hasher = Blake2s256::new();
     for part in parts {
@@ -53,7 +53,7 @@ pub fn hash(parts: &[&[u8]]) -> [u8; 32] {
     hasher.finalize().into()
 }
 
-/// HMAC with BLAKE2s over the parts in order.
+/// Returns the HMAC-BLAKE2s of the parts in order.
 pub fn hmac(key: &[u8; 32], parts: &[&[u8]]) -> Zeroizing<[u8; 32]> {
     let mut inner_pad = [0x36; BLOCK];
     let mut outer_pad = [0x5c; BLOCK];
@@ -74,9 +74,9 @@ pub fn hmac(key: &[u8; 32], parts: &[&[u8]]) -> Zeroizing<[u8; 32]> {
     outer
 }
 
-/// Keyed BLAKE2s with 16 bytes of output: the `Mac` of the WireGuard paper, section 5.4. Keys of up to 32 bytes.
+/// Returns the 16-byte keyed BLAKE2s: `Mac` of the WireGuard paper, section 5.4. The key has at most 32 bytes.
 pub fn keyed_mac(key: &[u8], message: &[u8]) -> [u8; 16] {
-    // A longer key is a mistake of ours, which the tests would show; cutting it keeps this free of panics.
+    // No caller has a longer key. Truncating it avoids a panic.
     let key = &key[..key.len().min(32)];
     match Blake2sMac::<U16>::new_from_slice(key) {
         Ok(mut mac) => {

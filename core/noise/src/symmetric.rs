@@ -1,5 +1,5 @@
-//! The symmetric state of a Noise handshake (Noise specification, revision 34, section 5.2): a chaining key that every shared secret
-//! is mixed into, and a hash of everything that was said.
+//! The symmetric state of a Noise handshake (Noise specification, revision 34, section 5.2): a chaining key, into which every shared secret is mixed, and
+//! a hash of the transcript.
 
 use std::error::Error;
 use std::fmt;
@@ -9,7 +9,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 use crate::aead::{AeadKey, TAG};
 use crate::primitives::{hash, hmac};
 
-/// Chaining key and transcript hash. In the WireGuard paper: `C` and `H`.
+/// Chaining key and transcript hash; `C` and `H` in the WireGuard paper.
 ///
 /// ```compile_fail,E0277
 /// fn prints<T: std::fmt::Debug>() {}
@@ -22,7 +22,7 @@ pub struct Symmetric {
 }
 
 impl Symmetric {
-    /// Starts a handshake of this protocol name with this prologue.
+    /// Returns the initial state for a protocol name and a prologue.
     pub fn new(protocol: &str, prologue: &[u8]) -> Self {
         let chaining_key = if protocol.len() <= 32 {
             let mut padded = [0; 32];
@@ -36,25 +36,25 @@ impl Symmetric {
         state
     }
 
-    /// Adds to the transcript.
+    /// Adds data to the transcript.
     pub fn mix_hash(&mut self, data: &[u8]) {
         self.transcript = hash(&[&self.transcript, data]);
     }
 
-    /// Mixes a secret in that yields no key: WireGuard's `C := KDF1(C, secret)`.
+    /// Mixes in a secret without deriving a key: WireGuard's `C := KDF1(C, secret)`.
     pub fn mix_key(&mut self, secret: &[u8]) {
         let [next, ..] = kdf(&self.chaining_key, secret);
         self.chaining_key = *next;
     }
 
-    /// Mixes a secret in and yields the key for what is encrypted next: `(C, key) := KDF2(C, secret)`.
+    /// Mixes in a secret and returns the key of the next encryption: `(C, key) := KDF2(C, secret)`.
     pub fn mix_key_and_derive(&mut self, secret: &[u8]) -> AeadKey {
         let [next, key, _] = kdf(&self.chaining_key, secret);
         self.chaining_key = *next;
         AeadKey::new(&key)
     }
 
-    /// Mixes a preshared key in: `(C, t, key) := KDF3(C, psk)` and `t` into the transcript.
+    /// Mixes in a preshared key: `(C, t, key) := KDF3(C, psk)`, and `t` into the transcript.
     pub fn mix_preshared(&mut self, secret: &[u8; 32]) -> AeadKey {
         let [next, middle, key] = kdf(&self.chaining_key, secret);
         self.chaining_key = *next;
@@ -62,7 +62,7 @@ impl Symmetric {
         AeadKey::new(&key)
     }
 
-    /// Encrypts `plain` into `out`, which is longer by [`TAG`], and adds the result to the transcript.
+    /// Encrypts `plain` into `out`, which is [`TAG`] bytes longer, and adds the ciphertext to the transcript.
     pub fn encrypt(&mut self, key: &AeadKey, plain: &[u8], out: &mut [u8]) {
         let (body, tag) = out.split_at_mut(plain.len());
         body.copy_from_slice(plain);
@@ -70,10 +70,10 @@ impl Symmetric {
         self.transcript = hash(&[&self.transcript, body, tag]);
     }
 
-    /// Reverses [`Self::encrypt`]. On an error the state is as before.
+    /// Decrypts the ciphertext of [`Self::encrypt`].
     ///
     /// # Errors
-    /// When `sealed` was not made by the other side of this very handshake.
+    /// If the other party of this handshake did not make `sealed`. The state is unchanged then.
     pub fn decrypt(&mut self, key: &AeadKey, sealed: &[u8], out: &mut [u8]) -> Result<(), DecryptError> {
         if sealed.len() != out.len() + TAG {
             return Err(DecryptError);
@@ -85,20 +85,20 @@ impl Symmetric {
         Ok(())
     }
 
-    /// A secret for keys of another purpose than the transport, by HKDF-Extract (RFC 5869) with the chaining key as salt. Whoever knows it, or keys
-    /// made of it, learns nothing of [`Self::split`]'s, and the other way round: those come of the empty input.
+    /// Returns a secret for other keys than the transport's: HKDF-Extract (RFC 5869) with the chaining key as salt. It reveals nothing about the keys of
+    /// [`Self::split`], which derive from the empty input, and they reveal nothing about it.
     pub fn export(&self, label: &[u8]) -> Zeroizing<[u8; 32]> {
         hmac(&self.chaining_key, &[label])
     }
 
-    /// The two transport keys, the initiator's sending key first: `KDF2(C, "")`.
+    /// Returns the two transport keys, the initiator's sending key first: `KDF2(C, "")`.
     pub fn split(&self) -> (Zeroizing<[u8; 32]>, Zeroizing<[u8; 32]>) {
         let [first, second, _] = kdf(&self.chaining_key, &[]);
         (first, second)
     }
 }
 
-/// HKDF with BLAKE2s (RFC 5869; WireGuard paper, section 5.4: `KDF`), its first three outputs.
+/// Returns the first three outputs of HKDF-BLAKE2s (RFC 5869; `KDF` of the WireGuard paper, section 5.4).
 fn kdf(key: &[u8; 32], input: &[u8]) -> [Zeroizing<[u8; 32]>; 3] {
     let extracted = hmac(key, &[input]);
     let first = hmac(&extracted, &[&[1]]);
@@ -107,7 +107,7 @@ fn kdf(key: &[u8; 32], input: &[u8]) -> [Zeroizing<[u8; 32]>; 3] {
     [first, second, third]
 }
 
-/// A handshake field that the other side of this handshake did not make.
+/// A handshake field was not made by the other party of this handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecryptError;
 

@@ -1,21 +1,21 @@
-//! What follows a handshake on a reliable stream: messages of any size, cut into Noise records.
+//! The channel after a handshake on a reliable stream: messages of any size, split into Noise records.
 //!
-//! A message is a row of records, each `length (2 bytes, big endian) ‖ ciphertext`, where the length counts the ciphertext with its tag. The
-//! first plaintext byte of a record says whether another one of the same message follows (1) or not (0). Counters run on by themselves:
-//! the stream under it keeps order, so a record that does not open ends the channel.
+//! A message is a sequence of records, each `length (2 bytes, big endian) ‖ ciphertext`, where the length counts the ciphertext with its tag. The
+//! first plaintext byte of a record is 1 if another record of the same message follows, else 0. Counters are implicit, because the stream keeps the order.
+//! A record that does not open therefore ends the channel.
 
 use std::error::Error;
 use std::fmt;
 
 use crate::aead::{AeadKey, TAG};
 
-/// Largest message that is opened, in bytes: a map of 10,000 peers with eight endpoints each takes about 5 MB.
+/// Largest message that is opened, 16 MiB: a map of 10,000 peers with eight endpoints each takes about 5 MB.
 pub const MAX_MESSAGE: usize = 16 * 1024 * 1024;
 
-/// Plaintext bytes per record: what fits in a Noise message of 65,535 bytes (Noise specification, section 3), with tag and flag.
+/// Plaintext bytes per record: a Noise message of 65,535 bytes (Noise specification, section 3) without tag and flag.
 const RECORD: usize = 65_535 - TAG - 1;
 
-/// An open channel: one key and one counter per direction.
+/// An open channel, with a key and a counter per direction.
 pub struct Transport {
     sending: AeadKey,
     receiving: AeadKey,
@@ -50,8 +50,7 @@ impl Transport {
     /// Opens one message.
     ///
     /// # Errors
-    /// When a record was cut, altered, repeated or left out, or the message is larger than [`MAX_MESSAGE`]. The channel is of no use
-    /// after that: close it and start anew.
+    /// If a record was truncated, altered, repeated or omitted, or if the message is larger than [`MAX_MESSAGE`]. The caller has to close the channel then.
     pub fn open(&mut self, mut sealed: Vec<u8>) -> Result<Vec<u8>, TransportError> {
         if sealed.len() > MAX_MESSAGE {
             return Err(TransportError::TooLarge { bytes: sealed.len() });
@@ -75,16 +74,16 @@ impl Transport {
     }
 }
 
-/// Why a message could not be opened. The channel is of no use after it.
+/// Why a message could not be opened. The channel is unusable afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransportError {
-    /// A record or the message ends too early or too late.
+    /// A record or the message has a wrong length.
     Cut,
-    /// A record does not open: altered, repeated, left out, or of another channel.
+    /// A record does not open: it was altered, repeated, omitted, or belongs to another channel.
     Altered,
     /// The message is larger than [`MAX_MESSAGE`].
     TooLarge {
-        /// How large it is.
+        /// Size of the message.
         bytes: usize,
     },
 }
@@ -92,8 +91,8 @@ pub enum TransportError {
 impl fmt::Display for TransportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Cut => f.write_str("a control message was cut on the way"),
-            Self::Altered => f.write_str("a control message was altered on the way, or is not of this channel"),
+            Self::Cut => f.write_str("a control message was truncated on the way"),
+            Self::Altered => f.write_str("a control message was altered on the way, or belongs to another channel"),
             Self::TooLarge { bytes } => {
                 write!(f, "a control message of {bytes} bytes is over the limit of {MAX_MESSAGE}")
             }

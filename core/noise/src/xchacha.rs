@@ -1,4 +1,4 @@
-//! XChaCha20-Poly1305 (draft-irtf-cfrg-xchacha-03): a nonce of 24 bytes, long enough to be drawn at random. WireGuard seals cookies with it.
+//! XChaCha20-Poly1305 (draft-irtf-cfrg-xchacha-03): its nonce of 24 bytes is long enough to be random. WireGuard seals cookies with it.
 
 use zeroize::Zeroizing;
 
@@ -7,28 +7,28 @@ use crate::aead::{AeadKey, TAG};
 /// "expand 32-byte k", ChaCha's first row (RFC 8439, section 2.3).
 const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
 
-/// Encrypts `data` in place and returns the tag that belongs behind it. Never call it twice with one nonce under one key.
+/// Encrypts `data` in place and returns the tag. A nonce must be used once per key.
 pub fn xseal(key: &[u8; 32], nonce: &[u8; 24], associated: &[u8], data: &mut [u8]) -> [u8; TAG] {
     let (subkey, counter) = derive(key, nonce);
     subkey.seal(counter, associated, data)
 }
 
-/// Checks and decrypts `sealed` (ciphertext and tag) in place; the plaintext is its beginning. `None` when it was not made by this key, nonce
-/// and associated data; `sealed` is garbage then.
+/// Checks and decrypts `sealed` (ciphertext and tag) in place and returns the plaintext, its beginning. Returns `None` if it was not made with this key,
+/// nonce and associated data; the content of `sealed` is undefined then.
 pub fn xopen<'a>(key: &[u8; 32], nonce: &[u8; 24], associated: &[u8], sealed: &'a mut [u8]) -> Option<&'a mut [u8]> {
     let (subkey, counter) = derive(key, nonce);
     subkey.open(counter, associated, sealed)
 }
 
-/// Section 2.3: the nonce's first 16 bytes make a key of their own, the other 8 are its nonce behind four zeros, which is how [`AeadKey`] writes
-/// a counter.
+/// Returns subkey and nonce (section 2.3): the subkey derives from the nonce's first 16 bytes. The other 8 bytes follow four zeros, as in the nonce that
+/// [`AeadKey`] makes of a counter.
 fn derive(key: &[u8; 32], nonce: &[u8; 24]) -> (AeadKey, u64) {
     let [first @ .., n0, n1, n2, n3, n4, n5, n6, n7] = nonce;
     let subkey = hchacha20(key, first);
     (AeadKey::new(&subkey), u64::from_le_bytes([*n0, *n1, *n2, *n3, *n4, *n5, *n6, *n7]))
 }
 
-/// Section 2.2: ChaCha20's rounds over constants, key and nonce, without the final addition; the first and last row are the result.
+/// Returns HChaCha20 of key and nonce (section 2.2): the first and last row after ChaCha20's rounds, without the final addition.
 fn hchacha20(key: &[u8; 32], nonce: &[u8; 16]) -> Zeroizing<[u8; 32]> {
     let mut state = Zeroizing::new([0_u32; 16]);
     state[..4].copy_from_slice(&CONSTANTS);
@@ -53,7 +53,7 @@ fn hchacha20(key: &[u8; 32], nonce: &[u8; 16]) -> Zeroizing<[u8; 32]> {
     subkey
 }
 
-/// RFC 8439, section 2.1.
+/// ChaCha's quarter round (RFC 8439, section 2.1).
 fn quarter_round(state: &mut [u32; 16], [a, b, c, d]: [usize; 4]) {
     for (rotate_d, rotate_b) in [(16, 12), (8, 7)] {
         state[a] = state[a].wrapping_add(state[b]);

@@ -1,4 +1,4 @@
-//! The crate `snow` as the other side of the control channel's handshake, in both roles.
+//! The control channel's handshake against the crate `snow`, in both roles.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -20,13 +20,13 @@ fn snow(private: &PrivateKey) -> snow::Builder<'_> {
         .unwrap()
 }
 
-/// Our one-record messages are Noise messages with a length and a flag byte in front.
+/// Returns the Noise message in a one-record message: the bytes after its length.
 fn record(sealed: &[u8]) -> &[u8] {
     &sealed[2..]
 }
 
 #[test]
-fn we_start_and_snow_answers() {
+fn taut_initiates_and_snow_responds() {
     let (node, coordinator, ephemeral) = keys();
     let (waiting, first) = ik::Initiator::start(PROLOGUE, &node, &public_key(&coordinator), ephemeral).unwrap();
     let mut other = snow(&coordinator).build_responder().unwrap();
@@ -46,7 +46,7 @@ fn we_start_and_snow_answers() {
 }
 
 #[test]
-fn snow_starts_and_we_answer() {
+fn snow_initiates_and_taut_responds() {
     let (node, coordinator, ephemeral) = keys();
     let coordinator_public = public_key(&coordinator);
     let mut other = snow(&node).remote_public_key(coordinator_public.as_bytes()).unwrap().build_initiator().unwrap();
@@ -64,7 +64,7 @@ fn snow_starts_and_we_answer() {
 }
 
 #[test]
-fn strangers_and_other_networks_are_refused() {
+fn unknown_keys_and_other_networks_are_refused() {
     let (node, coordinator, ephemeral) = keys();
     let (_, first) = ik::Initiator::start(PROLOGUE, &node, &public_key(&coordinator), ephemeral.clone()).unwrap();
     assert!(ik::Responder::read(b"another network", &coordinator, &first).is_err());

@@ -1,4 +1,4 @@
-//! Published test vectors for what is linked: X25519 (RFC 7748) and ChaCha20-Poly1305 (RFC 8439), through this crate's own functions.
+//! Published test vectors for the linked primitives: X25519 (RFC 7748) and ChaCha20-Poly1305 (RFC 8439), through this crate's own functions.
 
 use taut_base::PrivateKey;
 use taut_noise::{AeadKey, dh, public_key};
@@ -21,7 +21,7 @@ fn rfc_7748_section_6_1_agreement() {
     assert_eq!(*dh(&bob, &public_key(&alice)).unwrap(), shared);
 }
 
-/// The one vector of RFC 8439 whose nonce begins with four zeros, as all of WireGuard's do.
+/// The only vector of RFC 8439 whose nonce begins with four zeros, as WireGuard's nonces do.
 #[test]
 fn rfc_8439_appendix_a_5_aead() {
     let key = AeadKey::new(&hex("1c9240a5eb55d38af333888604f6b5f0473917c1402b80099dca5cbc207075c0"));

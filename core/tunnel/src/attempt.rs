@@ -1,4 +1,4 @@
-//! An attempt at a handshake: when to send an initiation (again), and when to give up (paper, section 6.4; protocol.md 2.2).
+//! An attempt at a handshake: when to send and retransmit an initiation, and when to give up (paper, section 6.4; protocol.md 2.2).
 
 use std::time::Duration;
 
@@ -6,22 +6,22 @@ use taut_base::{Entropy, Time};
 
 use crate::limits::Limits;
 
-/// First interval between tries with a Taut peer, doubled each time up to the stock interval (protocol.md 2.2).
+/// First retransmission interval with a Taut peer, 250 ms; it doubles up to the stock interval (protocol.md 2.2).
 const TAUT_FIRST_RETRY: Duration = Duration::from_millis(250);
 
-/// Random part of an interval, so that two ends that started together do not stay together (paper, section 6.1: 334 ms at most).
+/// Largest random part of an interval, 333 ms, so that two nodes that start at once do not stay in step (paper, section 6.1).
 const MAX_JITTER_MS: u32 = 333;
 
-/// How a peer likes to be asked again.
+/// Back-off between initiations, by the kind of peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// Every 5 s, as stock WireGuard does: native peers limit how many they answer.
+    /// Every 5 s, as stock WireGuard: native peers limit the rate of initiations that they answer.
     Stock,
-    /// After 250 ms, doubling to 5 s.
+    /// 250 ms first, doubling to 5 s.
     Taut,
 }
 
-/// One attempt at a handshake, from the first initiation to the last.
+/// One attempt at a handshake, from its first initiation to its last.
 pub struct Attempt {
     retry: Retry,
     interval: Duration,
@@ -29,14 +29,14 @@ pub struct Attempt {
     next: Time,
 }
 
-/// What an attempt wants at its time.
+/// What the caller has to do for an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptAction {
-    /// Nothing yet.
+    /// Nothing is due.
     Wait,
-    /// Send an initiation: a new one, or the last one again while it is young enough for the same response (protocol.md 2.1).
+    /// Send an initiation: a new one, or the last one again while a response to it is still accepted (protocol.md 2.1).
     SendInitiation,
-    /// Stop: nobody answered for [`Limits::attempt`].
+    /// Give up: no response came within [`Limits::attempt`].
     GiveUp,
 }
 
@@ -50,7 +50,7 @@ impl Attempt {
         Self { retry, interval, give_up: now + limits.attempt, next: now }
     }
 
-    /// What is due now. After [`AttemptAction::SendInitiation`] the next one is scheduled.
+    /// Returns what is due now. [`AttemptAction::SendInitiation`] schedules the next initiation.
     pub fn handle_timeout(&mut self, limits: &Limits, entropy: &mut impl Entropy, now: Time) -> AttemptAction {
         if now < self.next {
             return AttemptAction::Wait;
@@ -58,7 +58,7 @@ impl Attempt {
         if now >= self.give_up {
             return AttemptAction::GiveUp;
         }
-        // A Taut peer's first intervals are shorter than the stock jitter: a quarter of the interval keeps their shape.
+        // The first intervals of a Taut peer are shorter than the stock jitter, so theirs is a quarter of the interval.
         let most = u32::try_from(self.interval.as_millis() / 4).unwrap_or(MAX_JITTER_MS).min(MAX_JITTER_MS);
         let jitter = Duration::from_millis(u64::from(entropy.below(most + 1)));
         self.next = (now + self.interval + jitter).min(self.give_up);
@@ -68,7 +68,7 @@ impl Attempt {
         AttemptAction::SendInitiation
     }
 
-    /// When [`Self::handle_timeout`] has something to say.
+    /// Returns the time at which to call [`Self::handle_timeout`].
     pub fn poll_timeout(&self) -> Time {
         self.next
     }

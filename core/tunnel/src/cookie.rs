@@ -1,11 +1,11 @@
 //! The two MACs of handshake messages, and cookies (paper, sections 5.4.4 and 5.4.7).
 //!
-//! mac1 proves that the sender knows our public key. mac2 proves that it receives what is sent to its address: it is made with a *cookie*, a MAC of
-//! that address under a secret of ours. Who has to show one is decided elsewhere; here is how it is made, given, kept and checked.
+//! mac1 proves that the sender knows this node's public key. mac2 proves that the sender receives packets at its address: mac2 is keyed with a *cookie*, a
+//! MAC of that address under a secret of this node. This module makes, sends, keeps and checks cookies; the caller decides which senders need one.
 //!
 //! ```text
 //! initiator                                     CookieChecker of the responder
-//!   message, mac2 = 0       ───────────────▶      is_for_us, but too much from there
+//!   message, mac2 = 0       ───────────────▶      is_for_us, but over the rate limit
 //!   Cookies::take           ◀───────────────      reply: the cookie of that ip:port, sealed, bound to mac1
 //!   Cookies::write_mac2     ───────────────▶      proves_address
 //! ```
@@ -15,35 +15,28 @@ use std::time::Duration;
 
 use subtle::ConstantTimeEq;
 use taut_base::{MAX_CANDIDATES, PublicKey, Time};
-use taut_noise::{hash, hmac, keyed_mac, xopen, xseal};
+use taut_noise::{hmac, keyed_mac, xopen, xseal};
 use taut_wire::wireguard::{self, CookieReply, cookie_reply};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::handshake::Remote;
+use crate::identity::{Identity, Remote, cookie_key};
 
-/// `Label-Cookie` of the paper, section 5.4.7.
-const LABEL_COOKIE: &[u8] = b"cookie--";
-
-/// How long a cookie is good for, and with it the secret that it is made of (paper, sections 5.4.4 and 5.4.7).
+/// Lifetime of a cookie and of the secret that it is made with, 120 s (paper, sections 5.4.4 and 5.4.7).
 const LIFETIME: Duration = Duration::from_secs(120);
 
-/// Cookies kept of one peer: one for each path that a handshake may take, and as many of paths that it took before.
+/// Limit on the cookies kept for one peer, 16: one for each path that a handshake may take, and as many for paths of earlier handshakes.
 const MAX_KEPT: usize = 2 * MAX_CANDIDATES;
 
-/// Where the two MACs stand, counted from the end of an initiation or a response.
+/// Bytes of a MAC. mac1 and mac2 are the last two fields of an initiation and of a response.
 const MAC: usize = 16;
 
-pub(crate) fn cookie_key(public: &PublicKey) -> [u8; 32] {
-    hash(&[LABEL_COOKIE, public.as_bytes()])
-}
-
-/// Who sent a handshake message, as far as it is known before it is read (protocol.md 2.3): who is at an address and port, or who a relay says it is.
-/// Whoever shares an address or a relay with others shares no cookie with them (fault B5).
+/// The source of a handshake message, as far as it is known before decryption (protocol.md 2.3): an address and port, or a client number at a relay.
+/// Senders behind one address or one relay have different sources, so none of them gets the cookie of another (fault B5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceAddress([u8; 23]);
 
 impl SourceAddress {
-    /// A client of the relay there, by the number that the relay gave us for it.
+    /// Returns the source of client `id` of the relay at `relay`.
     pub fn relayed(relay: SocketAddr, id: u32) -> Self {
         let mut source = Self::from(relay);
         source.0[18] = 1;
@@ -53,27 +46,35 @@ impl SourceAddress {
 }
 
 impl From<SocketAddr> for SourceAddress {
-    fn from(place: SocketAddr) -> Self {
+    fn from(address: SocketAddr) -> Self {
         let mut source = [0; 23];
-        match place.ip().to_canonical() {
+        match address.ip().to_canonical() {
             IpAddr::V4(v4) => source[..4].copy_from_slice(&v4.octets()),
             IpAddr::V6(v6) => source[..16].copy_from_slice(&v6.octets()),
         }
-        source[16..18].copy_from_slice(&place.port().to_be_bytes());
+        source[16..18].copy_from_slice(&address.port().to_be_bytes());
         Self(source)
     }
 }
 
-/// Judges handshake messages to this node by their MACs, and gives out cookies. Without state beyond its keys: a cookie is computed anew to check it.
+impl Identity {
+    /// Returns a checker of the handshake messages to this node, for a lane (protocol.md 2.4). `seed` is fresh randomness for its cookies.
+    pub fn checker(&self, seed: [u8; 32]) -> CookieChecker {
+        CookieChecker::new(self.mac1_key, &self.public, seed)
+    }
+}
+
+/// Checks the MACs of handshake messages to this node, and makes cookies. It keeps no state per sender: a cookie is recomputed to be checked.
 pub struct CookieChecker {
     mac1_key: [u8; 32],
     cookie_key: [u8; 32],
-    /// Secrets and nonces derive from it.
+    /// Source of all secrets and nonces.
     seed: Zeroizing<[u8; 32]>,
-    /// The secret in force, and the number of its period.
+    /// Secret of the current period.
     secret: Zeroizing<[u8; 32]>,
+    /// Number of that period, counted in [`LIFETIME`]s.
     period: Option<u64>,
-    /// Replies so far: no nonce comes twice.
+    /// Number of replies so far; makes each nonce unique.
     replies: u64,
 }
 
@@ -89,16 +90,16 @@ impl CookieChecker {
         }
     }
 
-    /// Whether an initiation or a response was made by somebody who knows our public key.
+    /// Returns true if the sender of an initiation or a response knows this node's public key.
     pub fn is_for_us(&self, message: &[u8]) -> bool {
-        let Some((covered, mac1, _)) = cut(message) else { return false };
+        let Some((covered, mac1, _)) = split_macs(message) else { return false };
         keyed_mac(&self.mac1_key, covered).ct_eq(mac1).into()
     }
 
-    /// Whether the sender of an initiation or a response has shown, within the last two minutes, that it receives what is sent to `source`.
+    /// Returns true if mac2 of an initiation or a response proves that its sender received a packet at `source` within the last two minutes.
     pub fn proves_address(&mut self, message: &[u8], source: impl Into<SourceAddress>, now: Time) -> bool {
-        let Some((_, _, mac2)) = cut(message) else { return false };
-        // The common case, and one that no cookie leads to but once in 2^128.
+        let Some((_, _, mac2)) = split_macs(message) else { return false };
+        // The common case. A real mac2 is zero with a probability of 2^-128.
         if *mac2 == [0; MAC] {
             return false;
         }
@@ -107,14 +108,14 @@ impl CookieChecker {
         keyed_mac(&*cookie, covered).ct_eq(mac2).into()
     }
 
-    /// The answer that gives `source` its cookie. `message` is an initiation or a response; anything else has no answer.
+    /// Returns the cookie reply to `message`, an initiation or a response from `source`; `None` for anything else.
     pub fn reply(
         &mut self,
         message: &[u8],
         source: impl Into<SourceAddress>,
         now: Time,
     ) -> Option<[u8; cookie_reply::LEN]> {
-        let (_, mac1, _) = cut(message)?;
+        let (_, mac1, _) = split_macs(message)?;
         let sender = message.get(4..8)?.try_into().ok().map(u32::from_le_bytes)?;
         let mut sealed = [0; 32];
         let (cookie, tag) = sealed.split_at_mut(MAC);
@@ -126,7 +127,7 @@ impl CookieChecker {
         Some(reply)
     }
 
-    /// A key for hashes of what strangers send, so that they cannot choose what collides.
+    /// Returns a secret key for hashes over data of unauthenticated senders, so that they cannot choose collisions.
     pub fn hash_key(&self) -> [u8; 16] {
         let derived = hmac(&self.seed, &[b"hash key"]);
         let mut key = [0; 16];
@@ -143,7 +144,7 @@ impl CookieChecker {
         Zeroizing::new(keyed_mac(&*self.secret, &source.0))
     }
 
-    /// The seed is secret and each number comes once, so this is as good as drawn at random.
+    /// Returns a nonce that is as good as a random one: the seed is secret, and each number is used once.
     fn next_nonce(&mut self) -> [u8; 24] {
         self.replies += 1;
         let drawn = hmac(&self.seed, &[b"nonce", &self.replies.to_le_bytes()]);
@@ -153,19 +154,19 @@ impl CookieChecker {
     }
 }
 
-/// What mac1 covers, mac1, mac2.
-fn cut(message: &[u8]) -> Option<(&[u8], &[u8; MAC], &[u8; MAC])> {
+/// Splits a message into the bytes that mac1 covers, mac1, and mac2.
+fn split_macs(message: &[u8]) -> Option<(&[u8], &[u8; MAC], &[u8; MAC])> {
     let (rest, mac2) = message.split_last_chunk()?;
     let (covered, mac1) = rest.split_last_chunk()?;
     Some((covered, mac1, mac2))
 }
 
-/// The mac1 of an initiation or a response; `None` for what is too short to have one.
+/// Returns the mac1 of an initiation or a response; `None` if the message is too short.
 pub fn mac1(message: &[u8]) -> Option<&[u8; MAC]> {
-    cut(message).map(|(_, mac1, _)| mac1)
+    split_macs(message).map(|(_, mac1, _)| mac1)
 }
 
-/// The cookies that one peer gave us, each for the path that it came on (protocol.md 2.3). At most `MAX_KEPT` are kept.
+/// The cookies received from one peer, one for each path (protocol.md 2.3); at most `MAX_KEPT`.
 #[derive(Default)]
 pub struct Cookies {
     /// Oldest first.
@@ -173,8 +174,8 @@ pub struct Cookies {
 }
 
 impl Cookies {
-    /// Takes the cookie in `reply`, which came from `source` as the answer to our message with this mac1. False when the peer did not make it for
-    /// that message: nothing changes then (fault B8).
+    /// Stores the cookie in `reply`, which came from `source` in answer to the message with this mac1. Returns false and changes nothing if the peer did not
+    /// make the reply for that message (fault B8).
     pub fn take(
         &mut self,
         remote: &Remote,
@@ -196,13 +197,13 @@ impl Cookies {
         true
     }
 
-    /// Puts mac2 into a copy of an initiation or a response that goes to `destination`, if there is a young enough cookie from there.
+    /// Writes mac2 into an initiation or a response to `destination`, if a cookie from there is still valid.
     pub fn write_mac2(&self, destination: impl Into<SourceAddress>, message: &mut [u8], now: Time) {
         let destination = destination.into();
         let kept = self.kept.iter().find(|(from, at, _)| *from == destination && now < *at + LIFETIME);
         let Some((_, _, cookie)) = kept else { return };
-        let Some((covered, place)) = message.split_last_chunk_mut::<MAC>() else { return };
-        *place = keyed_mac(&**cookie, covered);
+        let Some((covered, field)) = message.split_last_chunk_mut::<MAC>() else { return };
+        *field = keyed_mac(&**cookie, covered);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Keys beyond WireGuard's own, all from the final chaining key of a handshake (protocol.md 1.2; docs/spec/wire.md has the bytes).
+//! Derivation of all keys beyond WireGuard's own pair, from the final chaining key of a handshake (protocol.md 1.2; bytes in docs/spec/wire.md).
 //!
 //! ```text
 //! S    = HKDF-Extract(salt: chaining key, input: "taut v1")
@@ -11,12 +11,12 @@ use taut_wire::control::Suite;
 use zeroize::Zeroizing;
 
 use crate::pair::PairKeys;
-use crate::session::Role;
+use crate::role::Role;
 
-/// What makes our keys others than anybody's who extends WireGuard, too.
+/// Label that separates Taut's keys from those of other extensions of WireGuard.
 const LABEL: &[u8] = b"taut v1";
 
-/// What a derived secret is for.
+/// Purpose of a derived secret.
 #[derive(Clone, Copy)]
 enum Purpose {
     /// A key of a control pair.
@@ -29,7 +29,7 @@ enum Purpose {
     DataIndex = 4,
 }
 
-/// Makes the key pairs of one session. Both ends have the same one.
+/// Derives the key pairs of one session. Both nodes have the same one.
 ///
 /// ```compile_fail,E0277
 /// fn prints<T: std::fmt::Debug>() {}
@@ -39,17 +39,17 @@ enum Purpose {
 pub struct Exporter {
     secret: Zeroizing<[u8; 32]>,
     role: Role,
-    /// The initiator's index and the responder's: those of WireGuard's own pair.
+    /// Indices of WireGuard's own pair: the initiator's, the responder's.
     indices: (ReceiverIndex, ReceiverIndex),
 }
 
 impl Exporter {
-    /// For a handshake that is finished, with the indices of its session.
+    /// Returns the exporter of a finished handshake; the indices are those of its session.
     pub(crate) fn of(state: &Symmetric, role: Role, local: ReceiverIndex, remote: ReceiverIndex) -> Self {
         Self::new(state.export(LABEL), role, local, remote)
     }
 
-    /// With `S` from outside, as tests have it.
+    /// Returns an exporter whose `S` is given. For tests.
     pub fn new(secret: Zeroizing<[u8; 32]>, role: Role, local: ReceiverIndex, remote: ReceiverIndex) -> Self {
         let indices = match role {
             Role::Initiator => (local, remote),
@@ -58,17 +58,17 @@ impl Exporter {
         Self { secret, role, indices }
     }
 
-    /// What both ends call the session, on all its lanes.
+    /// Returns the session's name, which is the same on both nodes and on all lanes.
     pub(crate) fn name(&self) -> (ReceiverIndex, ReceiverIndex) {
         ordered(self.indices)
     }
 
-    /// The control pair of a lane.
+    /// Returns the keys of a lane's control pair.
     pub fn control(&self, lane: LaneId) -> PairKeys {
         self.pair(Purpose::Control, Purpose::ControlIndex, Suite::ChaCha20Poly1305, lane)
     }
 
-    /// A data pair of a lane, other than WireGuard's own. The stock suite's of a further lane stands where the first has WireGuard's.
+    /// Returns the keys of a lane's data pair. On an extra lane the pair of the stock suite replaces WireGuard's own pair of the first lane.
     pub fn data(&self, suite: Suite, lane: LaneId) -> PairKeys {
         self.pair(Purpose::Data, Purpose::DataIndex, suite, lane)
     }
@@ -78,30 +78,30 @@ impl Exporter {
             Role::Initiator => (0, 1),
             Role::Responder => (1, 0),
         };
-        // Indices are derived too: there is no message that could name them. What a direction's receiver is called is that direction's.
-        let named = |direction| {
+        // Indices are derived too, because no message carries them. The index of a receiver derives from the direction towards it.
+        let index_of = |direction| {
             let drawn = self.expand(index, suite, lane, direction);
             let [a, b, c, d, ..] = *drawn;
             ReceiverIndex(u32::from_le_bytes([a, b, c, d])).on_lane(lane)
         };
         PairKeys {
             suite,
-            local: named(theirs),
-            remote: named(ours),
+            local: index_of(theirs),
+            remote: index_of(ours),
             sending: self.expand(key, suite, lane, ours),
             receiving: self.expand(key, suite, lane, theirs),
         }
     }
 
-    /// HKDF-Expand (RFC 5869) to one block.
+    /// Returns one block of HKDF-Expand (RFC 5869).
     fn expand(&self, purpose: Purpose, suite: Suite, lane: LaneId, direction: u8) -> Zeroizing<[u8; 32]> {
         let (initiator, responder) = (self.indices.0.0.to_le_bytes(), self.indices.1.0.to_le_bytes());
-        let what = [purpose as u8, suite.number(), lane.0, direction];
-        hmac(&self.secret, &[&what, &initiator, &responder, &[1]])
+        let info = [purpose as u8, suite.number(), lane.0, direction];
+        hmac(&self.secret, &[&info, &initiator, &responder, &[1]])
     }
 }
 
-/// Two indices, whichever end they are told by.
+/// Returns two indices in ascending order, so that both nodes get the same pair.
 pub(crate) fn ordered((one, other): (ReceiverIndex, ReceiverIndex)) -> (ReceiverIndex, ReceiverIndex) {
     (one.min(other), one.max(other))
 }
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_bytes_of_the_specification() {
-        // The vector of docs/spec/wire.md, made with Python's hmac and hashlib.
+        // The vector in docs/spec/wire.md, computed with Python's hmac and hashlib.
         let sending = both().0.control(LaneId(0)).sending;
         let hexadecimal: String = sending.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hexadecimal, "badcb26a7388aba6287ba859b2edcae632e0fecda0c6276caaee2e0edfd7fecb");

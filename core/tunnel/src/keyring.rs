@@ -1,22 +1,22 @@
 //! The sessions of one peer on one lane, and the timers of its data (paper, sections 6.1 to 6.5).
 //!
-//! A keyring holds at most three sessions: *current* seals; *next* is one that we answered for and that the peer has not used yet;
-//! *previous* still opens what is on its way, and *former* does while two newer ones are there at once. It never makes a handshake; it wishes for one.
+//! A keyring holds at most three usable sessions: *current* seals; *next* was made as responder and the peer has not used it yet; *previous* still opens
+//! packets in flight. *Former* does so too, while there are two newer ones at once. A keyring never makes a handshake; it asks for one.
 //!
 //! ```text
-//! we started, response came:   previous ◀─ next or current      current ◀─ new
-//! we answered:                 previous ◀─ nothing              next ◀─ new      (former ◀─ previous, if it crossed with current: the peer may use either)
-//! a packet opens with next:    previous ◀─ current              current ◀─ next
-//! handshakes crossed (one ours, one theirs, within 5 s), and a packet opens with previous or former: that and current change places, if it has the smaller name
-//! response came, next is there: former ◀─ current, until there is another session; likewise previous, if it crossed with the new one
+//! as initiator, response came:     previous ◀─ next or current      current ◀─ new
+//! as responder, response sent:     previous ◀─ nothing              next ◀─ new      (former ◀─ previous, if it crossed with current: the peer may use either)
+//! a packet opens with next:        previous ◀─ current              current ◀─ next
+//! handshakes crossed (one in each direction, within 5 s), and a packet opens with previous or former: that session and current swap, if its name is smaller
+//! response came, next is occupied: former ◀─ current, until the next new session; likewise previous, if it crossed with the new one
 //! ```
 //!
-//! On a lane other than the first the timers of the first are not repeated: nothing is kept alive there, and whoever hears nothing looks for another
-//! lane rather than for another session ([`Keyring::for_extra_lane`]). What a session is confirmed by on one lane counts for all, and so does which one of two that
-//! crossed is used ([`Keyring::confirm`]): on a lane whose packets go one way, the other end would never hear.
+//! Only the first lane runs session timers. An extra lane ([`Keyring::for_extra_lane`]) sends no keepalives, and if it hears nothing it is abandoned for the
+//! first lane instead of renewing the session. Confirming a session on one lane confirms it on all, and so does the choice between two crossed sessions
+//! ([`Keyring::confirm`]): on a lane with packets in one direction only, the sender would never learn of it.
 //!
-//! And there *previous* goes on sealing until the peer has said in *current* which lanes it has. A peer that was started again may have others at the
-//! same ports: data that found its way there would be overtaken when the lanes close.
+//! On an extra lane *previous* keeps sealing until the peer has told its lanes in *current*. A restarted peer may have other lanes at the same ports, and
+//! packets on such a lane would be overtaken when the lanes close.
 
 use std::fmt;
 use std::time::Duration;
@@ -26,19 +26,21 @@ use taut_wire::control::ControlMessage;
 
 use crate::limits::Limits;
 use crate::pair::Pair;
-use crate::session::{Role, Session, SessionIndices};
+use crate::role::Role;
+use crate::session::{Session, SessionIndices};
 
-/// While a wish for a handshake stands, it is not repeated more often than this; the agent keeps its own schedule of tries.
-const REPEAT_WISH: Duration = Duration::from_secs(1);
+/// Shortest interval between two requests for a handshake, 1 s. The agent has its own schedule of retransmissions.
+const REQUEST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Data is acknowledged by a receipt this long after it came, or after half a round trip where that is more (protocol.md 5.3).
+/// Delay of a receipt after received data, 20 ms, or half a round trip if that is longer (protocol.md 5.3).
 const RECEIPT_AFTER: Duration = Duration::from_millis(20);
 
-/// On a further lane data is acknowledged this soon, round trips aside, or the lane leads nowhere. Far beyond what a busy host is late by, and short enough
-/// for a connection to live on by the first lane.
-const SILENCE: Duration = Duration::from_secs(1);
+/// Time without a receipt, besides two round trips, after which an extra lane counts as broken, 1 s: far more than the delays of a busy host, and short
+/// enough for connections to survive on the first lane.
+const EXTRA_LANE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Handshakes that end within so long of each other have crossed: an initiation is repeated after it (paper, section 6.1, `Rekey-Timeout`).
+/// Two handshakes in opposite directions that end within this time have crossed, 5 s: after it an initiation is retransmitted (paper, section 6.1,
+/// `Rekey-Timeout`).
 const CROSSING: Duration = Duration::from_secs(5);
 
 /// The sessions of one peer on one lane.
@@ -47,40 +49,43 @@ pub struct Keyring {
     previous: Option<Session>,
     current: Option<Session>,
     next: Option<Session>,
-    /// What the peer may yet seal with, though two newer ones are there: while handshakes cross, `current` before them, or what we answered for.
+    /// A session that the peer may still use although there are two newer ones: the `current` before crossed handshakes, or a session made as responder.
     former: Option<Box<Session>>,
+    /// Removed sessions that the caller has not taken yet.
     retired: Vec<(SessionId, SessionIndices)>,
-    wished: Option<Time>,
-    /// Data was sent and nothing came back since: at this time it has been too long.
+    /// Time of the last request for a handshake.
+    requested: Option<Time>,
+    /// Deadline for an answer to sent data.
     no_answer: Option<Time>,
-    /// Data was received and nothing sent since: at this time the peer wants to hear from us.
+    /// Deadline for a keepalive, after received data and no packet sent since.
     keepalive: Option<Time>,
-    /// Data came in a session with a control pair, and was not acknowledged yet.
+    /// Deadline for a receipt, after data in a session with a control pair.
     receipt: Option<Time>,
     round_trip: Duration,
-    /// Not the first lane's.
-    further: bool,
+    /// This is the keyring of a lane other than the first.
+    is_extra_lane: bool,
+    /// Interval of persistent keepalives.
     persistent: Option<Duration>,
-    /// When the next packet is due whatever happens.
+    /// Deadline for the next persistent keepalive.
     persistent_due: Option<Time>,
-    /// Something may be due sooner than was said.
-    sooner: bool,
+    /// A deadline was set that may be earlier than those reported.
+    has_earlier_timeout: bool,
 }
 
-/// What a keyring wants done at a time.
+/// What the caller has to do for a keyring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyringAction {
     /// Send an empty packet.
     Keepalive,
-    /// Make a new session.
+    /// Ask the agent for a handshake.
     Handshake,
-    /// Send what [`Keyring::receipt`] yields.
+    /// Send the receipt that [`Keyring::receipt`] returns.
     Receipt,
-    /// On a further lane: send by the first again, nothing comes back here.
+    /// On an extra lane: send on the first lane again, because no receipt comes back on this one.
     AbandonLane,
 }
 
-/// There is no session to send with.
+/// No session can seal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoSession;
 
@@ -93,31 +98,31 @@ impl fmt::Display for NoSession {
 impl std::error::Error for NoSession {}
 
 impl Keyring {
-    /// A keyring without sessions; `persistent` is the interval of unconditional keepalives, if any.
+    /// Returns a keyring without sessions. `persistent` is the interval of persistent keepalives, if any.
     pub fn new(persistent: Option<Duration>) -> Self {
         Self { persistent, ..Self::default() }
     }
 
-    /// A keyring for a lane other than the first.
+    /// Returns a keyring for a lane other than the first.
     pub fn for_extra_lane() -> Self {
-        Self { further: true, ..Self::default() }
+        Self { is_extra_lane: true, ..Self::default() }
     }
 
-    /// Another interval of unconditional keepalives; the first one is due at once, as in stock WireGuard.
+    /// Sets the interval of persistent keepalives. The first one is due at once, as in stock WireGuard.
     pub fn set_persistent(&mut self, interval: Option<Duration>, now: Time) {
         self.persistent = interval;
         self.persistent_due = interval.map(|_| now);
-        self.sooner = true;
+        self.has_earlier_timeout = true;
     }
 
-    /// Takes a new session. What it pushes out shows in [`Self::take_retired`].
+    /// Adds a session. [`Self::take_retired`] returns the sessions that it displaces.
     pub fn add(&mut self, session: Session) {
-        self.sooner = true;
+        self.has_earlier_timeout = true;
         let pushed_out = self.former.take();
         self.retire(pushed_out.map(|session| *session));
         match session.role {
             Role::Initiator => {
-                self.wished = None;
+                self.requested = None;
                 let may_be_used = self.previous.as_ref().is_some_and(|previous| crosses(previous, &session));
                 let (before, used) = (self.previous.take(), self.current.replace(session));
                 let (previous, former, pushed_out) = match self.next.take() {
@@ -129,7 +134,7 @@ impl Keyring {
                 self.retire(pushed_out);
             }
             Role::Responder => {
-                // Who was sent nothing by us since two crossed does not know which of them we use.
+                // A peer that has received nothing since two handshakes crossed does not know which session this node uses.
                 let may_be_used =
                     self.previous.as_ref().zip(self.current.as_ref()).is_some_and(|(one, other)| crosses(one, other));
                 let previous = self.previous.take();
@@ -144,53 +149,53 @@ impl Keyring {
         }
     }
 
-    /// Forgets a session.
+    /// Removes a session.
     pub fn remove(&mut self, id: SessionId) {
         self.retire_if(|session| session.id == id);
     }
 
-    /// Forgets all sessions and timers.
+    /// Removes all sessions and stops all timers.
     pub fn clear(&mut self) {
         self.retire_if(|_| true);
-        (self.wished, self.no_answer, self.keepalive, self.persistent_due) = (None, None, None, None);
+        (self.requested, self.no_answer, self.keepalive, self.persistent_due) = (None, None, None, None);
         self.receipt = None;
     }
 
-    /// Sessions that are gone since the last call: their indices are free.
+    /// Returns the sessions removed since the last call. Their indices may be used again.
     pub fn take_retired(&mut self) -> Vec<(SessionId, SessionIndices)> {
         std::mem::take(&mut self.retired)
     }
 
-    /// The session to seal with, if there is a usable one.
+    /// Returns the session to seal with.
     ///
     /// # Errors
-    /// [`NoSession`] when there is none, it is too old or has sealed all it may.
+    /// [`NoSession`] if there is none, or if it is too old or has reached its limit.
     pub fn sending(&mut self, limits: &Limits, now: Time) -> Result<&mut Session, NoSession> {
         let slot = if self.previous_seals(limits, now) { &mut self.previous } else { &mut self.current };
         slot.as_mut().filter(|session| usable(session, limits, now)).ok_or(NoSession)
     }
 
-    /// Whether *previous* seals yet, see the module.
+    /// Returns true if *previous* still seals, see the module.
     fn previous_seals(&self, limits: &Limits, now: Time) -> bool {
         let agreed = |session: &&Session| session.is_agreed() && usable(session, limits, now);
-        self.further
+        self.is_extra_lane
             && self.current.as_ref().filter(agreed).is_none()
             && self.previous.as_ref().is_some_and(|previous| agreed(&previous))
     }
 
-    /// The session in use, whether or not it may still seal.
+    /// Returns the current session, which may be too old to seal.
     pub fn current(&self) -> Option<&Session> {
         self.current.as_ref()
     }
 
-    /// The data pair that the peer names `index`, with its session, if it may still open.
+    /// Returns the data pair with this receiver index and its session, if the session still opens packets.
     pub fn receiving(&mut self, index: ReceiverIndex, limits: &Limits, now: Time) -> Option<(SessionId, &mut Pair)> {
         self.all()
             .filter(|session| usable(session, limits, now))
             .find_map(|session| Some((session.id, session.data_pair(index)?)))
     }
 
-    /// The control pair that the peer names `index`, with its session, if it may still open.
+    /// Returns the control pair with this receiver index and its session, if the session still opens packets.
     pub fn control(&mut self, index: ReceiverIndex, limits: &Limits, now: Time) -> Option<(SessionId, &mut Pair)> {
         self.all().filter(|session| usable(session, limits, now)).find_map(|session| {
             let id = session.id;
@@ -198,39 +203,39 @@ impl Keyring {
         })
     }
 
-    /// The session of that name.
+    /// Returns the session with this number.
     pub fn session(&mut self, id: SessionId) -> Option<&mut Session> {
         self.all().find(|session| session.id == id)
     }
 
-    /// All sessions, the likeliest first.
+    /// Returns all sessions, the most likely one first.
     fn all(&mut self) -> impl Iterator<Item = &mut Session> {
         let slots = [self.current.as_mut(), self.next.as_mut(), self.previous.as_mut(), self.former.as_deref_mut()];
         slots.into_iter().flatten()
     }
 
-    /// A packet was opened with a data pair of the session `id`; `data` tells it from a keepalive. Returns whether packets are sent with that session from
-    /// now on: one that we had answered for and that is confirmed by this, or the one of two that crossed that both sides use.
+    /// Handles that a packet was opened with a data pair of the session `id`; `data` is false for a keepalive. Returns true if this made the session current:
+    /// it was made as responder and is confirmed now, or it is the one of two crossed sessions that both nodes use.
     pub fn received(&mut self, id: SessionId, data: bool, limits: &Limits, now: Time) -> bool {
         let changed = self.confirm(id);
         if self.no_answer.is_some() && self.is_heard_in(id, limits, now) {
             self.no_answer = None;
         }
-        self.put_off_persistent(now);
+        self.restart_persistent(now);
         if data {
-            if !self.further && self.keepalive.is_none() {
+            if !self.is_extra_lane && self.keepalive.is_none() {
                 self.keepalive = Some(now + limits.keepalive);
-                self.sooner = true;
+                self.has_earlier_timeout = true;
             }
             self.arm_receipt(id, now);
         }
         changed
     }
 
-    /// A control message was opened in the session `id`. Its sender holds that session, and does not necessarily seal data with it: that our own data is
-    /// heard, only one in the session that seals says. Returns the same as [`Self::received`].
+    /// Handles that a control message was opened in the session `id`. Its sender has that session but may seal data with another one, so only a message in
+    /// the session that seals shows that the peer can open this node's data. Returns the same as [`Self::received`].
     pub fn received_control(&mut self, id: SessionId, limits: &Limits, now: Time) -> bool {
-        self.put_off_persistent(now);
+        self.restart_persistent(now);
         let confirmed = self.use_next(id);
         if self.sending(limits, now).is_ok_and(|session| session.id == id) {
             self.no_answer = None;
@@ -238,22 +243,23 @@ impl Keyring {
         confirmed
     }
 
-    /// Whether a packet in the session `id` says that the peer has the one that seals. A Taut peer acknowledges data where it came, so what it seals with
-    /// another session says nothing: handshakes that crossed may have left it without ours. Of stock WireGuard any packet has to do (paper, section 6.5).
+    /// Returns true if a packet in the session `id` shows that the peer has the session that seals. A Taut peer acknowledges data in the session it came in,
+    /// so a packet in another session shows nothing: crossed handshakes may have left the peer without this one. For stock WireGuard any packet counts
+    /// (paper, section 6.5).
     fn is_heard_in(&mut self, id: SessionId, limits: &Limits, now: Time) -> bool {
         self.sending(limits, now).is_ok_and(|session| session.id == id || !session.has_receipts())
     }
 
-    /// The peer used the session `id`, on whichever lane. Returns whether packets are sent with it from now on, as [`Self::received`] does.
+    /// Handles that the peer used the session `id` on any lane. Returns the same as [`Self::received`].
     pub fn confirm(&mut self, id: SessionId) -> bool {
-        self.use_next(id) || self.uncross(id)
+        self.use_next(id) || self.resolve_crossing(id)
     }
 
     fn use_next(&mut self, id: SessionId) -> bool {
         if self.next.as_ref().is_none_or(|session| session.id != id) {
             return false;
         }
-        self.wished = None;
+        self.requested = None;
         let confirmed = self.next.take();
         let older = std::mem::replace(&mut self.current, confirmed);
         let pushed_out = std::mem::replace(&mut self.previous, older);
@@ -264,23 +270,23 @@ impl Keyring {
     fn arm_receipt(&mut self, id: SessionId, now: Time) {
         if self.receipt.is_none() && self.session(id).is_some_and(|session| session.control_pair().is_some()) {
             self.receipt = Some(now + RECEIPT_AFTER.max(self.round_trip / 2));
-            self.sooner = true;
+            self.has_earlier_timeout = true;
         }
     }
 
-    /// How long a packet takes to the peer and back, as far as it was measured: receipts need not come more often.
+    /// Sets the measured round-trip time to the peer, which spaces receipts.
     pub fn set_round_trip(&mut self, round_trip: Duration) {
         self.round_trip = round_trip;
     }
 
-    /// What acknowledges the data that came last, with the control pair to seal it with.
+    /// Returns the receipt for the data received last, and the control pair to seal it with.
     pub fn receipt(&mut self) -> Option<(ControlMessage, &mut Pair)> {
         self.all().find_map(|session| Some((session.take_receipt()?, session.control_pair()?)))
     }
 
-    /// Of two sessions whose handshakes crossed, both sides use the one with the smaller name. Otherwise both stay initiators, their renewals cross
-    /// again, and each time the packets that are on their way under the pushed out sessions are lost. Returns whether that is the session `id` from now on.
-    fn uncross(&mut self, id: SessionId) -> bool {
+    /// Makes the session `id` current if it crossed with the current one and has the smaller name, as the peer does. Returns true if so. Without a common
+    /// choice both nodes would remain initiators, their renewals would cross again, and each time packets in flight under the displaced sessions would be lost.
+    fn resolve_crossing(&mut self, id: SessionId) -> bool {
         let Some(current) = &mut self.current else { return false };
         let others = [self.previous.as_mut(), self.former.as_deref_mut()].into_iter().flatten();
         let common = |other: &&mut Session| other.id == id && crosses(other, current) && other.name() < current.name();
@@ -289,31 +295,31 @@ impl Keyring {
         true
     }
 
-    /// A packet was sealed and sent; `data` tells it from a keepalive.
+    /// Handles that a packet was sealed and sent; `data` is false for a keepalive.
     pub fn sent(&mut self, data: bool, limits: &Limits, now: Time) {
         self.keepalive = None;
-        self.put_off_persistent(now);
+        self.restart_persistent(now);
         if data && self.no_answer.is_none() {
-            let wait = if self.further { SILENCE + 2 * self.round_trip } else { limits.no_answer() };
+            let wait = if self.is_extra_lane { EXTRA_LANE_TIMEOUT + 2 * self.round_trip } else { limits.no_answer() };
             self.no_answer = Some(now + wait);
-            self.sooner = true;
+            self.has_earlier_timeout = true;
         }
     }
 
-    /// A packet came or went: the next unconditional one is due an interval later.
-    fn put_off_persistent(&mut self, now: Time) {
+    /// Restarts the interval of persistent keepalives, after a packet in either direction.
+    fn restart_persistent(&mut self, now: Time) {
         let due = self.persistent.map(|interval| now + interval);
-        self.sooner |= due.is_some() && self.persistent_due.is_none();
+        self.has_earlier_timeout |= due.is_some() && self.persistent_due.is_none();
         self.persistent_due = due;
     }
 
-    /// Nothing is waited for any more.
+    /// Stops waiting for an answer to sent data.
     pub fn stop_expecting_answer(&mut self) {
         self.no_answer = None;
     }
 
-    /// Whether to ask for a handshake now, because a packet is to be sent: there is no session, we started the current one and it is
-    /// old, or it is much used (paper, section 6.2). Says yes once per second at most while the wish stands.
+    /// Returns true if the caller shall ask for a handshake because it has a packet to send: there is no usable session, this node is the initiator of the
+    /// current one and it is old, or its key is worn (paper, section 6.2). Returns true at most once per second.
     pub fn needs_handshake_to_send(&mut self, limits: &Limits, now: Time) -> bool {
         let needed = match &self.current {
             Some(session) if usable(session, limits, now) => {
@@ -322,59 +328,60 @@ impl Keyring {
             }
             _ => true,
         };
-        needed && self.wish(now)
+        needed && self.request(now)
     }
 
-    /// Whether to ask for a handshake now, because packets only come in and our session will soon be too old to open them
-    /// (paper, section 6.2).
+    /// Returns true if the caller shall ask for a handshake because it only receives, and the current session will soon be too old to open packets (paper,
+    /// section 6.2).
     pub fn needs_handshake_to_receive(&mut self, limits: &Limits, now: Time) -> bool {
         let old = self.current.as_ref().is_some_and(|session| {
             session.role == Role::Initiator && now.since(session.born) >= limits.rekey_on_receive()
         });
-        old && self.wish(now)
+        old && self.request(now)
     }
 
-    fn wish(&mut self, now: Time) -> bool {
-        if self.wished.is_some_and(|wished| now < wished + REPEAT_WISH) {
+    /// Returns true and notes the time, unless the last request was less than [`REQUEST_INTERVAL`] ago.
+    fn request(&mut self, now: Time) -> bool {
+        if self.requested.is_some_and(|requested| now < requested + REQUEST_INTERVAL) {
             return false;
         }
-        self.wished = Some(now);
+        self.requested = Some(now);
         true
     }
 
-    /// Does what is due. Sessions that are too old are retired; what the caller has to do goes to `wish`.
-    pub fn handle_timeout(&mut self, limits: &Limits, now: Time, mut wish: impl FnMut(KeyringAction)) {
+    /// Does what is due: removes sessions that are too old, and passes what the caller has to do to `act`.
+    pub fn handle_timeout(&mut self, limits: &Limits, now: Time, mut act: impl FnMut(KeyringAction)) {
         self.retire_if(|session| now >= session.born + limits.reject_after);
         if self.no_answer.take_if(|due| now >= *due).is_some() {
-            if self.further {
-                wish(KeyringAction::AbandonLane);
-            } else if self.wish(now) {
-                wish(KeyringAction::Handshake);
+            if self.is_extra_lane {
+                act(KeyringAction::AbandonLane);
+            } else if self.request(now) {
+                act(KeyringAction::Handshake);
             }
         }
         if self.keepalive.take_if(|due| now >= *due).is_some() && self.current.is_some() {
-            wish(KeyringAction::Keepalive);
+            act(KeyringAction::Keepalive);
         }
         if self.receipt.take_if(|due| now >= *due).is_some() {
-            wish(KeyringAction::Receipt);
+            act(KeyringAction::Receipt);
         }
         if self.persistent_due.take_if(|due| now >= *due).is_some() {
-            self.put_off_persistent(now);
-            wish(KeyringAction::Keepalive);
+            self.restart_persistent(now);
+            act(KeyringAction::Keepalive);
         }
     }
 
-    /// When [`Self::handle_timeout`] has something to do.
+    /// Returns the time at which to call [`Self::handle_timeout`].
     pub fn poll_timeout(&self, limits: &Limits) -> Option<Time> {
         let sessions = [self.previous.as_ref(), self.current.as_ref(), self.next.as_ref(), self.former.as_deref()];
         let rejects = sessions.into_iter().flatten().map(|session| session.born + limits.reject_after);
         [self.no_answer, self.keepalive, self.receipt, self.persistent_due].into_iter().flatten().chain(rejects).min()
     }
 
-    /// The same, if that may be sooner than was said last: `None` while deadlines have only moved away. Most packets arm nothing.
+    /// Returns the same if it may be earlier than the last reported time; `None` while deadlines have only moved away. Most packets set no deadline.
     #[inline]
     pub fn poll_earlier_timeout(&mut self, limits: &Limits) -> Option<Time> {
-        if std::mem::take(&mut self.sooner) { self.poll_timeout(limits) } else { None }
+        if std::mem::take(&mut self.has_earlier_timeout) { self.poll_timeout(limits) } else { None }
     }
 
     fn retire_if(&mut self, mut is_over: impl FnMut(&Session) -> bool) {
@@ -393,7 +400,7 @@ impl Keyring {
     }
 }
 
-/// Whether one is ours and one the peer's, made while the initiation of the other may have been on its way.
+/// Returns true if the two sessions were made in opposite directions, each while the initiation of the other may have been in flight.
 fn crosses(one: &Session, other: &Session) -> bool {
     one.role != other.role && one.born.max(other.born).since(one.born.min(other.born)) < CROSSING
 }

@@ -1,32 +1,33 @@
-//! WireGuard's constants (paper, section 6.1), and the ones of them that tests shorten.
+//! WireGuard's limits on keys and sessions (paper, section 6.1). Those that tests shorten are arguments.
 
 use std::time::Duration;
 
-/// Messages under one key after which its initiator makes a new session (paper, section 6.1).
+/// Messages under one key after which the initiator makes a new session, 2^60 (paper, section 6.1).
 pub const REKEY_AFTER_MESSAGES: u64 = 1 << 60;
 
-/// Messages under one key after which it is not used at all (paper, section 6.1): the replay window needs room above.
+/// Messages under one key after which the key is not used any more (paper, section 6.1): 2^13 below the largest counter, so that the replay window never
+/// overflows.
 pub const REJECT_AFTER_MESSAGES: u64 = u64::MAX - (1 << 13);
 
-/// Blocks of 16 bytes under one AES-256-GCM key after which its user makes a new session (protocol.md 1.6): 128 GiB, a minute at 19 Gbit/s.
+/// Blocks of 16 bytes under one AES-256-GCM key after which the sender asks for a new session, 2^33 (protocol.md 1.6): 128 GiB, a minute at 19 Gbit/s.
 pub const REKEY_AFTER_BLOCKS: u64 = 1 << 33;
 
-/// Blocks under one AES-256-GCM key after which it seals nothing more (protocol.md 1.6). What an attacker can tell grows with the
-/// square of the blocks, over 2^129: to 2^-59 here.
+/// Blocks of 16 bytes under one AES-256-GCM key after which the key seals nothing more, 2^35 (protocol.md 1.6). An attacker's advantage grows with the
+/// square of the blocks, over 2^129; it is 2^-59 at this limit.
 pub const REJECT_AFTER_BLOCKS: u64 = 1 << 35;
 
-/// The time limits of sessions and handshakes. An argument, so that a test can pass hours in seconds (law 10).
+/// Time limits of sessions and handshakes. They are an argument, so that a test can simulate hours in seconds (law 10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Age of a session at which its initiator makes a new one when it sends: 120 s.
+    /// Age of a session at which its initiator renews it on the next packet it sends: 120 s.
     pub rekey_after: Duration,
-    /// Age of a session at which it neither seals nor opens any more: 180 s.
+    /// Age of a session at which it stops sealing and opening: 180 s.
     pub reject_after: Duration,
-    /// How long a handshake is tried: 90 s.
+    /// Timeout of a handshake, retransmissions included: 90 s.
     pub attempt: Duration,
-    /// Interval of tries with stock WireGuard, and part of the "no answer" limit: 5 s.
+    /// Retransmission interval of initiations to stock WireGuard, and part of the "no answer" timeout: 5 s.
     pub retry: Duration,
-    /// Silence after which received data is acknowledged by an empty packet: 10 s.
+    /// Time after received data, without a packet sent, until a keepalive acknowledges it: 10 s.
     pub keepalive: Duration,
 }
 
@@ -40,18 +41,18 @@ impl Limits {
         keepalive: Duration::from_secs(10),
     };
 
-    /// Sessions that live shorter, in the paper's proportion of 2 to 3. For tests only.
+    /// Returns limits of shorter sessions, with the paper's ratio of 2 to 3 between renewal and rejection. For tests only.
     pub fn with_rekey_after(rekey_after: Duration) -> Self {
         Self { rekey_after, reject_after: rekey_after * 3 / 2, ..Self::WIREGUARD }
     }
 
-    /// Data was sent and nothing came back for this long: the session is probably gone, make a new one (paper, section 6.5).
+    /// Returns the time without an answer to data after which the peer has probably lost the session and a new one is made (paper, section 6.5).
     pub(crate) fn no_answer(&self) -> Duration {
         self.keepalive + self.retry
     }
 
-    /// Age at which an initiator that only receives makes a new session, so that it is ready before the old one is rejected
-    /// (paper, section 6.2).
+    /// Returns the age at which an initiator that only receives renews the session, so that the new one is ready before the old one is rejected (paper,
+    /// section 6.2).
     pub(crate) fn rekey_on_receive(&self) -> Duration {
         self.reject_after.saturating_sub(self.keepalive + self.retry).max(self.rekey_after)
     }

@@ -1,4 +1,4 @@
-//! A key pair in use: one key for each direction, with the counter and the replay window that belong to them.
+//! A key pair in use: one key for each direction, with its counter and replay window.
 
 use std::fmt;
 
@@ -11,21 +11,21 @@ use zeroize::Zeroizing;
 use crate::limits::{REJECT_AFTER_BLOCKS, REJECT_AFTER_MESSAGES, REKEY_AFTER_BLOCKS, REKEY_AFTER_MESSAGES};
 use crate::window::ReplayWindow;
 
-/// What a [`Pair`] is made of.
+/// The keys and indices of a [`Pair`].
 pub struct PairKeys {
-    /// The AEAD that the keys are for.
+    /// AEAD of the keys.
     pub suite: Suite,
-    /// By which the peer names this pair to us.
+    /// Receiver index in the peer's packets to this node.
     pub local: ReceiverIndex,
-    /// By which we name it to the peer.
+    /// Receiver index in this node's packets to the peer.
     pub remote: ReceiverIndex,
-    /// Key of what we send.
+    /// Key of sent packets.
     pub sending: Zeroizing<[u8; 32]>,
-    /// Key of what we receive.
+    /// Key of received packets.
     pub receiving: Zeroizing<[u8; 32]>,
 }
 
-/// Keys in use. Counter and window live only here: it can be neither copied nor made twice of the same keys.
+/// A key pair in use. It owns its counter and replay window, and can be neither cloned nor made twice from the same keys.
 pub struct Pair {
     suite: Suite,
     local: ReceiverIndex,
@@ -33,13 +33,13 @@ pub struct Pair {
     sending: AeadKey,
     receiving: AeadKey,
     sent: u64,
-    /// Blocks of the cipher that were used, where they are what limits a key.
+    /// Cipher blocks used; they limit an AES-256-GCM key.
     blocks: u64,
     window: ReplayWindow,
 }
 
 impl Pair {
-    /// Puts keys to use, once: they are consumed.
+    /// Returns a pair that has sealed nothing. It consumes the keys, so that they are used once.
     pub(crate) fn new(keys: PairKeys) -> Self {
         let PairKeys { suite, local, remote, sending, receiving } = keys;
         let key = match suite {
@@ -58,36 +58,36 @@ impl Pair {
         }
     }
 
-    /// Its AEAD.
+    /// Returns the pair's AEAD.
     pub fn suite(&self) -> Suite {
         self.suite
     }
 
-    /// Whether the peer may mark packets in it ([`taut_wire::partial_checksum`]): in none of WireGuard's own suite (law 1).
+    /// Returns true if packets under this pair may have [partial checksums](taut_wire::partial_checksum): not under WireGuard's own suite (law 1).
     pub fn allows_partial_checksums(&self) -> bool {
         self.suite != Suite::ChaCha20Poly1305
     }
 
-    /// By which the peer names it.
+    /// Returns the receiver index in the peer's packets.
     pub fn local(&self) -> ReceiverIndex {
         self.local
     }
 
-    /// How many messages it has sealed: the next one's counter.
+    /// Returns the number of sealed messages, which is the next counter.
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// The highest counter that was authentic, if there was one.
+    /// Returns the highest counter of an authentic message, if there was one.
     pub fn highest(&self) -> Option<u64> {
         self.window.highest()
     }
 
-    /// Turns `datagram` into a data message. Its packet stands from [`DATA_HEADER`] on, `packet` bytes long; the slice is
-    /// [`crate::Session::sealed_len`] long, and everything around the packet is written here: header, zeros, tag.
+    /// Seals `datagram` in place as a data message. The caller has written `packet` bytes at [`DATA_HEADER`] into a slice of
+    /// [`crate::Session::sealed_len`] bytes; header, padding and tag are written here.
     ///
     /// # Errors
-    /// [`Exhausted`] when the key has sealed all it may; nothing was written then.
+    /// [`Exhausted`] if the key has reached its limit. `datagram` is unchanged then.
     pub fn seal(&mut self, datagram: &mut [u8], packet: usize) -> Result<(), Exhausted> {
         if self.exhausted() {
             return Err(Exhausted);
@@ -96,7 +96,7 @@ impl Pair {
         let Some((plain, tag)) = body.split_last_chunk_mut::<TAG>() else { return Err(Exhausted) };
         let counter = self.sent;
         self.sent += 1;
-        // One more makes the tag; padded packets are whole blocks.
+        // The tag takes one more block; padded packets are whole blocks.
         self.blocks += plain.len().div_ceil(16) as u64 + 1;
         plain[packet..].fill(0);
         *tag = self.sending.seal(counter, &[], plain);
@@ -104,53 +104,53 @@ impl Pair {
         Ok(())
     }
 
-    /// Opens a data message in place and yields the padded packet: empty for a keepalive. The window moves only for what is authentic.
+    /// Opens a data message in place and returns the padded packet, which is empty for a keepalive. Only an authentic message moves the replay window.
     ///
     /// # Errors
-    /// When it was seen before, is too old, or was not sealed for this pair.
+    /// If the counter was seen before or is too old, or if the message was not sealed for this pair.
     pub fn open<'a>(&mut self, counter: u64, ciphertext: &'a mut [u8]) -> Result<&'a mut [u8], OpenError> {
         if counter >= REJECT_AFTER_MESSAGES {
             return Err(OpenError::CounterAtLimit);
         }
-        if !self.window.fresh(counter) {
+        if !self.window.is_fresh(counter) {
             return Err(OpenError::Replayed);
         }
         let plain = self.receiving.open(counter, &[], ciphertext).ok_or(OpenError::NotAuthentic)?;
-        if !self.window.mark(counter) {
+        if !self.window.record(counter) {
             return Err(OpenError::Replayed);
         }
         Ok(plain)
     }
 
-    /// Whether so much was sealed that there should be a new session.
+    /// Returns true if the key is used so much that its session should be renewed.
     pub(crate) fn wants_rekey(&self) -> bool {
         self.sent >= REKEY_AFTER_MESSAGES || self.blocks_reach(REKEY_AFTER_BLOCKS)
     }
 
-    /// Whether nothing may be sealed any more.
+    /// Returns true if the key has reached its limit and seals nothing more.
     pub(crate) fn exhausted(&self) -> bool {
         self.sent >= REJECT_AFTER_MESSAGES || self.blocks_reach(REJECT_AFTER_BLOCKS)
     }
 
-    /// ChaCha20-Poly1305 has no such limit that a session could reach.
+    /// Returns true if an AES-256-GCM key has used `limit` blocks. A session cannot reach the corresponding limit of ChaCha20-Poly1305.
     fn blocks_reach(&self, limit: u64) -> bool {
         self.suite == Suite::Aes256Gcm && self.blocks >= limit
     }
 
-    /// As if so many blocks had been used already.
+    /// Sets the number of used blocks.
     #[cfg(test)]
     pub(crate) fn skip_to_block(&mut self, blocks: u64) {
         self.blocks = blocks;
     }
 
-    /// As if so many messages had been sealed already.
+    /// Sets the number of sealed messages.
     #[cfg(test)]
     pub(crate) fn skip_to(&mut self, counter: u64) {
         self.sent = counter;
     }
 }
 
-/// The key has sealed all the messages it may.
+/// The key has reached its limit and seals nothing more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exhausted;
 
@@ -162,13 +162,13 @@ impl fmt::Display for Exhausted {
 
 impl std::error::Error for Exhausted {}
 
-/// Why a data message did not open.
+/// Why a data message was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenError {
-    /// Its counter was seen before, or is too old to say.
+    /// The counter was seen before, or is too old for the replay window.
     Replayed,
-    /// Its counter is beyond what a key may be used for (fault A12).
+    /// The counter is beyond the limit of a key (fault A12).
     CounterAtLimit,
-    /// It was not sealed for this session, or altered on the way.
+    /// The message was sealed for another session, or altered.
     NotAuthentic,
 }

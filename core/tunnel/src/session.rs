@@ -1,8 +1,8 @@
-//! A session: the key pairs of one handshake. A stock session has WireGuard's own pair; between Taut nodes there is a control pair beside it
-//! (protocol.md 1.3), and where both ends can, a data pair of another suite.
+//! A session: the key pairs of one handshake. A session with a native peer has WireGuard's own pair only. Between Taut nodes it also has a control pair
+//! (protocol.md 1.3) and, where both nodes can use it, a data pair of a faster suite.
 //!
-//! A [`Session`] is what one lane has of it. The first lane has WireGuard's own pair; each further one has a data pair of the same suite in its place,
-//! and pairs beside it like the first ([`SessionKeys::on_lane`]). Lanes of a session share its age and nothing else.
+//! A [`Session`] holds one lane's pairs. The first lane has WireGuard's own pair; each extra lane has a derived pair of the same suite instead, and its own
+//! control and fast pair ([`SessionKeys::on_lane`]). The lanes of a session share its age and nothing else.
 
 use taut_base::{LaneId, ReceiverIndex, SessionId, Time};
 use taut_wire::control::{Abilities, ControlMessage, Suite, Suites};
@@ -11,37 +11,29 @@ use zeroize::Zeroizing;
 
 use crate::exporter::{Exporter, ordered};
 use crate::pair::{Exhausted, Pair, PairKeys};
+use crate::role::Role;
 
-/// Which side of the handshake we were; only the initiator starts the next one by age.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// We sent the initiation.
-    Initiator,
-    /// We answered.
-    Responder,
-}
-
-/// What a handshake yields: everything a [`Session`] is made of. Moves from the agent to a lane once (protocol.md 1.7).
+/// The result of a handshake, from which a [`Session`] is made. It moves from the agent to a lane once (protocol.md 1.7).
 ///
 /// ```compile_fail,E0277
 /// fn prints<T: std::fmt::Debug>() {}
 /// prints::<taut_tunnel::SessionKeys>(); // law 12
 /// ```
 pub struct SessionKeys {
-    /// Which side we were.
+    /// This node's side of the handshake.
     pub role: Role,
-    /// For which lane.
+    /// Lane of the keys.
     pub lane: LaneId,
-    /// WireGuard's own pair; on a further lane the pair in its place.
+    /// WireGuard's own pair; on an extra lane the derived pair that replaces it.
     pub stock: PairKeys,
-    /// Where further pairs come from; `None` for a native peer (law 1).
+    /// Source of all derived pairs; `None` for a native peer (law 1).
     pub extension: Option<Exporter>,
-    /// What we are ready to receive data with.
+    /// Suites that this node accepts for data.
     pub suites: Suites,
 }
 
 impl SessionKeys {
-    /// Keys of a session that has WireGuard's own pair and nothing else.
+    /// Returns the keys of a session with WireGuard's own pair only.
     pub fn stock(
         role: Role,
         local: ReceiverIndex,
@@ -53,19 +45,20 @@ impl SessionKeys {
         Self { role, lane: LaneId::FIRST, stock, extension: None, suites: Suites::STOCK }
     }
 
-    /// Keys of another lane of the same session; `None` with a native peer. Each lane's may be made once: a [`Session`] counts from zero.
+    /// Returns the keys of another lane of the same session; `None` with a native peer. The caller makes them once per lane, because the counters of a
+    /// [`Session`] start at zero.
     pub fn on_lane(&self, lane: LaneId) -> Option<Self> {
         let exporter = self.extension.as_ref().filter(|_| lane != LaneId::FIRST)?;
         Some(Self::for_extra_lane(self.role, exporter.clone(), self.suites, lane))
     }
 
-    /// Keys of a lane other than the first.
+    /// Returns the keys of a lane other than the first.
     pub fn for_extra_lane(role: Role, exporter: Exporter, suites: Suites, lane: LaneId) -> Self {
         let stock = exporter.data(Suite::ChaCha20Poly1305, lane);
         Self { role, lane, stock, extension: Some(exporter), suites }
     }
 
-    /// All indices by which the peer may name the session's pairs.
+    /// Returns the receiver indices of all pairs.
     pub fn indices(&self) -> SessionIndices {
         SessionIndices {
             stock: self.stock.local,
@@ -88,30 +81,30 @@ impl SessionKeys {
     }
 }
 
-/// By which a peer names a session's pairs on one lane to us.
+/// Receiver indices of a session's pairs on one lane, in the peer's packets to this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionIndices {
-    /// WireGuard's own pair, or that in its place.
+    /// Index of WireGuard's own pair, or of the pair that replaces it.
     pub stock: ReceiverIndex,
-    /// The control pair.
+    /// Index of the control pair.
     pub control: Option<ReceiverIndex>,
-    /// The data pair of a suite that is faster than the stock one.
+    /// Index of the data pair of a suite that is faster than the stock one.
     pub fast: Option<ReceiverIndex>,
 }
 
 impl SessionIndices {
-    /// Of which lane.
+    /// Returns the lane of the indices.
     pub fn lane(&self) -> LaneId {
         self.stock.lane()
     }
 
-    /// Those that were not drawn, but derived from the handshake.
+    /// Returns the indices that are derived from the handshake instead of random.
     pub fn derived(&self) -> Vec<ReceiverIndex> {
         let stock = Some(self.stock).filter(|_| self.lane() != LaneId::FIRST);
         stock.into_iter().chain(self.control).chain(self.fast).collect()
     }
 
-    /// Each of them.
+    /// Returns all indices.
     pub fn iter(&self) -> impl Iterator<Item = ReceiverIndex> {
         [Some(self.stock), self.control, self.fast].into_iter().flatten()
     }
@@ -119,30 +112,30 @@ impl SessionIndices {
 
 /// A session in use, on one lane.
 pub struct Session {
-    /// Our name for it: the same on all its lanes.
+    /// This node's number for the session, the same on all lanes.
     pub id: SessionId,
-    /// Which side we were.
+    /// This node's side of the handshake.
     pub role: Role,
-    /// When the handshake ended.
+    /// Time at which the handshake ended.
     pub born: Time,
     name: (ReceiverIndex, ReceiverIndex),
     stock: Pair,
     control: Option<Box<Pair>>,
     fast: Option<Box<Pair>>,
-    /// The peer said in this session which lanes and suites it has.
+    /// The peer has told its lanes and suites in this session.
     agreed: bool,
-    /// Data goes by the fast pair: the peer is ready for it.
+    /// Data is sealed with the fast pair.
     uses_fast: bool,
-    /// The peer takes marked packets on the fast pair.
-    peer_takes_marks: bool,
-    /// What our last receipt said.
-    receipted: Option<(Suite, u64)>,
-    /// What the peer's last receipt said.
+    /// The peer accepts packets with partial checksums under the fast pair.
+    peer_accepts_partial_checksums: bool,
+    /// Content of the last receipt sent.
+    last_receipt: Option<(Suite, u64)>,
+    /// Content of the peer's latest receipt.
     acknowledged: Option<(Suite, u64)>,
 }
 
 impl Session {
-    /// Puts the keys of a handshake that ended at `born` to use.
+    /// Returns the session of a handshake that ended at `born`.
     pub fn new(id: SessionId, keys: SessionKeys, born: Time) -> Self {
         Self {
             id,
@@ -154,23 +147,23 @@ impl Session {
             stock: Pair::new(keys.stock),
             agreed: false,
             uses_fast: false,
-            peer_takes_marks: false,
-            receipted: None,
+            peer_accepts_partial_checksums: false,
+            last_receipt: None,
             acknowledged: None,
         }
     }
 
-    /// Bytes of the datagram that carries a packet of `packet` bytes on a device of this MTU.
+    /// Returns the length of the datagram that carries a packet of `packet` bytes from a device of this MTU.
     pub fn sealed_len(packet: usize, mtu: usize) -> usize {
         DATA_OVERHEAD + padded_len(packet, mtu)
     }
 
-    /// By which the peer names WireGuard's own pair, and the session as a whole.
+    /// Returns the receiver index of WireGuard's own pair, which also identifies the session.
     pub fn local(&self) -> ReceiverIndex {
         self.stock.local()
     }
 
-    /// By which the peer names all of its pairs.
+    /// Returns the receiver indices of all pairs.
     pub fn indices(&self) -> SessionIndices {
         SessionIndices {
             stock: self.stock.local(),
@@ -179,49 +172,49 @@ impl Session {
         }
     }
 
-    /// The suite that data is sealed with.
+    /// Returns the suite that data is sealed with.
     pub fn suite(&self) -> Suite {
         self.sending().suite()
     }
 
-    /// Seals data with this suite from now on: the peer said that it is ready, and what else it understands. Of a suite that the session has no
-    /// pair of nothing comes.
+    /// Seals data with this suite from now on. The peer has said that it is ready for it, and told its abilities. A suite without a pair in this session
+    /// leaves WireGuard's own in use.
     pub fn use_suite(&mut self, suite: Suite, abilities: Abilities) {
         self.agreed = true;
-        self.peer_takes_marks = abilities.accepts_partial_checksums();
+        self.peer_accepts_partial_checksums = abilities.accepts_partial_checksums();
         self.uses_fast = self.fast.as_ref().is_some_and(|pair| pair.suite() == suite);
     }
 
-    /// Whether [`Self::use_suite`] was called: of its lanes and suites the peer told us in this session, and not just in a former one.
+    /// Returns true if [`Self::use_suite`] was called: the peer has told its lanes and suites in this session, not only in an earlier one.
     pub(crate) fn is_agreed(&self) -> bool {
         self.agreed
     }
 
-    /// Whether what [`Self::seal`] seals now may hold [marked](taut_wire::partial_checksum) packets.
+    /// Returns true if packets for [`Self::seal`] may have [partial checksums](taut_wire::partial_checksum).
     pub fn sends_partial_checksums(&self) -> bool {
-        self.peer_takes_marks && self.sending().allows_partial_checksums()
+        self.peer_accepts_partial_checksums && self.sending().allows_partial_checksums()
     }
 
-    /// Turns `datagram` into a data message, see [`Pair::seal`].
+    /// Seals `datagram` in place with the pair in use, see [`Pair::seal`].
     ///
     /// # Errors
-    /// [`Exhausted`] when the key has sealed all it may; nothing was written then.
+    /// [`Exhausted`] if the key has reached its limit. `datagram` is unchanged then.
     pub fn seal(&mut self, datagram: &mut [u8], packet: usize) -> Result<(), Exhausted> {
         self.sending_mut().seal(datagram, packet)
     }
 
-    /// What was sealed last, if anything was: of which pair, and under which counter. A receipt that names it, or a later one, covers all before.
+    /// Returns suite and counter of the packet that was sealed last, if any. A receipt for this or a later counter covers all packets before.
     pub fn newest(&self) -> Option<(Suite, u64)> {
         let pair = self.sending();
         Some((pair.suite(), pair.sent().checked_sub(1)?))
     }
 
-    /// Whether the peer acknowledges data in it: it is a Taut node.
+    /// Returns true if the peer acknowledges data by receipts, as Taut nodes do.
     pub fn has_receipts(&self) -> bool {
         self.control.is_some()
     }
 
-    /// The data pair that the peer names `index`.
+    /// Returns the data pair with this receiver index.
     pub fn data_pair(&mut self, index: ReceiverIndex) -> Option<&mut Pair> {
         if self.stock.local() == index {
             return Some(&mut self.stock);
@@ -229,49 +222,49 @@ impl Session {
         self.fast.as_deref_mut().filter(|pair| pair.local() == index)
     }
 
-    /// The control pair, if the peer is a Taut node.
+    /// Returns the control pair; `None` for a native peer.
     pub fn control_pair(&mut self) -> Option<&mut Pair> {
         self.control.as_deref_mut()
     }
 
-    /// A receipt for the data that came last, if there was none for it yet.
+    /// Returns a receipt for the data received last, unless it was acknowledged already.
     pub(crate) fn take_receipt(&mut self) -> Option<ControlMessage> {
         let pair = self.fast.as_deref().filter(|pair| pair.highest().is_some()).unwrap_or(&self.stock);
         let newest = (pair.suite(), pair.highest()?);
-        if self.receipted == Some(newest) {
+        if self.last_receipt == Some(newest) {
             return None;
         }
-        self.receipted = Some(newest);
+        self.last_receipt = Some(newest);
         Some(ControlMessage::Receipt { suite: newest.0, counter: newest.1 })
     }
 
-    /// The peer says what of our data arrived. False when we never sealed that: nothing is believed then.
+    /// Handles a receipt of the peer. Returns false and ignores the receipt if this node never sealed that counter.
     pub fn acknowledge(&mut self, suite: Suite, counter: u64) -> bool {
         let pair = if self.stock.suite() == suite { Some(&self.stock) } else { self.fast.as_deref() };
         let sealed = pair.is_some_and(|pair| pair.suite() == suite && counter < pair.sent());
-        // Receipts overtake each other; the later suite of a session never goes back to the former.
+        // Receipts may arrive out of order. A session never goes back to its earlier suite.
         if sealed && self.acknowledged.is_none_or(|known| known < (suite, counter)) {
             self.acknowledged = Some((suite, counter));
         }
         sealed
     }
 
-    /// The highest counter that the peer acknowledged, and of which pair.
+    /// Returns suite and counter of the latest packet that the peer acknowledged.
     pub fn acknowledged(&self) -> Option<(Suite, u64)> {
         self.acknowledged
     }
 
-    /// What the session is called on both sides and on all its lanes: the two indices of WireGuard's own pair, the smaller one first.
+    /// Returns the session's name, which is the same on both nodes and on all lanes: the two indices of WireGuard's own pair, the smaller first.
     pub fn name(&self) -> (ReceiverIndex, ReceiverIndex) {
         self.name
     }
 
-    /// Whether so much was sealed that there should be a new session.
+    /// Returns true if the key in use is so worn that the session should be renewed.
     pub(crate) fn wants_rekey_by_use(&self) -> bool {
         self.sending().wants_rekey()
     }
 
-    /// Whether nothing may be sealed any more.
+    /// Returns true if the key in use has reached its limit.
     pub(crate) fn exhausted(&self) -> bool {
         self.sending().exhausted()
     }

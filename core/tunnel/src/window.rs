@@ -1,19 +1,20 @@
-//! The replay window (RFC 6479): which of the last 8,192 counters were seen.
+//! The replay window (RFC 6479): a bitmap of the last 8,192 counters.
 
-/// Bits in the window. WireGuard's kernel module has as many, and sorted batches stay inside.
+/// Bits in the window, 8,192 as in WireGuard's kernel module: more than the reordering of one batch.
 const BITS: u64 = 8192;
 const WORD: u64 = 64;
 const WORDS: usize = 128;
-/// Counters below the highest one that are still told apart: one word of the ring is always being refilled.
+/// Distance below the highest counter within which counters are still recognised: one word less than [`BITS`], because the word of the highest counter is
+/// only partly filled.
 pub(crate) const REACH: u64 = BITS - WORD;
 
-/// A sliding window over received counters. Ask [`Self::fresh`] before decrypting, tell [`Self::mark`] only after (fault C4).
+/// A sliding window over received counters. The caller asks [`Self::is_fresh`] before it decrypts, and calls [`Self::record`] only for an authentic packet
+/// (fault C4).
 ///
-/// It has one owner, who alone may move it (fault C8): neither it nor the session around it can be marked or opened through a shared
-/// reference, or be copied.
+/// It has one owner (fault C8): neither the window nor the session around it can be changed through a shared reference, or cloned.
 /// ```compile_fail,E0596
 /// fn shared(window: &taut_tunnel::ReplayWindow) -> bool {
-///     window.mark(1)
+///     window.record(1)
 /// }
 /// ```
 /// ```compile_fail,E0596
@@ -30,19 +31,19 @@ pub(crate) const REACH: u64 = BITS - WORD;
 /// two_owners::<taut_tunnel::SessionKeys>();
 /// ```
 pub struct ReplayWindow {
-    /// One more than the highest counter seen; 0 before the first.
+    /// One more than the highest recorded counter; 0 before the first.
     next: u64,
     seen: [u64; WORDS],
 }
 
 impl ReplayWindow {
-    /// A window that has seen nothing.
+    /// Returns an empty window.
     pub fn new() -> Self {
         Self { next: 0, seen: [0; WORDS] }
     }
 
-    /// Whether `counter` may be new: neither seen nor too old to say.
-    pub fn fresh(&self, counter: u64) -> bool {
+    /// Returns true if `counter` is new: neither recorded nor too old for the window.
+    pub fn is_fresh(&self, counter: u64) -> bool {
         if counter >= self.next {
             return true;
         }
@@ -52,14 +53,14 @@ impl ReplayWindow {
         self.seen[place(counter)] & bit(counter) == 0
     }
 
-    /// The highest counter that was seen.
+    /// Returns the highest recorded counter.
     pub fn highest(&self) -> Option<u64> {
         self.next.checked_sub(1)
     }
 
-    /// Remembers `counter`, whose packet was authentic. `false` when it was seen before or is too old.
-    pub fn mark(&mut self, counter: u64) -> bool {
-        if !self.fresh(counter) {
+    /// Records `counter`, whose packet was authentic. Returns false if it was recorded before or is too old.
+    pub fn record(&mut self, counter: u64) -> bool {
+        if !self.is_fresh(counter) {
             return false;
         }
         if counter >= self.next {
@@ -111,28 +112,28 @@ mod tests {
     #[test]
     fn fault_c1_edges() {
         let mut window = ReplayWindow::new();
-        assert!(window.mark(0));
-        assert!(!window.mark(0));
-        assert!(window.mark(1));
-        assert!(window.mark(REACH + 1));
-        assert!(!window.mark(1), "too old");
-        assert!(window.mark(2), "just inside");
-        assert!(!window.mark(2));
-        assert!(window.mark(u64::MAX - 1));
-        assert!(!window.mark(REACH));
-        assert!(window.mark(u64::MAX - REACH));
-        assert!(!window.mark(u64::MAX - 1 - REACH));
+        assert!(window.record(0));
+        assert!(!window.record(0));
+        assert!(window.record(1));
+        assert!(window.record(REACH + 1));
+        assert!(!window.record(1), "too old");
+        assert!(window.record(2), "just inside");
+        assert!(!window.record(2));
+        assert!(window.record(u64::MAX - 1));
+        assert!(!window.record(REACH));
+        assert!(window.record(u64::MAX - REACH));
+        assert!(!window.record(u64::MAX - 1 - REACH));
     }
 
     #[test]
     fn looking_does_not_move_it() {
         let mut window = ReplayWindow::new();
-        assert!(window.mark(5));
-        assert!(window.fresh(1 << 40));
-        assert!(window.mark(4));
+        assert!(window.record(5));
+        assert!(window.is_fresh(1 << 40));
+        assert!(window.record(4));
     }
 
-    /// Any order with repeats, near and far: exactly what a set of all counters would say.
+    /// Compares the window with a set of all counters, for steps of any length in both directions.
     fn agrees_with_a_set(steps: &[(bool, u64)]) {
         let mut window = ReplayWindow::new();
         let mut seen = BTreeSet::new();
@@ -142,8 +143,8 @@ mod tests {
             let highest = seen.last().copied();
             let too_old = highest.is_some_and(|highest: u64| highest + 1 > counter && highest + 1 - counter > REACH);
             let expected = !too_old && !seen.contains(&counter);
-            assert_eq!(window.fresh(counter), expected, "{counter} after {highest:?}");
-            assert_eq!(window.mark(counter), expected, "{counter} after {highest:?}");
+            assert_eq!(window.is_fresh(counter), expected, "{counter} after {highest:?}");
+            assert_eq!(window.record(counter), expected, "{counter} after {highest:?}");
             if expected {
                 seen.insert(counter);
             }

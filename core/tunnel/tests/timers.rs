@@ -1,4 +1,4 @@
-//! WireGuard's timers, each at its exact instant (paper, section 6): a nanosecond before it nothing, at it everything. And their rhythm over ten years.
+//! WireGuard's timers at their exact instants (paper, section 6): nothing happens a nanosecond before. And their rhythm over ten simulated years.
 #![expect(clippy::panic, reason = "the helpers of tests may stop at the first surprise, as tests do")]
 
 use std::time::Duration;
@@ -12,7 +12,7 @@ use taut_tunnel::{
 const LIMITS: Limits = Limits::WIREGUARD;
 const INDEX: ReceiverIndex = ReceiverIndex(16);
 const NANOSECOND: Duration = Duration::from_nanos(1);
-/// A machine that has been up for a while, at no round number.
+/// Start of the tests: some uptime, not a round number.
 const BOOT: Time = Time(123_456_789_012_345);
 
 fn session(number: u64, role: Role, born: Time) -> Session {
@@ -21,7 +21,7 @@ fn session(number: u64, role: Role, born: Time) -> Session {
     Session::new(SessionId(number), keys, born)
 }
 
-/// A ring whose one session, born now, is in use.
+/// Returns a keyring whose only session starts now and is in use.
 fn ring(role: Role) -> Keyring {
     let mut ring = Keyring::new(None);
     ring.add(session(1, role, BOOT));
@@ -40,10 +40,10 @@ fn wishes(ring: &mut Keyring, now: Time) -> Vec<KeyringAction> {
     wishes
 }
 
-/// What happens at an instant; asked of a fresh ring each time.
+/// An event that a keyring has at an instant, checked on a fresh keyring.
 type Asked = fn(Time) -> bool;
 
-/// What the paper says, after how many seconds, and how to see it.
+/// The paper's rule, the seconds after which it applies, and the check.
 const INSTANTS: [(&str, u64, Asked); 12] = [
     ("6.2: Rekey-After-Time, the initiator that sends makes a new session", 120, |now| {
         ring(Role::Initiator).needs_handshake_to_send(&LIMITS, now)
@@ -64,7 +64,7 @@ const INSTANTS: [(&str, u64, Asked); 12] = [
     ("6.2: Reject-After-Time, nothing is opened by the responder", 180, |now| {
         ring(Role::Responder).receiving(INDEX, &LIMITS, now).is_none()
     }),
-    // The paper keeps what is of no use any more for 3 * Reject-After-Time, until 540 s; here it is gone with its last use.
+    // The paper keeps an unusable session until 3 * Reject-After-Time, 540 s; here it is removed when it becomes unusable.
     ("6.3: keys are erased, at Reject-After-Time already", 180, |now| {
         let mut ring = ring(Role::Initiator);
         wishes(&mut ring, now);
@@ -103,7 +103,7 @@ fn fault_m8_each_timer_of_the_paper_fires_at_its_exact_instant() {
     }
 }
 
-/// Who sleeps until [`Keyring::poll_timeout`] wakes up neither early nor late.
+/// A caller that sleeps until [`Keyring::poll_timeout`] wakes up neither early nor late.
 #[test]
 fn the_next_instant_is_told_before_it_comes() {
     let at = |seconds| Some(BOOT + Duration::from_secs(seconds));
@@ -123,7 +123,7 @@ fn the_limits_of_messages_are_the_papers() {
     assert_eq!(u128::from(REJECT_AFTER_MESSAGES), (1_u128 << 64) - (1 << 13) - 1);
 }
 
-/// Milliseconds after its start at which an attempt sends, and at which it gives up; with the smallest or the largest jitter.
+/// Returns the times at which an attempt sends and at which it gives up, in milliseconds after its start, with the smallest or the largest jitter.
 fn tries(retry: Retry, jitter: u8) -> (Vec<u64>, u64) {
     let mut entropy = |bytes: &mut [u8]| bytes.fill(jitter);
     let mut attempt = Attempt::start(retry, &LIMITS, BOOT);
@@ -165,7 +165,7 @@ fn a_taut_peer_is_asked_sooner_and_for_as_long() {
     assert!(sent[6..].windows(2).all(|pair| pair[1] - pair[0] == 5_333), "{sent:?}");
 }
 
-/// Ten years of an initiator that sends a packet a minute and hears one back: a session every two minutes, 2,628,000 of them.
+/// Ten years of an initiator that sends a packet a minute and receives one: a session every two minutes, 2,628,000 of them.
 #[test]
 fn fault_m8_ten_years_of_renewals_neither_drift_nor_gather_anything() {
     let (minute, years) = (Duration::from_secs(60), 2_629_800);
@@ -183,7 +183,7 @@ fn fault_m8_ten_years_of_renewals_neither_drift_nor_gather_anything() {
         let id = session.id;
         ring.sent(true, &LIMITS, now);
         ring.received(id, true, &LIMITS, now);
-        // Its answer is due, or before that the end of the session before.
+        // The deadline is the answer's, or the end of the session before.
         assert!(ring.poll_timeout(&LIMITS).is_some_and(|due| now <= due && due <= now + LIMITS.keepalive));
         assert_eq!(wishes(&mut ring, now + LIMITS.keepalive), [KeyringAction::Keepalive]);
         ring.sent(false, &LIMITS, now + LIMITS.keepalive);
@@ -194,7 +194,7 @@ fn fault_m8_ten_years_of_renewals_neither_drift_nor_gather_anything() {
     assert_eq!(now.since(start), minute * u32::try_from(2 * years - 1).unwrap_or(0));
 }
 
-/// The end of counting, 584 years after boot: what lies beyond it never comes, and nothing panics, repeats itself or opens again.
+/// The largest time, 584 years after boot: later deadlines are never reached, and nothing panics, repeats or opens again.
 #[test]
 fn fault_m8_at_the_end_of_counting_time_nothing_wraps() {
     let end = Time(u64::MAX);

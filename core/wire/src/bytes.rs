@@ -1,24 +1,24 @@
-//! Total readers and writers of big-endian fields.
+//! Readers and writers of big-endian fields that never panic.
 //!
-//! The views check lengths once, at their start. These helpers keep the crate free of panics all the same: out of
-//! range, a read gives zero and a write does nothing.
+//! The views check lengths once, at their start. These helpers keep the crate free of panics in any case: out of range, a read returns zero and a write does
+//! nothing.
 
-/// The `N` bytes at `at`, if they are there.
+/// Returns the `N` bytes at `at`; `None` out of range.
 pub(crate) fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<&[u8; N]> {
     bytes.get(at..)?.first_chunk()
 }
 
-/// The byte at `at`.
+/// Returns the byte at `at`.
 pub(crate) fn u8_at(bytes: &[u8], at: usize) -> u8 {
     bytes.get(at).copied().unwrap_or(0)
 }
 
-/// The big-endian 16-bit field at `at`.
+/// Returns the big-endian 16-bit field at `at`.
 pub(crate) fn be16(bytes: &[u8], at: usize) -> u16 {
     array(bytes, at).map_or(0, |field| u16::from_be_bytes(*field))
 }
 
-/// The big-endian 32-bit field at `at`.
+/// Returns the big-endian 32-bit field at `at`.
 pub(crate) fn be32(bytes: &[u8], at: usize) -> u32 {
     array(bytes, at).map_or(0, |field| u32::from_be_bytes(*field))
 }
@@ -47,7 +47,7 @@ pub(crate) fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
     }
 }
 
-/// The low 16 bits of a length that earlier checks hold at or below 65,535.
+/// Returns a length as 16 bits. Earlier checks limit it to 65,535.
 #[expect(clippy::cast_possible_truncation, reason = "callers pass lengths of packets of at most 65,535 bytes")]
 pub(crate) const fn low16(length: usize) -> u16 {
     length as u16

@@ -1,18 +1,18 @@
-//! ControlMessage messages: what Taut nodes say to each other on a session's control pair (protocol.md 1.3, 5.1).
+//! Control messages between Taut nodes, sealed with a session's control pair (protocol.md 1.3, 5.1).
 //!
-//! On the wire a control message is a data message under keys, counter and index of its own; this is what its packet holds. Integers are
-//! little-endian, bytes that are not named are zero when sent and ignored when read, and so is whatever follows: a later version may say more.
+//! On the wire a control message is a data message with its own keys, counter and index; this module has the content of its packet. Integers are
+//! little-endian. Unnamed bytes are zero when sent and ignored when read, and so are bytes that follow: a later version may add fields.
 //!
 //! ```text
 //! offer    1  lanes  suites  abilities  ports        16 bytes, or as many more as the ports need
 //! accept   2  lanes  suite   abilities  ports        16, or more
-//! probe    3  0 × 7  id (8)  0 × 16                  32: as long as its answer, so that nobody is sent more than was asked for
-//! answer   4  0  port (2)  0 × 4  id (8)  address    32: where the probe came from; IPv4 as ::ffff:a.b.c.d, and 0.0.0.0 if by a relay
+//! probe    3  0 × 7  id (8)  0 × 16                  32: as long as its answer, so that an answer never amplifies
+//! answer   4  0  port (2)  0 × 4  id (8)  address    32: source of the probe; IPv4 as ::ffff:a.b.c.d, and 0.0.0.0 through a relay
 //! receipt  5  suite  0 × 6  counter (8)              16
 //! endpoints 6                                        16 to 160, see [`Endpoints`]
 //! search   7  step  port (2)  ports (2)  sockets (2)  0 × 8  address                32, see [`Search`]
 //! ```
-//! Ports are those of the sender's second lane and of all that follow, two bytes each: with one lane there are none.
+//! Ports are those of the sender's second and all later lanes, two bytes each. A node with one lane sends none.
 
 mod endpoints;
 mod search;
@@ -25,13 +25,13 @@ pub use search::Search;
 
 use crate::bytes::array;
 
-/// Bytes of the longest control message: eight endpoints.
+/// Length of the longest control message, 160 bytes: a list of eight endpoints.
 pub const MAX: usize = 160;
 
-/// Lanes of one session: the receiver index has 4 bits for them (protocol.md 1.5).
+/// Limit on the lanes of a session, 16: the receiver index has 4 bits for the lane (protocol.md 1.5).
 const MAX_LANES: usize = 16;
 
-/// Where the ports begin.
+/// Offset of the ports.
 const PORTS: usize = 4;
 
 const OFFER: u8 = 1;
@@ -42,22 +42,22 @@ const RECEIPT: u8 = 5;
 const ENDPOINTS: u8 = 6;
 const SEARCH: u8 = 7;
 
-/// The shorter messages; both lengths are multiples of 16, as everything sealed is.
+/// Length of the shorter messages, 16 bytes. All lengths are multiples of 16, as of all sealed packets.
 const SHORT: usize = 16;
-/// Probes and their answers.
+/// Length of probes, answers and searches, 32 bytes.
 const LONG: usize = 32;
 
-/// An AEAD that data may be sealed with.
+/// An AEAD for data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Suite {
-    /// WireGuard's own (RFC 8439); every session has it.
+    /// WireGuard's own suite (RFC 8439), which every session has.
     ChaCha20Poly1305,
-    /// AES-256-GCM (NIST SP 800-38D), where both ends have it in hardware (protocol.md 1.10).
+    /// AES-256-GCM (NIST SP 800-38D), for nodes that both have AES in hardware (protocol.md 1.10).
     Aes256Gcm,
 }
 
 impl Suite {
-    /// Its number, in messages and in the derivation of keys.
+    /// Returns the suite's number, in messages and in the derivation of keys.
     pub const fn number(self) -> u8 {
         match self {
             Self::ChaCha20Poly1305 => 1,
@@ -65,7 +65,7 @@ impl Suite {
         }
     }
 
-    /// The suite of that number.
+    /// Returns the suite with this number.
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
             1 => Some(Self::ChaCha20Poly1305),
@@ -74,7 +74,7 @@ impl Suite {
         }
     }
 
-    /// Its name, for people.
+    /// Returns the suite's name for users.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ChaCha20Poly1305 => "ChaCha20Poly1305",
@@ -83,49 +83,49 @@ impl Suite {
     }
 }
 
-/// A set of suites: bit *n* − 1 for suite number *n*. Bits that have no suite yet are kept, and match nothing.
+/// A set of suites: bit *n* − 1 for suite number *n*. Unknown bits are kept and match no suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suites(pub u8);
 
 impl Suites {
-    /// What every node can.
+    /// The suite of every node: WireGuard's own.
     pub const STOCK: Self = Self(1);
 
-    /// The set with `suite` in it.
+    /// Returns the set with `suite` added.
     #[must_use]
     pub const fn with(self, suite: Suite) -> Self {
         Self(self.0 | 1 << (suite.number() - 1))
     }
 
-    /// Whether `suite` is in it.
+    /// Returns true if the set has `suite`.
     pub const fn has(self, suite: Suite) -> bool {
         self.0 & 1 << (suite.number() - 1) != 0
     }
 
-    /// The best suite that is in both sets, if that is not the one that every session begins with.
+    /// Returns the best suite in both sets; `None` if that is WireGuard's own, with which every session begins.
     pub fn better_than_stock(self, other: Self) -> Option<Suite> {
         Some(Suite::Aes256Gcm).filter(|suite| self.has(*suite) && other.has(*suite))
     }
 }
 
-/// What a node understands beside its suites: one bit each. Bits that nobody knows yet are kept, and mean nothing.
+/// Optional features that a node supports, one bit each. Unknown bits are kept and have no effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abilities(pub u8);
 
 impl Abilities {
-    /// What a node of this version says of itself.
+    /// Features of this version.
     pub const OURS: Self = Self(Self::PARTIAL_CHECKSUMS);
 
-    /// It takes [marked packets](crate::partial_checksum) on the data pairs beside WireGuard's own.
+    /// The node accepts packets with [partial checksums](crate::partial_checksum) on all data pairs except WireGuard's own.
     const PARTIAL_CHECKSUMS: u8 = 1;
 
-    /// Whether it takes marked packets.
+    /// Returns true if the node accepts packets with partial checksums.
     pub const fn accepts_partial_checksums(self) -> bool {
         self.0 & Self::PARTIAL_CHECKSUMS != 0
     }
 }
 
-/// A node's lanes, and the UDP ports of all but the first: that one's is known from where the node is.
+/// A node's lanes: their number, and the UDP ports of all but the first, whose port is that of the node's endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lanes {
     count: u8,
@@ -133,31 +133,31 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// One lane.
+    /// A single lane.
     pub const ONE: Self = Self { count: 1, ports: [0; MAX_LANES - 1] };
 
-    /// One lane, and one more for each of these ports; those beyond 16 lanes are left out.
-    pub fn with_ports(further: &[u16]) -> Self {
+    /// Returns one lane, and one more for each of these ports, up to 16 lanes.
+    pub fn with_ports(extra: &[u16]) -> Self {
         let mut lanes = Self::ONE;
-        for (place, port) in lanes.ports.iter_mut().zip(further) {
+        for (place, port) in lanes.ports.iter_mut().zip(extra) {
             *place = *port;
             lanes.count += 1;
         }
         lanes
     }
 
-    /// How many: 1 to 16.
+    /// Returns the number of lanes, 1 to 16.
     pub const fn count(&self) -> u8 {
         self.count
     }
 
-    /// The port of the lane that serves `lane` of a session, if that is another than the first one's.
+    /// Returns the port of the lane that serves `lane` of a session; `None` if the first lane serves it.
     pub fn port(&self, lane: u8) -> Option<u16> {
         let own = usize::from(lane % self.count);
         self.ports.get(own.checked_sub(1)?).copied()
     }
 
-    /// Bytes of a message that names them: a multiple of 16, as everything sealed is.
+    /// Returns the length of a message with these lanes, a multiple of 16 as of all sealed packets.
     fn message_len(&self) -> usize {
         (PORTS + 2 * (usize::from(self.count) - 1)).next_multiple_of(SHORT)
     }
@@ -184,49 +184,49 @@ impl Lanes {
     }
 }
 
-/// One control message.
+/// A control message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlMessage {
-    /// What the sender is ready to receive in this session.
+    /// Offers what the sender accepts in this session.
     Offer {
         /// Its lanes.
         lanes: Lanes,
         /// Its suites.
         suites: Suites,
-        /// What else it understands.
+        /// Its optional features.
         abilities: Abilities,
     },
-    /// What of an offer its receiver uses from now on.
+    /// Accepts an offer: what the sender of this message uses from now on.
     Accept {
         /// Its own lanes.
         lanes: Lanes,
-        /// The suite that it seals data with.
+        /// The suite with which it seals data.
         suite: Suite,
-        /// What else it understands.
+        /// Its optional features.
         abilities: Abilities,
     },
     /// Asks for an [`Self::Answer`] on the same path.
     Probe {
-        /// Drawn at random for this probe; whoever repeats it in an answer has read the probe.
+        /// Random number of this probe. An answer that repeats it proves that its sender received the probe.
         id: u64,
     },
     /// Answers a probe.
     Answer {
-        /// The probe's.
+        /// Number of the probe.
         id: u64,
-        /// Where the probe came from, as its receiver saw it; unspecified if it came by a relay.
+        /// Source of the probe, as its receiver saw it; unspecified if it came through a relay.
         seen: SocketAddr,
     },
-    /// Data arrived.
+    /// Acknowledges data.
     Receipt {
-        /// Of which key pair of the session.
+        /// Suite of the data's key pair.
         suite: Suite,
-        /// The highest counter that was authentic.
+        /// Highest counter of authentic data.
         counter: u64,
     },
-    /// Where the sender may be reached.
+    /// Endpoints at which the sender may be reachable.
     Endpoints(Endpoints),
-    /// Which ports the sender may be behind.
+    /// Ports that the sender's NAT may use.
     Search(Search),
 }
 
@@ -251,7 +251,7 @@ impl ControlMessage {
             Self::Answer { id, seen } => {
                 out[0] = ANSWER;
                 out[8..16].copy_from_slice(&id.to_le_bytes());
-                write_place(seen, out);
+                write_endpoint(seen, out);
                 LONG
             }
             Self::Receipt { suite, counter } => {
@@ -264,10 +264,10 @@ impl ControlMessage {
         }
     }
 
-    /// Reads a message that was authentic; bytes behind it are ignored.
+    /// Reads an authentic message. Bytes after it are ignored.
     ///
     /// # Errors
-    /// [`BadControl`] when it is none that this version knows. A newer peer may send such; it is counted and ignored.
+    /// [`BadControl`] if this version does not know the message. A newer peer may send such messages; the caller counts and ignores them.
     pub fn parse(bytes: &[u8]) -> Result<Self, BadControl> {
         let (kind, first, second, abilities) = match bytes {
             [kind, first, second, third, ..] if bytes.len() >= SHORT => (*kind, *first, *second, Abilities(*third)),
@@ -278,7 +278,7 @@ impl ControlMessage {
             ACCEPT => Ok(Self::Accept { lanes: Lanes::parse(first, bytes)?, suite: suite(second)?, abilities }),
             PROBE if bytes.len() >= LONG => Ok(Self::Probe { id: number(bytes)? }),
             ANSWER => {
-                let seen = place(bytes)?;
+                let seen = read_endpoint(bytes)?;
                 Ok(Self::Answer { id: number(bytes)?, seen })
             }
             RECEIPT => Ok(Self::Receipt { suite: suite(first)?, counter: number(bytes)? }),
@@ -289,23 +289,23 @@ impl ControlMessage {
     }
 }
 
-/// Where something is: the port at offset 2, the address at 16.
-fn write_place(place: SocketAddr, out: &mut [u8; MAX]) {
-    let address = match place.ip() {
+/// Writes an endpoint: the port at offset 2, the address at 16.
+fn write_endpoint(endpoint: SocketAddr, out: &mut [u8; MAX]) {
+    let address = match endpoint.ip() {
         IpAddr::V4(address) => address.to_ipv6_mapped(),
         IpAddr::V6(address) => address,
     };
-    out[2..4].copy_from_slice(&place.port().to_le_bytes());
+    out[2..4].copy_from_slice(&endpoint.port().to_le_bytes());
     out[16..32].copy_from_slice(&address.octets());
 }
 
-fn place(bytes: &[u8]) -> Result<SocketAddr, BadControl> {
+fn read_endpoint(bytes: &[u8]) -> Result<SocketAddr, BadControl> {
     let address = Ipv6Addr::from(*array::<16>(bytes, 16).ok_or(BadControl)?);
     let port = u16::from_le_bytes(*array(bytes, 2).ok_or(BadControl)?);
     Ok(SocketAddr::new(address.to_canonical(), port))
 }
 
-/// The 64-bit field at offset 8.
+/// Returns the 64-bit field at offset 8.
 fn number(bytes: &[u8]) -> Result<u64, BadControl> {
     array(bytes, 8).map(|field| u64::from_le_bytes(*field)).ok_or(BadControl)
 }
@@ -314,7 +314,7 @@ fn suite(number: u8) -> Result<Suite, BadControl> {
     Suite::from_number(number).ok_or(BadControl)
 }
 
-/// No control message of this version.
+/// Not a control message of this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadControl;
 
@@ -330,7 +330,7 @@ impl core::error::Error for BadControl {}
 mod tests {
     use super::*;
 
-    /// So many lanes, on ports of which each differs from all.
+    /// Returns `count` lanes on different ports.
     fn many(count: u16) -> Lanes {
         Lanes::with_ports(&(1..count).map(|lane| 0x2060 + lane).collect::<Vec<_>>())
     }
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn fault_a14_cut_or_unknown_messages_are_refused() {
+    fn fault_a14_truncated_or_unknown_messages_are_refused() {
         for message in all() {
             let mut bytes = [0; MAX];
             let length = message.write(&mut bytes);
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_those_of_further_lanes() {
+    fn ports_are_those_of_extra_lanes() {
         assert_eq!(Lanes::with_ports(&[]), Lanes::ONE);
         assert_eq!(Lanes::with_ports(&[7; 40]).count(), 16);
         let three = Lanes::with_ports(&[8289, 4000]);

@@ -1,22 +1,22 @@
-//! The client's address as a reverse proxy tells it in a request: `Forwarded` (RFC 7239) and `X-Forwarded-For`.
+//! The client's address in the headers of a reverse proxy: `Forwarded` (RFC 7239) and `X-Forwarded-For`.
 //!
-//! Each proxy adds the address of its own peer at the right end; what stands further to the left is whatever the peer sent. So only the right-most address
-//! that is not itself a trusted proxy's counts, and only a caller who received the request from a trusted proxy may ask here (fault E19).
+//! Each proxy appends the address of its own peer on the right; addresses further left were sent by that peer and prove nothing. Therefore the right-most
+//! address that is not a trusted proxy's counts, and only for a request that came from a trusted proxy (fault E19).
 
 use std::net::{IpAddr, SocketAddr};
 
-/// What the headers of a request say about the client.
+/// The client's address according to the headers of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForwardedClient {
     /// The request has neither header.
     Absent,
-    /// The headers name no address, or two different ones: a proxy sets one of them and passes the other one on from the client.
+    /// The headers have no readable address, or disagree: a proxy sets one of the two headers and may pass the other one on from the client.
     Unclear,
-    /// The right-most address that is not a trusted proxy's; where all are, the left-most.
+    /// The right-most address that is not a trusted proxy's; the left-most one if all are.
     Client(IpAddr),
 }
 
-/// Returns what the lines of both headers claim, each in the order in which they stand in the request.
+/// Returns the client's address according to the lines of both headers, each in the order of the request.
 pub fn client<'a>(
     forwarded: impl Iterator<Item = &'a [u8]>,
     x_forwarded_for: impl Iterator<Item = &'a [u8]>,
@@ -39,7 +39,7 @@ pub fn client<'a>(
 /// The hops of one header, from left to right. A hop without a readable address is `None`.
 #[derive(Default)]
 struct Chain {
-    /// The left-most hop, if all so far are trusted.
+    /// The left-most hop, if all hops so far are trusted.
     farthest: Option<IpAddr>,
     /// The right-most hop that is not trusted.
     client: Option<Option<IpAddr>>,
@@ -75,7 +75,7 @@ fn read_forwarded(line: &[u8], hop: &mut impl FnMut(Option<IpAddr>)) {
     }
     for element in split_outside_quotes(line, b',').map(<[u8]>::trim_ascii).filter(|element| !element.is_empty()) {
         let mut found = split_outside_quotes(element, b';').filter_map(for_node);
-        // An element that names its client twice names nobody.
+        // An element with two `for` pairs has no readable address.
         let node = found.next().filter(|_| found.next().is_none());
         hop(node.and_then(address));
     }
@@ -90,7 +90,7 @@ fn for_node(pair: &[u8]) -> Option<&[u8]> {
     name.eq_ignore_ascii_case(b"for").then_some(quoted.unwrap_or(value))
 }
 
-/// Splits at a separator that does not stand between quotes.
+/// Splits at each separator that is not between quotes.
 fn split_outside_quotes(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let mut in_quotes = false;
     text.split(move |byte| {
@@ -99,7 +99,7 @@ fn split_outside_quotes(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8
     })
 }
 
-/// Reads an address with or without a port and brackets. `unknown` and obfuscated names (RFC 7239, 6.2 and 6.3) are none.
+/// Reads an address with or without a port and brackets. Returns `None` for `unknown` and for obfuscated names (RFC 7239, 6.2 and 6.3).
 fn address(text: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(text).ok()?;
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
@@ -116,7 +116,7 @@ mod tests {
         lines.iter().map(|line| line.as_bytes())
     }
 
-    /// Trusted proxies are in 10.0.0.0/8.
+    /// Returns true for an address in 10.0.0.0/8, where the trusted proxies are.
     fn is_proxy(address: IpAddr) -> bool {
         matches!(address, IpAddr::V4(address) if address.octets()[0] == 10)
     }
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn fault_e19_the_right_most_address_that_is_no_proxy_counts() {
+    fn fault_e19_the_right_most_address_that_is_not_a_proxys_counts() {
         assert_eq!(claimed(&[], &["1.2.3.4, 203.0.113.7"]), named("203.0.113.7"));
         assert_eq!(claimed(&[], &["1.2.3.4, 203.0.113.7, 10.0.0.2", "10.0.0.3"]), named("203.0.113.7"));
         assert_eq!(claimed(&[], &["garbage, \"", "203.0.113.7"]), named("203.0.113.7"));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn fault_e19_what_names_nobody_or_two_is_unclear() {
+    fn fault_e19_no_readable_address_or_two_are_unclear() {
         for text in ["unknown", "_hidden", "\"_gazonk\"", "", "for", "=1.2.3.4", "1.2.3.4;for=1.2.3.4;for=1.2.3.4"] {
             assert_eq!(claimed(&[&format!("for=9.9.9.9, for={text}")], &[]), ForwardedClient::Unclear, "{text}");
         }

@@ -7,9 +7,9 @@ use crate::bytes::{be16, low16, put, put8, put16, put32};
 use crate::checksum::{self, Sum, pseudo_v6};
 use crate::ip::{ICMP, ICMPV6, Packet, V4_HEADER, V6_HEADER, Version, v4, v6};
 
-/// Bytes of an echo message before its payload.
+/// Length of an echo message's header, 8 bytes.
 pub const HEADER: usize = 8;
-/// Hop limit of the packets written here: the value that the IP registry recommends (RFC 1700, "IP TTL").
+/// Hop limit of written packets, 64: the value that the IP registry recommends (RFC 1700, "IP TTL").
 pub const HOP_LIMIT: u8 = 64;
 
 /// Types of ICMP echo (RFC 792).
@@ -19,7 +19,7 @@ const V4_REQUEST: u8 = 8;
 const V6_REQUEST: u8 = 128;
 const V6_REPLY: u8 = 129;
 
-/// Question or answer.
+/// Kind of an echo message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EchoKind {
     /// Echo request.
@@ -33,11 +33,11 @@ pub enum EchoKind {
 pub struct Echo<'a> {
     /// Request or reply.
     pub kind: EchoKind,
-    /// Tells apart who asks; repeated in the reply.
+    /// Identifier of the sender; the reply repeats it.
     pub ident: u16,
-    /// Tells apart the questions; repeated in the reply.
+    /// Number of the request; the reply repeats it.
     pub sequence: u16,
-    /// Any bytes; repeated in the reply.
+    /// Any bytes; the reply repeats them.
     pub payload: &'a [u8],
 }
 
@@ -96,7 +96,7 @@ impl<'a> Echo<'a> {
     /// Reads the echo message in an IP packet and verifies its checksum.
     ///
     /// # Errors
-    /// [`NotEcho`] says why it is none.
+    /// [`NotEcho`] if it is not an echo message.
     pub fn parse(packet: &Packet<'a>) -> Result<Echo<'a>, NotEcho> {
         if packet.is_fragment() {
             return Err(NotEcho::OtherKind);
@@ -119,17 +119,17 @@ impl<'a> Echo<'a> {
         Ok(Echo { kind, ident: be16(message, 4), sequence: be16(message, 6), payload })
     }
 
-    /// Bytes of the ICMP message.
+    /// Returns the length of the ICMP message.
     #[must_use]
     pub const fn message_len(&self) -> usize {
         HEADER + self.payload.len()
     }
 
-    /// Writes the ICMP message alone, checksum included, and returns its bytes. The addresses choose between ICMP
-    /// and ICMPv6, whose checksum covers them.
+    /// Writes the ICMP message with its checksum, without an IP header, and returns its length. The addresses decide between ICMP and ICMPv6, whose checksum
+    /// covers them.
     ///
     /// # Errors
-    /// [`Unwritable`] says why nothing was written.
+    /// [`Unwritable`] if nothing was written.
     pub fn write_message(&self, source: IpAddr, destination: IpAddr, out: &mut [u8]) -> Result<usize, Unwritable> {
         let len = self.message_len();
         let (version, pseudo_header) = match (source, destination) {
@@ -152,10 +152,10 @@ impl<'a> Echo<'a> {
         Ok(len)
     }
 
-    /// Writes the whole IP packet and returns its bytes.
+    /// Writes the IP packet and returns its length.
     ///
     /// # Errors
-    /// [`Unwritable`] says why. What stands in `out` then is of no meaning.
+    /// [`Unwritable`] if it does not fit. The content of `out` is undefined then.
     pub fn write_packet(&self, source: IpAddr, destination: IpAddr, out: &mut [u8]) -> Result<usize, Unwritable> {
         let header = if source.is_ipv4() { V4_HEADER } else { V6_HEADER };
         let needed = header + self.message_len();
@@ -185,7 +185,7 @@ impl<'a> Echo<'a> {
     }
 }
 
-/// An IPv4 header without options; DF is set, so the ID may be zero (RFC 6864, 4.1).
+/// Writes an IPv4 header without options. DF is set, so the ID may be zero (RFC 6864, 4.1).
 fn write_v4_header(head: &mut [u8], from: Ipv4Addr, to: Ipv4Addr, total: u16) {
     head.fill(0);
     put8(head, 0, 0x45);

@@ -15,16 +15,15 @@ pub const UDP: u8 = 17;
 /// Protocol number of ICMPv6 (IANA).
 pub const ICMPV6: u8 = 58;
 
-/// Bytes of an IPv4 header without options.
+/// Length of an IPv4 header without options, 20 bytes.
 pub const V4_HEADER: usize = 20;
-/// Bytes of the IPv6 header, without extension headers.
+/// Length of the IPv6 header without extension headers, 40 bytes.
 pub const V6_HEADER: usize = 40;
 
-/// Extension headers that are walked before a packet is refused: more than any real packet carries, and a bound on
-/// what a forged one costs.
+/// Limit on the extension headers of a packet, 8: more than in any real packet, and a bound on the cost of a forged one.
 pub const MAX_EXTENSIONS: usize = 8;
 
-/// Where the fields of an IPv4 header stand (RFC 791, 3.1).
+/// Offsets of the fields of an IPv4 header (RFC 791, 3.1).
 pub(crate) mod v4 {
     pub(crate) const TOS: usize = 1;
     pub(crate) const TOTAL_LENGTH: usize = 2;
@@ -41,7 +40,7 @@ pub(crate) mod v4 {
     pub(crate) const FRAGMENT: u16 = 0x3fff;
 }
 
-/// Where the fields of an IPv6 header stand (RFC 8200, 3).
+/// Offsets of the fields of an IPv6 header (RFC 8200, 3).
 pub(crate) mod v6 {
     pub(crate) const PAYLOAD_LENGTH: usize = 4;
     pub(crate) const NEXT_HEADER: usize = 6;
@@ -53,15 +52,15 @@ pub(crate) mod v6 {
 /// Why bytes are not an IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MalformedIp {
-    /// No bytes at all: inside a session, a keepalive.
+    /// No bytes. Inside a session this is a keepalive.
     Empty,
     /// The version is neither 4 nor 6.
     Version,
-    /// Fewer bytes than the header takes, or an IPv4 header length below 20.
+    /// Fewer bytes than the header, or an IPv4 header length below 20.
     Header,
-    /// The header tells of more bytes than there are, or of fewer than the header has.
+    /// The length field exceeds the bytes, or is shorter than the header.
     Length,
-    /// An IPv6 extension header is cut off, or there are more than [`MAX_EXTENSIONS`].
+    /// An IPv6 extension header is truncated, or there are more than [`MAX_EXTENSIONS`].
     Extension,
 }
 
@@ -88,7 +87,7 @@ pub enum Version {
     V6,
 }
 
-/// An IP packet whose lengths were checked: no accessor can fail.
+/// An IP packet with checked lengths, so that no accessor can fail.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
     bytes: &'a [u8],
@@ -101,12 +100,12 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads the packet at the start of `bytes`. What stands behind its IP length (WireGuard's padding) is cut off.
+    /// Reads the packet at the start of `bytes`. Bytes beyond its IP length, such as WireGuard's padding, are ignored.
     ///
-    /// The header checksum of IPv4 is not verified: [`Packet::header_checksum_ok`].
+    /// [`Packet::header_checksum_ok`] verifies the header checksum of IPv4; this function does not.
     ///
     /// # Errors
-    /// [`MalformedIp`] names what does not fit.
+    /// [`MalformedIp`] if the bytes are not an IP packet.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Packet<'a>, MalformedIp> {
         match bytes.first().ok_or(MalformedIp::Empty)? >> 4 {
@@ -160,8 +159,7 @@ impl<'a> Packet<'a> {
         if is_extension(packet.protocol) { Err(MalformedIp::Extension) } else { Ok(packet) }
     }
 
-    /// Steps over one extension header (RFC 8200, 4); false where the upper layer begins, or where a later
-    /// fragment has no headers any more.
+    /// Skips one extension header (RFC 8200, 4). Returns false at the upper layer, and in a fragment other than the first, which has no more headers.
     #[inline]
     fn skip_extension(&mut self) -> Result<bool, MalformedIp> {
         if !is_extension(self.protocol) {
@@ -187,19 +185,19 @@ impl<'a> Packet<'a> {
         Ok(!later_fragment)
     }
 
-    /// The whole packet, without what stood behind it.
+    /// Returns the packet without bytes beyond its IP length.
     #[must_use]
     pub const fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// IPv4 or IPv6.
+    /// Returns the IP version.
     #[must_use]
     pub const fn version(&self) -> Version {
         self.version
     }
 
-    /// The source address.
+    /// Returns the source address.
     #[must_use]
     #[inline]
     pub fn source(&self) -> IpAddr {
@@ -209,7 +207,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// The destination address.
+    /// Returns the destination address.
     #[must_use]
     #[inline]
     pub fn destination(&self) -> IpAddr {
@@ -229,40 +227,39 @@ impl<'a> Packet<'a> {
         IpAddr::V6(array(self.bytes, at).map_or(Ipv6Addr::UNSPECIFIED, |&octets| Ipv6Addr::from(octets)))
     }
 
-    /// The protocol of the upper layer, behind all extension headers. Of a later IPv6 fragment: what its fragment
-    /// header says, which may be one more extension header.
+    /// Returns the upper layer's protocol, after all extension headers. For an IPv6 fragment other than the first, it is the one in the fragment header, which
+    /// may be another extension header.
     #[must_use]
     pub const fn protocol(&self) -> u8 {
         self.protocol
     }
 
-    /// Where the upper layer begins: bytes of the IP header with its options or extension headers.
+    /// Returns the length of the IP header with its options or extension headers.
     #[must_use]
     pub const fn header_len(&self) -> usize {
         self.transport
     }
 
-    /// The upper layer: everything behind the IP header and its extension headers.
+    /// Returns the upper layer: the bytes after the IP header and its extension headers.
     #[must_use]
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.bytes.get(self.transport..).unwrap_or_default()
     }
 
-    /// Whether this is a fragment, the first one included. A later one has no upper-layer header.
+    /// Returns true if this is a fragment, including the first one. Other fragments have no upper-layer header.
     #[must_use]
     pub const fn is_fragment(&self) -> bool {
         self.fragment
     }
 
-    /// Whether there are IPv4 options or IPv6 extension headers.
+    /// Returns true if there are IPv4 options or IPv6 extension headers.
     #[must_use]
     pub const fn has_options(&self) -> bool {
         self.extras
     }
 
-    /// Whether there is an IPv6 routing header, so that the pseudo header may hold another destination
-    /// (RFC 8200, 8.1).
+    /// Returns true if there is an IPv6 routing header, with which the pseudo header may have another destination (RFC 8200, 8.1).
     #[must_use]
     pub const fn has_routing_header(&self) -> bool {
         self.routing
@@ -289,7 +286,7 @@ impl<'a> Packet<'a> {
                 // No operation: one byte.
                 1 => rest,
                 131 | 137 => return true,
-                // The length counts kind and length, too; a length that lies ends the list.
+                // The length includes kind and length. A wrong length ends the list.
                 _ => match rest.first().and_then(|length| rest.get(usize::from(*length).checked_sub(1)?..)) {
                     Some(next) if next.len() < rest.len() => next,
                     _ => return false,
@@ -299,7 +296,7 @@ impl<'a> Packet<'a> {
         false
     }
 
-    /// The traffic class (IPv4: TOS): DSCP in the upper six bits, ECN in the lower two.
+    /// Returns the traffic class, or the TOS of IPv4: DSCP in the upper six bits, ECN in the lower two.
     #[must_use]
     pub fn traffic_class(&self) -> u8 {
         match self.version {
@@ -308,7 +305,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Whether the header checksum of IPv4 is right; IPv6 has none, so it is.
+    /// Returns true if the header checksum of IPv4 is correct. IPv6 has none, so the result is true.
     #[must_use]
     #[inline]
     pub fn header_checksum_ok(&self) -> bool {
@@ -318,7 +315,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// The sum of the pseudo header for an upper-layer message of `length` bytes.
+    /// Returns the sum of the pseudo header for an upper-layer message of `length` bytes.
     #[must_use]
     #[inline]
     pub fn pseudo_header(&self, length: u16) -> Sum {
@@ -330,7 +327,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Extension headers of IPv6 that other headers may follow (IANA, "IPv6 Extension Header Types").
+/// IPv6 extension headers that other headers may follow (IANA, "IPv6 Extension Header Types").
 mod extension {
     pub(super) const HOP_BY_HOP: u8 = 0;
     pub(super) const ROUTING: u8 = 43;
@@ -342,7 +339,7 @@ mod extension {
     pub(super) const SHIM6: u8 = 140;
 }
 
-/// Whether `protocol` names an extension header. ESP is not one here: what follows it is sealed.
+/// Returns true if `protocol` is an extension header. ESP does not count, because the bytes after it are encrypted.
 #[inline]
 const fn is_extension(protocol: u8) -> bool {
     matches!(

@@ -1,22 +1,20 @@
-//! Received packets, put together into superpackets, so that the TUN takes many with one write.
+//! Merging of received packets into superpackets, so that one write passes many packets to the TUN.
 //!
-//! The packets of a batch lie somewhere in one buffer, decrypted in place. [`Merger`] remembers only where: a
-//! finished [`Run`] is a virtio header and slices of that buffer for one `writev`. Nothing is copied, nothing is
-//! allocated; the first packet's header is patched in place when its run ends.
+//! The packets of a batch are in one buffer, decrypted in place. [`Merger`] keeps only their positions: a finished [`Run`] is a virtio header and slices of that
+//! buffer for one `writev`. Nothing is copied or allocated; the first packet's header is changed in place when its run ends.
 //!
 //! Rules (`docs/spec`, "Merging"):
-//! - A packet is merged only after its own checksums were verified. One with a bad checksum, and whatever else does
-//!   not qualify, leaves alone, with its bytes untouched and a header of zeros.
-//! - A packet that the peer vouches for ([`crate::partial_checksum`]) has a partial checksum: nothing is verified, it merges with its
-//!   like only, and its header says so to the kernel, of a single packet too.
-//! - TCP: equal addresses, ports, acknowledgement, window, flags, options, TTL, TOS, DF and flow label; contiguous
-//!   sequence; equal sizes, where a shorter one ends the run, as FIN does. PSH may stand inside and shows on the
-//!   whole. Never: pure ACK, SYN, RST, URG, fragments, IP options, IPv6 extension headers. CWR only on the first
-//!   packet, and only with [`Offloads::ecn`].
-//! - UDP: equal headers likewise, equal sizes, a checksum that is not zero.
-//! - With DF clear the IPv4 ID must rise by one. With DF set it means nothing (RFC 6864, 4.1) and is not kept.
-//! - A run never crosses a session, and the order inside a flow never changes; between flows it may, inside a batch.
-//!   Fragments have no ports: they end every run between their two hosts.
+//! - A packet is merged only after its checksums were verified. A packet with a bad checksum, or one that does not qualify for another reason, is written alone,
+//!   with unchanged bytes and a virtio header of zeros.
+//! - A packet with a [partial checksum](crate::partial_checksum) is not verified. It merges only with others of its kind, and its virtio header tells the kernel
+//!   about the partial checksum, also if it is written alone.
+//! - TCP: equal addresses, ports, acknowledgement, window, flags, options, TTL, TOS, DF and flow label; contiguous sequence; equal sizes, except that a shorter
+//!   packet or FIN ends the run. A packet inside the run may have PSH, which is then set on the superpacket. Never merged: pure ACK, SYN, RST, URG, fragments, IP
+//!   options, IPv6 extension headers. CWR only on the first packet, and only with [`Offloads::ecn`].
+//! - UDP: equal headers in the same way, equal sizes, a checksum that is not zero.
+//! - With DF clear the IPv4 ID must rise by one. With DF set the ID has no meaning (RFC 6864, 4.1) and is not kept.
+//! - A run has packets of one session only. The order inside a flow never changes; between flows it may, inside a batch. Fragments have no ports, so they end
+//!   all runs between their two hosts.
 
 use core::ops::Range;
 
@@ -28,20 +26,19 @@ use crate::vnet::{GSO_ECN, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, NEEDS_CSUM, VnetHea
 use crate::{tcp, udp};
 
 mod candidate;
-use candidate::{Candidate, Flow, Sight};
+use candidate::{Candidate, Class, Flow};
 
-/// Packets of one run at most. From 1,024 payload bytes upward [`MAX_BYTES`] ends a run first; and it is what the
-/// kernel allows a train of UDP datagrams (`UDP_MAX_SEGMENTS`, `include/linux/udp.h`, 64 before it was doubled).
+/// Limit on the packets of one run, 64: the kernel's limit for a UDP superpacket (`UDP_MAX_SEGMENTS`, `include/linux/udp.h`, before it was doubled). From 1,024
+/// payload bytes per packet on, [`MAX_BYTES`] ends a run first.
 pub const MAX_RUN: usize = 64;
 
-/// Bytes of a merged IP packet at most: the length field of IPv4 ends there.
+/// Limit on the length of a merged IP packet, 65,535 bytes: the limit of IPv4's length field.
 pub const MAX_BYTES: usize = 65_535;
 
-/// Runs open at a time. A batch holds the traffic of a few flows; what comes on top ends the oldest run, so the cost
-/// of looking for a flow has a bound.
+/// Limit on the open runs, 8: a batch has packets of a few flows. A further flow ends the oldest run, which bounds the cost of finding a flow.
 pub const MAX_OPEN: usize = 8;
 
-/// What the TUN accepts as superpackets: the offloads that the kernel granted.
+/// Kinds of superpackets that the TUN accepts: the offloads that the kernel granted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offloads {
     /// TCP over IPv4 (`TUN_F_TSO4`).
@@ -57,83 +54,83 @@ pub struct Offloads {
 }
 
 impl Offloads {
-    /// Nothing is merged.
+    /// No offload: nothing is merged.
     pub const NONE: Offloads = Offloads { tcp4: false, tcp6: false, ecn: false, udp4: false, udp6: false };
-    /// Everything is merged.
+    /// All offloads.
     pub const ALL: Offloads = Offloads { tcp4: true, tcp6: true, ecn: true, udp4: true, udp6: true };
 }
 
-/// What is to be written to the TUN with one system call: one packet, or one superpacket.
+/// A packet or superpacket for one write to the TUN.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
     header: VnetHeader,
     buffer: &'a [u8],
-    parts: &'a [Part],
+    parts: &'a [Slice],
 }
 
 impl<'a> Run<'a> {
-    /// The virtio header to put in front: zeros for a single packet with a complete checksum.
+    /// Returns the virtio header: zeros for a single packet with a complete checksum.
     #[must_use]
     pub const fn header(&self) -> VnetHeader {
         self.header
     }
 
-    /// How many received packets it holds, 1 to [`MAX_RUN`]; the number of slices.
+    /// Returns the number of received packets, 1 to [`MAX_RUN`], which is also the number of slices.
     #[must_use]
     pub const fn packets(&self) -> usize {
         self.parts.len()
     }
 
-    /// Bytes of the IP packet or superpacket, without the virtio header.
+    /// Returns the length of the packet or superpacket without the virtio header.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.parts.iter().map(|part| usize::from(part.len)).sum()
     }
 
-    /// The slices to write behind the virtio header, in order: the first packet whole, then the payloads of the others.
+    /// Returns the slices to write after the virtio header, in order: the first packet with its headers, then the payloads of the others.
     pub fn slices(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         let buffer = self.buffer;
         self.parts.iter().map(move |part| buffer.get(part.range()).unwrap_or_default())
     }
 }
 
-/// Where a slice of a run lies in the buffer.
+/// Position of a slice of a run in the buffer.
 #[derive(Clone, Copy, Debug, Default)]
-struct Part {
+struct Slice {
     start: usize,
     len: u16,
 }
 
-impl Part {
+impl Slice {
     fn range(self) -> Range<usize> {
         self.start..self.start + usize::from(self.len)
     }
 }
 
-/// A run that may still grow.
+/// A run that may still take packets.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct OpenRun {
     flow: Flow,
     session: u32,
-    /// Of the first packet: what the later ones are compared with.
+    /// The first packet, to which later ones are compared.
     first: Candidate,
-    /// What the next packet must carry.
+    /// Sequence number and IPv4 ID that the next packet must have.
     next_sequence: u32,
     next_id: u16,
-    /// PSH and FIN of all packets together.
+    /// Flags of the first packet, with PSH and FIN of all.
     flags: u8,
-    /// Bytes of the IP packet so far.
+    /// Length of the superpacket so far.
     total: usize,
-    parts: [Part; MAX_RUN],
+    parts: [Slice; MAX_RUN],
     count: usize,
 }
 
-/// Merges the packets of one batch after the other. Its storage is fixed: about 9 KiB.
+/// Merges the packets of one batch after the other, in fixed memory of about 9 KiB.
 #[derive(Clone, Debug)]
 pub struct Merger {
     offloads: Offloads,
-    slots: [Open; MAX_OPEN],
-    /// The slots in use, oldest first, and behind them the free ones.
+    slots: [OpenRun; MAX_OPEN],
+    /// Indices of the slots in use, oldest first, then those of the free slots.
     order: [usize; MAX_OPEN],
     open: usize,
 }
@@ -141,28 +138,27 @@ pub struct Merger {
 const _: () = assert!(size_of::<Merger>() <= 9 * 1024, "a lane's memory is counted");
 
 impl Merger {
-    /// A merger for a TUN that accepts these superpackets.
+    /// Returns a merger for a TUN with these offloads.
     #[must_use]
     pub fn new(offloads: Offloads) -> Merger {
-        Merger { offloads, slots: [Open::UNUSED; MAX_OPEN], order: core::array::from_fn(|slot| slot), open: 0 }
+        Merger { offloads, slots: [OpenRun::UNUSED; MAX_OPEN], order: core::array::from_fn(|slot| slot), open: 0 }
     }
 
-    /// Whether no run is open: true after [`Merger::flush`].
+    /// Returns true if no run is open, as after [`Merger::flush`].
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.open == 0
     }
 
-    /// Takes the packet at `packet` in `buffer`, decrypted under session `session`. Bytes behind its IP length are
-    /// left out. What is finished by it goes to `emit`, in the order in which it must be written.
+    /// Adds the packet at `packet` in `buffer`, which was decrypted in session `session`. Bytes beyond its IP length are ignored. Runs that it ends are passed to
+    /// `emit`, in the order in which they must be written.
     ///
-    /// All packets between two calls of [`Merger::flush`] lie in the same `buffer`, and stay as they are until then.
-    /// They come in counter order within a session.
+    /// All packets between two calls of [`Merger::flush`] are in the same `buffer` and do not change until then. They are in counter order within a session.
     ///
-    /// `partial` is of this very packet: the peer marked it, and the mark is off.
+    /// `partial` is the packet's partial checksum; the flag has been cleared.
     ///
     /// # Errors
-    /// [`MalformedIp`] if it is not an IP packet, or lies outside of `buffer`; nothing is emitted for it.
+    /// [`MalformedIp`] if it is not an IP packet, or outside of `buffer`. Nothing is emitted for it.
     pub fn push(
         &mut self,
         buffer: &mut [u8],
@@ -173,38 +169,38 @@ impl Merger {
     ) -> Result<(), MalformedIp> {
         let start = packet.start;
         let packet = Packet::parse(buffer.get(packet).ok_or(MalformedIp::Length)?)?;
-        let part = Part { start, len: low16(packet.bytes().len()) };
-        match candidate::look(&packet, self.offloads, partial) {
-            Sight::Other => {}
-            Sight::Portless(hosts) => self.end_between(&hosts, buffer, &mut emit),
-            Sight::Alone(flow) => {
+        let part = Slice { start, len: low16(packet.bytes().len()) };
+        match candidate::classify(&packet, self.offloads, partial) {
+            Class::NoFlow => {}
+            Class::Portless(hosts) => self.end_between(&hosts, buffer, &mut emit),
+            Class::Unmergeable(flow) => {
                 if let Some(at) = self.find(&flow) {
                     self.end(at, buffer, &mut emit);
                 }
             }
-            Sight::Fit(flow, candidate) => {
+            Class::Mergeable(flow, candidate) => {
                 self.take(flow, candidate, session, part, buffer, &mut emit);
                 return Ok(());
             }
         }
-        emit(Run { header: alone(partial), buffer, parts: &[part] });
+        emit(Run { header: unmerged_header(partial), buffer, parts: &[part] });
         Ok(())
     }
 
-    /// Ends all runs, oldest first. To be called at the end of each batch, before its buffer is used again.
+    /// Ends all runs, oldest first. To be called at the end of each batch, before its buffer is reused.
     pub fn flush(&mut self, buffer: &mut [u8], mut emit: impl FnMut(Run<'_>)) {
         while self.open > 0 {
             self.end(0, buffer, &mut emit);
         }
     }
 
-    /// Appends to the flow's run, or ends that and opens another.
+    /// Appends the packet to its flow's run, or ends that run and opens another.
     fn take(
         &mut self,
         flow: Flow,
         candidate: Candidate,
         session: u32,
-        part: Part,
+        part: Slice,
         buffer: &mut [u8],
         emit: &mut impl FnMut(Run<'_>),
     ) {
@@ -219,7 +215,7 @@ impl Merger {
             self.end(at, buffer, emit);
         }
         if candidate.flags & tcp::FIN != 0 {
-            emit(Run { header: alone(candidate.partial), buffer, parts: &[part] });
+            emit(Run { header: unmerged_header(candidate.partial), buffer, parts: &[part] });
             return;
         }
         if self.open == MAX_OPEN {
@@ -229,7 +225,7 @@ impl Merger {
         self.open += 1;
     }
 
-    /// The place in `order` of the flow's run.
+    /// Returns the index in `order` of the flow's run.
     fn find(&self, flow: &Flow) -> Option<usize> {
         self.order[..self.open].iter().position(|&slot| self.slots[slot].flow == *flow)
     }
@@ -245,7 +241,7 @@ impl Merger {
         }
     }
 
-    /// Emits the run at `at` and frees its slot.
+    /// Emits the run at index `at` of `order` and frees its slot.
     fn end(&mut self, at: usize, buffer: &mut [u8], emit: &mut impl FnMut(Run<'_>)) {
         let slot = self.order[at];
         self.order[at..self.open].rotate_left(1);
@@ -256,8 +252,8 @@ impl Merger {
     }
 }
 
-impl Open {
-    const UNUSED: Open = Open {
+impl OpenRun {
+    const UNUSED: OpenRun = OpenRun {
         flow: Flow::NONE,
         session: 0,
         first: Candidate::NONE,
@@ -265,11 +261,11 @@ impl Open {
         next_id: 0,
         flags: 0,
         total: 0,
-        parts: [Part { start: 0, len: 0 }; MAX_RUN],
+        parts: [Slice { start: 0, len: 0 }; MAX_RUN],
         count: 0,
     };
 
-    fn begin(&mut self, flow: Flow, candidate: Candidate, session: u32, part: Part) {
+    fn begin(&mut self, flow: Flow, candidate: Candidate, session: u32, part: Slice) {
         self.flow = flow;
         self.session = session;
         self.first = candidate;
@@ -281,8 +277,8 @@ impl Open {
         self.count = 1;
     }
 
-    /// Whether a packet of the same flow may be appended.
-    fn accepts(&self, candidate: &Candidate, session: u32, part: Part, buffer: &[u8]) -> bool {
+    /// Returns true if a packet of the same flow may be appended.
+    fn accepts(&self, candidate: &Candidate, session: u32, part: Slice, buffer: &[u8]) -> bool {
         let (Some(first), Some(packet)) = (buffer.get(self.parts[0].range()), buffer.get(part.range())) else {
             return false;
         };
@@ -296,14 +292,14 @@ impl Open {
             && self.first.same_headers(candidate, self.flow.version, first, packet)
     }
 
-    /// UDP has no sequence: there every number is the next one.
+    /// Returns the expected sequence number. UDP has none, so the candidate's own number matches.
     fn next_sequence_of(&self, candidate: &Candidate) -> u32 {
         if self.flow.protocol == ip::TCP { self.next_sequence } else { candidate.sequence }
     }
 
-    /// Appends a packet's payload; true if that ends the run.
-    fn append(&mut self, candidate: &Candidate, part: Part) -> bool {
-        self.parts[self.count] = Part { start: part.start + usize::from(candidate.headers), len: candidate.payload };
+    /// Appends a packet's payload. Returns true if it ends the run.
+    fn append(&mut self, candidate: &Candidate, part: Slice) -> bool {
+        self.parts[self.count] = Slice { start: part.start + usize::from(candidate.headers), len: candidate.payload };
         self.count += 1;
         self.total += usize::from(candidate.payload);
         self.next_sequence = self.next_sequence.wrapping_add(u32::from(candidate.payload));
@@ -312,11 +308,11 @@ impl Open {
         candidate.payload < self.first.payload || candidate.flags & tcp::FIN != 0
     }
 
-    /// Makes the first packet's header that of the whole run, unless it is alone, and returns the virtio header.
+    /// Changes the first packet's header to the superpacket's, unless the packet is alone, and returns the virtio header.
     fn finish(&self, buffer: &mut [u8]) -> VnetHeader {
         let Some(packet) = buffer.get_mut(self.parts[0].range()) else { return VnetHeader::NONE };
         if self.count == 1 {
-            return alone(self.first.partial);
+            return unmerged_header(self.first.partial);
         }
         let transport = usize::from(self.first.transport);
         patch_ip(packet, self.flow.version, self.total);
@@ -351,8 +347,8 @@ impl Open {
     }
 }
 
-/// The header of a packet that was not merged.
-fn alone(partial: Option<PartialChecksum>) -> VnetHeader {
+/// Returns the virtio header of a packet that was not merged.
+fn unmerged_header(partial: Option<PartialChecksum>) -> VnetHeader {
     partial.map_or(VnetHeader::NONE, PartialChecksum::header)
 }
 

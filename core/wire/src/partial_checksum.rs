@@ -1,11 +1,11 @@
-//! The mark of a packet whose TCP or UDP checksum was never computed, because the kernel that made it vouches for it.
+//! Packets with a partial TCP or UDP checksum (`CHECKSUM_PARTIAL` in the kernel), and the flag that identifies them.
 //!
-//! Between two Taut nodes a segment is authenticated by the session already, so that its inner checksum proves nothing
-//! more. What the sender's own kernel handed over with a partial checksum goes as it is, and the receiver's kernel is
-//! told the same: it believes the packet, and completes the checksum if it forwards it (`docs/spec`, "Marked packets").
+//! Between two Taut nodes the session authenticates a packet, so its inner checksum proves nothing more. A packet that the sender's own kernel passed to the
+//! TUN with a partial checksum is sent as it is. The receiver's kernel gets it with a partial checksum too: it accepts the packet, and completes the checksum
+//! if it forwards it (`docs/spec`, "Marked packets").
 //!
-//! The mark is the highest bit of the version nibble (4 becomes 0xc, 6 becomes 0xe): it costs no byte, and to whoever
-//! does not know it the packet is of no IP version.
+//! The flag is the highest bit of the version nibble (4 becomes 0xc, 6 becomes 0xe). It costs no byte, and a packet whose flag was not removed is not a valid
+//! IP packet.
 
 use crate::bytes::{be16, low16, put16};
 use crate::checksum::Sum;
@@ -13,28 +13,27 @@ use crate::ip::{self, Packet};
 use crate::vnet::{GSO_NONE, NEEDS_CSUM, VnetHeader};
 use crate::{tcp, udp};
 
-/// The bit of the first byte.
-const MARK: u8 = 0x80;
+/// The flag in the first byte.
+const FLAG: u8 = 0x80;
 
-/// Marks a finished packet. Its checksum has to be [partial](PartialChecksum::of).
+/// Sets the flag of a packet whose checksum is [partial](PartialChecksum::of).
 pub(crate) fn set_flag(packet: &mut [u8]) {
     if let Some(first) = packet.first_mut() {
-        *first |= MARK;
+        *first |= FLAG;
     }
 }
 
-/// Takes the mark off a packet; false when there is none, and then nothing changes.
+/// Clears the flag of a packet. Returns false and changes nothing if the flag is not set.
 pub fn clear_flag(packet: &mut [u8]) -> bool {
     let Some(first) = packet.first_mut() else { return false };
-    let marked = matches!(*first >> 4, 0xc | 0xe);
-    if marked {
-        *first &= !MARK;
+    let is_set = matches!(*first >> 4, 0xc | 0xe);
+    if is_set {
+        *first &= !FLAG;
     }
-    marked
+    is_set
 }
 
-/// Where the partial checksum of a packet stands: proof that it is where its protocol has it, and that it is the sum of
-/// the pseudo header.
+/// The position of a packet's partial checksum. It proves that the checksum field is that of the packet's protocol and has the sum of the pseudo header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartialChecksum {
     transport: u16,
@@ -42,8 +41,8 @@ pub struct PartialChecksum {
 }
 
 impl PartialChecksum {
-    /// Looks at a packet without mark. `None` if it is not plain TCP or UDP (a fragment, IP options or extension headers,
-    /// a header that is cut off), or if its checksum field does not hold the sum of its pseudo header.
+    /// Returns the partial checksum of a packet without flag. Returns `None` if the packet is not plain TCP or UDP (a fragment, IP options or extension headers,
+    /// a truncated header), or if its checksum field does not have the sum of the pseudo header.
     #[must_use]
     pub fn of(packet: &Packet<'_>) -> Option<PartialChecksum> {
         if packet.is_fragment() || packet.has_options() {
@@ -60,13 +59,13 @@ impl PartialChecksum {
         (be16(message, usize::from(csum_offset)) == sum).then_some(partial)
     }
 
-    /// The virtio header that tells a kernel of it. The packet is no superpacket.
+    /// Returns the virtio header that describes the partial checksum to a kernel. The packet is not a superpacket.
     #[must_use]
     pub const fn header(self) -> VnetHeader {
         VnetHeader {
             flags: NEEDS_CSUM,
             gso_type: GSO_NONE,
-            // As far as the kernel has to read by itself.
+            // Up to the end of the checksum field, which the kernel has to read.
             hdr_len: self.transport + self.csum_offset + 2,
             gso_size: 0,
             csum_start: self.transport,
@@ -74,13 +73,13 @@ impl PartialChecksum {
         }
     }
 
-    /// Completes the checksum of the packet, for who cannot be told. `packet` ends where its IP length says.
+    /// Completes the checksum of `packet`, for a receiver without support for partial checksums. `packet` has the length in its IP header.
     pub fn complete(self, packet: &mut [u8]) {
         let start = usize::from(self.transport);
         complete(packet, start, start + usize::from(self.csum_offset));
     }
 
-    /// Whether a virtio header tells of the same place.
+    /// Returns true if a virtio header has the same position.
     pub(crate) const fn is_at(self, header: VnetHeader) -> bool {
         header.csum_start == self.transport && header.csum_offset == self.csum_offset
     }

@@ -1,29 +1,29 @@
-//! The PROXY protocol, versions 1 and 2 (haproxy, doc/proxy-protocol.txt): what a proxy says in front of a TCP connection about where it comes from.
+//! The PROXY protocol, versions 1 and 2 (haproxy, doc/proxy-protocol.txt): a header in which a proxy tells the source of a TCP connection.
 //!
-//! Anybody could say it, so it is read only where the connection comes from a trusted proxy (fault E19).
+//! Any client could send such a header, so a server reads it only on connections from a trusted proxy (fault E19).
 
 use std::error::Error;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Longest header, in bytes: addresses, and what a proxy adds about TLS. Version 1 has 107 at most.
+/// Longest header, 2,048 bytes: addresses and the proxy's information about TLS. Version 1 has 107 bytes at most.
 pub const MAX: usize = 2_048;
 
-/// How a header of version 2 begins. No request of HTTP and no TLS does.
+/// Beginning of a header of version 2. No HTTP request and no TLS message begins like it.
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// How one of version 1 begins.
+/// Beginning of a header of version 1.
 const WORD: &[u8; 6] = b"PROXY ";
 
-/// Longest header of version 1, its line end included.
+/// Longest header of version 1, 107 bytes with its line end.
 const MAX_LINE: usize = 107;
 
-/// What a connection begins with.
+/// The header at the beginning of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyHeader {
     /// No header.
     Absent,
-    /// Too few bytes so far.
+    /// Too few bytes to decide.
     Partial,
     /// A header of `length` bytes; the connection's own bytes follow.
     Complete {
@@ -34,14 +34,14 @@ pub enum ProxyHeader {
     },
 }
 
-/// It begins as a header and is none, or a longer one than [`MAX`].
+/// A header that is invalid or longer than [`MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadProxyHeader;
 
 /// Reads the first bytes of a connection.
 ///
 /// # Errors
-/// [`BadProxyHeader`]: where the connection's own bytes begin is not known, so it is of no use.
+/// [`BadProxyHeader`] if the header is invalid. The connection is unusable then, because the position of its own bytes is unknown.
 pub fn parse(bytes: &[u8]) -> Result<ProxyHeader, BadProxyHeader> {
     if begins(bytes, SIGNATURE) {
         return parse_binary(bytes);
@@ -52,7 +52,7 @@ pub fn parse(bytes: &[u8]) -> Result<ProxyHeader, BadProxyHeader> {
     Ok(ProxyHeader::Absent)
 }
 
-/// Returns true if the bytes are a beginning of `word`, or `word` of them.
+/// Returns true if the bytes begin with `word`, or `word` begins with the bytes.
 fn begins(bytes: &[u8], word: &[u8]) -> bool {
     let length = bytes.len().min(word.len());
     bytes[..length] == word[..length]
@@ -61,7 +61,7 @@ fn begins(bytes: &[u8], word: &[u8]) -> bool {
 fn parse_binary(bytes: &[u8]) -> Result<ProxyHeader, BadProxyHeader> {
     let Some(head) = bytes.get(..16) else { return Ok(ProxyHeader::Partial) };
     let length = 16 + usize::from(u16::from_be_bytes([head[14], head[15]]));
-    // Version 2, and one of its two commands: 0 a connection of the proxy's own, 1 a peer's.
+    // Version 2 with one of its two commands: 0 for a connection of the proxy itself, 1 for one of a peer.
     if !matches!(head[12], 0x20 | 0x21) || length > MAX {
         return Err(BadProxyHeader);
     }
@@ -74,7 +74,7 @@ fn parse_binary(bytes: &[u8]) -> Result<ProxyHeader, BadProxyHeader> {
     Ok(ProxyHeader::Complete { length, source })
 }
 
-/// Returns the first bytes of a block that has at least `least`.
+/// Returns the first bytes of a block of at least `least` bytes.
 fn array<const N: usize>(block: &[u8], least: usize) -> Result<[u8; N], BadProxyHeader> {
     let long_enough = block.len() >= least;
     block.first_chunk().copied().filter(|_| long_enough).ok_or(BadProxyHeader)
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn version_2_is_read_with_what_follows_it_left_alone() {
+    fn version_2_is_read_and_the_bytes_after_it_are_ignored() {
         let four = [&[203, 0, 113, 7, 10, 0, 0, 1, 0x9c, 0x40, 1, 0xbb][..], b"tlv"].concat();
         let bytes = [binary(0x21, 0x11, &four), b"GET / HTTP/1.1".to_vec()].concat();
         assert_eq!(parse(&bytes), header(31, "203.0.113.7"));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn version_2_without_an_address_names_nobody() {
+    fn version_2_without_an_address_has_no_source() {
         assert_eq!(parse(&binary(0x20, 0x11, &[1; 12])), header(28, "none"));
         assert_eq!(parse(&binary(0x20, 0, &[])), header(16, "none"));
         assert_eq!(parse(&binary(0x21, 0x31, &[b'/'; 216])), header(232, "none"));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_otherwise_is_no_header() {
+    fn other_beginnings_are_not_a_header() {
         for bytes in [&b"GET / HTTP/1.1\r\n"[..], b"\x16\x03\x01\x02\x00", b"PRI * HTTP/2.0", b"POST /", b"\r\n\r\nGET"]
         {
             assert_eq!(parse(bytes), Ok(ProxyHeader::Absent));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn fault_e19_a_header_that_lies_about_itself_is_refused() {
+    fn fault_e19_an_inconsistent_header_is_refused() {
         let long = [binary(0x21, 0x11, &[0; 12])[..14].to_vec(), vec![0xff, 0xff]].concat();
         for bytes in [
             binary(0x31, 0x11, &[0; 12]),

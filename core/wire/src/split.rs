@@ -1,15 +1,13 @@
-//! A superpacket from the TUN, cut into the packets that go on the wire.
+//! Splitting of a superpacket from the TUN into the packets for the wire.
 //!
-//! The kernel hands over up to 64 KiB with one set of headers. [`Split`] writes one finished IP packet after the
-//! other to where the caller wants it, so that headers and payload land in the send buffer with one copy and are
-//! sealed there. What is equal in all segments is summed once, in [`Split::new`].
+//! The kernel passes up to 64 KiB with one set of headers. [`Split`] writes one complete IP packet after the other into the caller's buffer, so that headers
+//! and payload are copied once into the send buffer and sealed there. [`Split::new`] sums the parts that all segments share.
 //!
-//! Rules (`docs/spec`, "Splitting"): FIN and PSH only on the last segment, CWR only on the first, the IPv4 ID rises
-//! by one per segment, all checksums are final. Lengths come from the packet and its IP header. Of the virtio header
-//! only kind, segment size and place of the checksum count, and they must agree with the packet; `hdr_len` is a hint
-//! of the kernel and not read.
+//! Rules (`docs/spec`, "Splitting"): FIN and PSH only on the last segment, CWR only on the first, the IPv4 ID rises by one per segment, all checksums are
+//! complete. Lengths come from the packet and its IP header. Of the virtio header only kind, segment size and position of the checksum are used, and they must
+//! agree with the packet; `hdr_len` is a hint of the kernel and ignored.
 //!
-//! For a peer that takes marks ([`Split::allow_partial_checksums`]) checksums stay partial, see [`crate::partial_checksum`].
+//! For a peer that accepts them ([`Split::allow_partial_checksums`]) checksums stay partial, see [`crate::partial_checksum`].
 
 use core::fmt;
 
@@ -20,12 +18,11 @@ use crate::partial_checksum::{self, PartialChecksum};
 use crate::vnet::{GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, VnetHeader};
 use crate::{tcp, udp};
 
-/// Bytes of the longest superpacket, IP header included: the length field of IPv4 ends there, and a TUN reads no more.
+/// Length of the longest superpacket with its IP header, 65,535 bytes: the limit of IPv4's length field and of a TUN read.
 pub const MAX_SUPERPACKET: usize = 65_535;
 
-/// Segments of one superpacket at most: [`MAX_SUPERPACKET`] in pieces of 8 bytes, the smallest segment size that the
-/// kernel's TCP chooses (`TCP_MIN_GSO_SIZE`, `include/net/tcp.h`). Nothing is stored per segment: the bound is on
-/// time, so that no header keeps a lane busy with pieces of one byte.
+/// Limit on the segments of one superpacket, 8,192: [`MAX_SUPERPACKET`] in segments of 8 bytes, the smallest size that the kernel's TCP chooses
+/// (`TCP_MIN_GSO_SIZE`, `include/net/tcp.h`). Nothing is stored per segment; the limit bounds the time that one header can cost a lane.
 pub const MAX_SEGMENTS: usize = MAX_SUPERPACKET.div_ceil(8);
 
 /// Why a superpacket cannot be split. Each is a drop reason.
@@ -35,33 +32,33 @@ pub enum Unsplittable {
     Ip(ip::MalformedIp),
     /// More than [`MAX_SUPERPACKET`] bytes.
     TooLarge {
-        /// Bytes of the packet.
+        /// Length of the packet.
         len: usize,
     },
-    /// The kind of superpacket was never asked for.
+    /// A kind of superpacket that is not enabled.
     UnknownKind {
         /// `gso_type` of the virtio header.
         gso_type: u8,
     },
-    /// The packet is not of the IP version or protocol that its kind tells of.
+    /// The IP version or protocol of the packet does not match its kind.
     WrongProtocol {
         /// `gso_type` of the virtio header.
         gso_type: u8,
         /// Protocol of the packet.
         protocol: u8,
     },
-    /// A fragment, or a packet with an IPv6 routing header, cannot be a superpacket here.
+    /// A fragment, or a packet with an IPv6 routing header, which cannot be a superpacket.
     NotWhole,
-    /// The TCP or UDP header is cut off.
+    /// The TCP or UDP header is truncated.
     Transport,
     /// The segment size is zero.
     ZeroSize,
     /// More than [`MAX_SEGMENTS`] segments.
     TooManySegments {
-        /// Segments it would take.
+        /// Number of segments.
         segments: usize,
     },
-    /// The partial checksum does not stand inside the packet, or not where the protocol has it.
+    /// The partial checksum is outside the packet, or not at its protocol's position.
     ChecksumPlace {
         /// `csum_start` of the virtio header.
         start: u16,
@@ -78,18 +75,18 @@ impl fmt::Display for Unsplittable {
                 write!(f, "a packet from the TUN has {len} bytes, more than {MAX_SUPERPACKET}; lower gso_max_size")
             }
             Unsplittable::UnknownKind { gso_type } => {
-                write!(f, "the TUN gave a superpacket of kind {gso_type}, which was not asked for; turn offloads off")
+                write!(f, "the TUN gave a superpacket of kind {gso_type}, which is not enabled; turn offloads off")
             }
             Unsplittable::WrongProtocol { gso_type, protocol } => {
                 write!(f, "a superpacket of kind {gso_type} holds IP protocol {protocol}; turn offloads off")
             }
             Unsplittable::NotWhole => f.write_str("a superpacket is a fragment or source-routed; turn offloads off"),
-            Unsplittable::Transport => f.write_str("a superpacket's TCP or UDP header is cut off; turn offloads off"),
+            Unsplittable::Transport => f.write_str("a superpacket's TCP or UDP header is truncated; turn offloads off"),
             Unsplittable::ZeroSize => f.write_str("a superpacket has segment size zero; turn offloads off"),
             Unsplittable::TooManySegments { segments } => {
                 write!(
                     f,
-                    "a superpacket would give {segments} segments, more than {MAX_SEGMENTS}; raise the peer's MSS"
+                    "a superpacket would have {segments} segments, more than {MAX_SEGMENTS}; raise the peer's MSS"
                 )
             }
             Unsplittable::ChecksumPlace { start, offset } => {
@@ -101,7 +98,7 @@ impl fmt::Display for Unsplittable {
 
 impl core::error::Error for Unsplittable {}
 
-/// A packet from the TUN on its way to the wire: one segment, or many.
+/// A packet from the TUN, to be sent as one or more segments.
 #[derive(Clone, Debug)]
 pub struct Split<'a> {
     packet: &'a [u8],
@@ -110,28 +107,28 @@ pub struct Split<'a> {
     gso_size: usize,
     segments: usize,
     next: usize,
-    /// The checksum is partial, where it belongs, and nothing stands between IP and TCP or UDP.
+    /// The checksum is partial and at its protocol's position, and there are no IP options or extension headers.
     may_stay_partial: bool,
-    /// Segments are marked.
+    /// Segments keep partial checksums and get the flag.
     stays_partial: bool,
 }
 
-/// What is done to each segment.
+/// Processing of each segment.
 #[derive(Clone, Debug)]
 enum Plan {
-    /// One packet, as it is.
+    /// One packet, unchanged.
     Whole,
-    /// One packet whose checksum is to be finished.
-    Finish { start: usize, field: usize },
+    /// One packet with a partial checksum to complete.
+    Complete { start: usize, field: usize },
     /// Segments of a superpacket.
     Segments(Template),
 }
 
-/// What all segments share.
+/// The parts that all segments share.
 #[derive(Clone, Debug)]
 struct Template {
     version: Version,
-    /// Where the TCP or UDP header begins.
+    /// Offset of the TCP or UDP header.
     transport: usize,
     /// Sum of the IPv4 header without length, ID and checksum.
     ip_sum: Sum,
@@ -139,14 +136,14 @@ struct Template {
     id: u16,
     /// Sum of the pseudo header without the length.
     pseudo_header: Sum,
-    /// Sum of the pseudo header and the TCP or UDP header, without everything that differs between segments.
+    /// Sum of the pseudo header and the TCP or UDP header, without the fields that differ between segments.
     transport_sum: Sum,
     protocol: Protocol,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Protocol {
-    /// Sequence number of the first segment, and the word that holds the flags.
+    /// Sequence number of the first segment, and the word with the flags.
     Tcp {
         sequence: u32,
         flags: u16,
@@ -155,12 +152,12 @@ enum Protocol {
 }
 
 impl<'a> Split<'a> {
-    /// Plans the segments of `packet`, as read from the TUN behind `header`.
+    /// Prepares the segments of `packet`, which was read from the TUN after `header`.
     ///
-    /// Without GSO there is one segment: the packet, its checksum finished if it was partial.
+    /// Without GSO there is one segment: the packet, with its checksum completed.
     ///
     /// # Errors
-    /// [`Unsplittable`] names what does not fit; nothing may be sent of it.
+    /// [`Unsplittable`] if header and packet do not match. The packet must not be sent.
     pub fn new(header: VnetHeader, packet: &'a [u8]) -> Result<Split<'a>, Unsplittable> {
         if packet.len() > MAX_SUPERPACKET {
             return Err(Unsplittable::TooLarge { len: packet.len() });
@@ -175,11 +172,11 @@ impl<'a> Split<'a> {
         let plan = if header.needs_checksum() {
             let start = usize::from(header.csum_start);
             let field = start + usize::from(header.csum_offset);
-            if start < base_header(ip.version()) || field + 2 > packet.len() {
-                return Err(misplaced(header));
+            if start < fixed_header_len(ip.version()) || field + 2 > packet.len() {
+                return Err(checksum_place(header));
             }
             may_stay_partial = PartialChecksum::of(ip).is_some_and(|partial| partial.is_at(header));
-            Plan::Finish { start, field }
+            Plan::Complete { start, field }
         } else {
             Plan::Whole
         };
@@ -210,7 +207,7 @@ impl<'a> Split<'a> {
         };
         let in_place = usize::from(header.csum_start) == ip.header_len() && header.csum_offset == csum_offset;
         if header.needs_checksum() && !in_place {
-            return Err(misplaced(header));
+            return Err(checksum_place(header));
         }
         let headers = ip.header_len() + transport_len;
         let gso_size = usize::from(header.gso_size);
@@ -235,32 +232,31 @@ impl<'a> Split<'a> {
         })
     }
 
-    /// Leaves the checksums partial and marks the segments, if the kernel vouched for them: the checksum was partial in its
-    /// usual place. Anything else goes as it would have gone. To be called before the first [`Split::write_next`], and only
-    /// for a peer that takes marks.
+    /// Keeps checksums partial and sets the flag of the segments, if the kernel's checksum is partial and at its usual position. Other packets are sent as
+    /// without this call. To be called before the first [`Split::write_next`], and only for a peer that accepts partial checksums.
     pub fn allow_partial_checksums(&mut self) {
         self.stays_partial = self.may_stay_partial;
     }
 
-    /// Segments in all, at least 1.
+    /// Returns the number of segments, at least 1.
     #[must_use]
     pub const fn segments(&self) -> usize {
         self.segments
     }
 
-    /// Segments not yet written.
+    /// Returns the number of segments that are not written yet.
     #[must_use]
     pub const fn remaining(&self) -> usize {
         self.segments - self.next
     }
 
-    /// Bytes of the largest segment, its IP header included. All but the last segment of a superpacket have it.
+    /// Returns the length of the largest segment with its IP header. All segments except the last have this length.
     #[must_use]
     pub fn largest(&self) -> usize {
         self.packet.len().min(self.headers + self.gso_size)
     }
 
-    /// Bytes of the segment that [`Split::write_next`] writes next; `None` after the last.
+    /// Returns the length of the segment that [`Split::write_next`] writes next; `None` after the last.
     #[must_use]
     pub fn next_len(&self) -> Option<usize> {
         if self.next >= self.segments {
@@ -270,10 +266,9 @@ impl<'a> Split<'a> {
         Some(self.headers + (self.packet.len() - start).min(self.gso_size))
     }
 
-    /// Writes the next complete IP packet at the start of `out` and returns its bytes.
+    /// Writes the next IP packet at the start of `out` and returns its length.
     ///
-    /// `None` after the last segment, and if `out` is shorter than [`Split::next_len`]; then nothing is written and
-    /// the segment stays the next one.
+    /// Returns `None` after the last segment, and if `out` is shorter than [`Split::next_len`]; nothing is written then, and the segment remains the next one.
     pub fn write_next(&mut self, out: &mut [u8]) -> Option<usize> {
         let len = self.next_len()?;
         let out = out.get_mut(..len)?;
@@ -281,8 +276,8 @@ impl<'a> Split<'a> {
         let payload = self.packet.get(start..start + len - self.headers)?;
         match &self.plan {
             Plan::Whole => out.copy_from_slice(payload),
-            Plan::Finish { .. } if self.stays_partial => out.copy_from_slice(payload),
-            Plan::Finish { start, field } => {
+            Plan::Complete { .. } if self.stays_partial => out.copy_from_slice(payload),
+            Plan::Complete { start, field } => {
                 out.copy_from_slice(payload);
                 partial_checksum::complete(out, *start, *field);
             }
@@ -306,18 +301,18 @@ impl<'a> Split<'a> {
     }
 }
 
-const fn base_header(version: Version) -> usize {
+const fn fixed_header_len(version: Version) -> usize {
     match version {
         Version::V4 => ip::V4_HEADER,
         Version::V6 => ip::V6_HEADER,
     }
 }
 
-const fn misplaced(header: VnetHeader) -> Unsplittable {
+const fn checksum_place(header: VnetHeader) -> Unsplittable {
     Unsplittable::ChecksumPlace { start: header.csum_start, offset: header.csum_offset }
 }
 
-/// The protocol that a kind of superpacket tells of, if the packet is of it.
+/// Returns the protocol of a kind of superpacket, if the packet matches.
 fn protocol_of(gso_type: u8, ip: &Packet<'_>) -> Result<u8, Unsplittable> {
     const TCPV4_ECN: u8 = GSO_TCPV4 | GSO_ECN;
     const TCPV6_ECN: u8 = GSO_TCPV6 | GSO_ECN;
@@ -368,8 +363,8 @@ impl Template {
         }
     }
 
-    /// Turns a copy of the headers into those of segment `index`, whose packet has `len` bytes and whose payload
-    /// begins `offset` bytes into that of the superpacket and sums to `payload`; without that sum the checksum stays partial.
+    /// Changes a copy of the headers to those of segment `index`. Its packet has `len` bytes; its payload begins at `offset` in the superpacket's payload and has
+    /// the sum `payload`. Without that sum the checksum stays partial.
     #[inline]
     fn patch(&self, head: &mut [u8], index: usize, segments: usize, offset: usize, len: usize, payload: Option<Sum>) {
         self.patch_ip(head, index, len);
@@ -408,7 +403,7 @@ impl Template {
     }
 }
 
-/// The flags that a segment keeps: FIN and PSH on the last only, CWR on the first only.
+/// Returns a mask of the flags that a segment keeps: FIN and PSH on the last only, CWR on the first only.
 const fn segment_flags(index: usize, segments: usize) -> u16 {
     let mut cleared = 0;
     if index > 0 {

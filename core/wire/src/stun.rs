@@ -1,19 +1,20 @@
-//! STUN's Binding (RFC 8489), and the one request of RFC 5780 that tells how a NAT filters: nothing else of either.
+//! STUN's Binding method (RFC 8489), and the one request of RFC 5780 that shows how a NAT filters.
 //!
-//! A node asks a relay where its datagrams seem to come from; a relay answers. No state on either side but the transaction that the asker drew.
+//! A node asks a relay for the source address of its datagrams, and the relay answers. The only state is the node's random transaction id.
 //!
 //! ```text
 //! header     type (2)  length (2)  21 12 a4 42  transaction (12)          20 bytes; integers big-endian; type 1 asks, 0x0101 answers
 //! attribute  type (2)  length (2)  value, zeros up to a multiple of 4
 //!   0x0003   CHANGE-REQUEST       4       in requests: bit 1 asks for an answer from the other port, bit 2 from another address
-//!   0x0020   XOR-MAPPED-ADDRESS   8, 20   in answers: where the request came from
-//!   0x802c   OTHER-ADDRESS        8, 20   in answers: where else the same server answers from
-//!   0x8022   SOFTWARE             any     in requests: fills them up to REQUEST_LEN
-//!   0x8028   FINGERPRINT          4       last: CRC-32 of what is before it, so that STUN is told from all else
+//!   0x0020   XOR-MAPPED-ADDRESS   8, 20   in answers: source of the request
+//!   0x802c   OTHER-ADDRESS        8, 20   in answers: the server's other address
+//!   0x8022   SOFTWARE             any     in requests: padding up to REQUEST_LEN
+//!   0x8028   FINGERPRINT          4       last: CRC-32 of the bytes before it, which identifies STUN
 //! ```
-//! A request of ours is never shorter than any answer, and a request that is shorter than its answer gets none (law 12): whoever forges the source of
-//! one gains nothing. It is filled by SOFTWARE, which every server passes over. RFC 5780's PADDING would be answered by as much padding, or by an error.
-//! Nothing here is authentic: who is on the way, or guesses the 12 bytes of a transaction, may lie. An answer is a hint, and a probe the proof.
+//! A request of a node is as long as the longest answer, and a server ignores requests that are shorter than their answers (law 12), so that a forged source
+//! address gains no amplification. SOFTWARE pads a request, because every server ignores it; RFC 5780's PADDING would be answered by padding or an error.
+//! No message is authentic: an attacker on the path, or one that guesses the 12 bytes of a transaction, can forge answers. An answer is a hint; a probe
+//! proves it.
 
 mod attributes;
 #[cfg(test)]
@@ -25,19 +26,19 @@ use core::net::SocketAddr;
 use crate::bytes::{array, be16, low16, put, put8, put16};
 use attributes::{Attributes, address_len, read_address, write_address};
 
-/// Bytes of a request of ours: as many as the longest answer has.
+/// Length of a node's request: that of the longest answer.
 pub const REQUEST_LEN: usize = MAX_ANSWER_LEN;
-/// Bytes of the longest answer: two IPv6 addresses and a fingerprint.
+/// Length of the longest answer: two IPv6 addresses and a fingerprint.
 pub const MAX_ANSWER_LEN: usize = HEADER + 2 * (ATTRIBUTE + 20) + FINGERPRINT_LEN;
-/// Longest message that is read: a server may say more than we ask for, but answers to us have no reason to be fragmented.
+/// Longest message that is read, 1,280 bytes. A server may add attributes, but not so many that the answer is fragmented.
 pub const MAX_LEN: usize = 1280;
 
 const HEADER: usize = 20;
-/// Type and length of an attribute.
+/// Length of an attribute's header: type and length.
 const ATTRIBUTE: usize = 4;
-/// The whole attribute.
+/// Length of the fingerprint attribute.
 const FINGERPRINT_LEN: usize = ATTRIBUTE + 4;
-/// RFC 8489 section 5: it tells STUN from its predecessor, and here from all else.
+/// Magic cookie (RFC 8489 section 5), which identifies STUN.
 const COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
 
 const BINDING_REQUEST: u16 = 0x0001;
@@ -55,14 +56,14 @@ const OTHER_ADDRESS: u16 = 0x802c;
 const CHANGE_ADDRESS: u8 = 4;
 const CHANGE_PORT: u8 = 2;
 
-/// What stands in SOFTWARE, before it is filled up. No version: strangers need not know which one to attack.
+/// Beginning of SOFTWARE, before its padding. It has no version, which would help attackers.
 const NAME: &[u8] = b"taut";
 
-/// Drawn at random for one request; whoever repeats it has read the request.
+/// Random id of one request. An answer that repeats it comes from a receiver of the request.
 pub type Transaction = [u8; 12];
 
-/// Whether a datagram is a message of STUN's Binding, by its frame alone. No WireGuard message and no relay frame is: of WireGuard's, only one of 20
-/// bytes could have the lengths agree, and none is that short.
+/// Returns true if the header of a datagram is that of a Binding message. WireGuard messages and relay frames never match: for a WireGuard message the
+/// lengths could agree only at 20 bytes, and all are longer.
 pub fn is_stun(datagram: &[u8]) -> bool {
     let kind = be16(datagram, 0);
     matches!(kind, BINDING_REQUEST | BINDING_SUCCESS | BINDING_ERROR)
@@ -72,12 +73,12 @@ pub fn is_stun(datagram: &[u8]) -> bool {
         && usize::from(be16(datagram, 2)) + HEADER == datagram.len()
 }
 
-/// Asks a server where we are.
+/// A Binding request, which asks a server for the source address of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BindingRequest {
-    /// Whose answer this waits for.
+    /// Id of the request.
     pub transaction: Transaction,
-    /// Asks for an answer from the server's other port: it comes through a NAT that filters by address alone, or not at all.
+    /// Asks for an answer from the server's other port. It arrives only through a NAT that does not filter by port.
     pub change_port: bool,
 }
 
@@ -93,7 +94,7 @@ impl BindingRequest {
         let filled = REQUEST_LEN - FINGERPRINT_LEN - at - ATTRIBUTE;
         let value = at + ATTRIBUTE;
         write_attribute(out, at, SOFTWARE, filled);
-        // Blanks, not zeros: the value is text.
+        // Spaces instead of zeros, because the value is text.
         for (place, byte) in out.iter_mut().skip(value).take(filled).zip(NAME.iter().chain(core::iter::repeat(&b' '))) {
             *place = *byte;
         }
@@ -103,7 +104,7 @@ impl BindingRequest {
     /// Reads a request.
     ///
     /// # Errors
-    /// [`BadStun`] when it is none, or asks for what a server of ours does not do. It gets no answer.
+    /// [`BadStun`] if it is not a request, or asks for an unsupported feature. The server sends no answer.
     pub fn parse(datagram: &[u8]) -> Result<Self, BadStun> {
         let (transaction, attributes) = open(datagram, BINDING_REQUEST)?;
         let mut request = Self { transaction, change_port: false };
@@ -121,25 +122,25 @@ impl BindingRequest {
     }
 }
 
-/// Tells who asked where it is.
+/// A Binding success response, which tells the source address of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BindingResponse {
-    /// The request's.
+    /// Id of the request.
     pub transaction: Transaction,
-    /// Where the request came from, as the server saw it.
+    /// Source of the request, as the server saw it.
     pub mapped: SocketAddr,
-    /// Where else the server answers from, if it said so.
+    /// The server's other address, if it has told one.
     pub other: Option<SocketAddr>,
 }
 
 impl BindingResponse {
-    /// Bytes that [`Self::write`] writes.
+    /// Returns the length of the written response.
     pub fn len(&self) -> usize {
         let other = self.other.map_or(0, |other| ATTRIBUTE + address_len(other));
         HEADER + ATTRIBUTE + address_len(self.mapped) + other + FINGERPRINT_LEN
     }
 
-    /// Never: an answer has a header.
+    /// Returns false: a response has a header.
     pub const fn is_empty(&self) -> bool {
         false
     }
@@ -161,10 +162,10 @@ impl BindingResponse {
         length
     }
 
-    /// Reads an answer. Whose it is says [`Self::transaction`]: one that nobody waits for is to be dropped.
+    /// Reads a response. The caller drops it if its transaction is not outstanding.
     ///
     /// # Errors
-    /// [`BadStun`] when it is none, or does not say where we are.
+    /// [`BadStun`] if it is not a success response, or has no mapped address.
     pub fn parse(datagram: &[u8]) -> Result<Self, BadStun> {
         let (transaction, attributes) = open(datagram, BINDING_SUCCESS)?;
         let (mut mapped, mut other) = (None, None);
@@ -176,7 +177,7 @@ impl BindingResponse {
                 (OTHER_ADDRESS, value) if other.is_none() => {
                     other = Some(read_address(value, None).ok_or(BadStun::Attribute)?);
                 }
-                // RFC 8489 section 14: of several of a kind, the first one counts. The rest is what older servers say besides.
+                // RFC 8489 section 14: the first attribute of a type counts. Older servers add PADDING.
                 (XOR_MAPPED_ADDRESS | PADDING, _) => {}
                 (kind, _) => must_know(kind)?,
             }
@@ -185,11 +186,11 @@ impl BindingResponse {
     }
 }
 
-/// What a server answers to a datagram from `source`, and whether from its other port. `other` is where it answers from if asked to change the port,
-/// as the asker sees it, if it knows.
+/// Returns the response to a datagram from `source`, and true if it has to be sent from the server's other port. `other` is the address of that port as the
+/// node sees it, if the server knows.
 ///
 /// # Errors
-/// [`BadStun`]: there is no answer then.
+/// [`BadStun`] if there is no response.
 pub fn answer(
     datagram: &[u8],
     source: SocketAddr,
@@ -203,36 +204,36 @@ pub fn answer(
     Ok((answer, request.change_port))
 }
 
-/// Why a datagram is no message of STUN that is of use here. Nothing of it is answered.
+/// Why a datagram is not a supported STUN message. It is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadStun {
-    /// No message of Binding, or of another kind than was to be read.
+    /// Not a Binding message of the expected type.
     NotStun,
-    /// An attribute that is cut, or whose value cannot be, or that has to be there and is not.
+    /// A truncated, invalid or missing attribute.
     Attribute,
-    /// The checksum at its end is wrong, or is not the end.
+    /// The fingerprint is wrong, or not the last attribute.
     Fingerprint,
-    /// It says or asks what may not be passed over, and what this code does not know.
+    /// An attribute that must be understood is unknown.
     Unsupported,
-    /// A request that would be answered by more than it has.
+    /// A request that is shorter than its answer.
     ShorterThanItsAnswer,
 }
 
 impl fmt::Display for BadStun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NotStun => "no Binding message of STUN; it is dropped",
-            Self::Attribute => "a STUN message whose attributes are cut, wrong or missing; it is dropped",
+            Self::NotStun => "not a Binding message of STUN; it is dropped",
+            Self::Attribute => "a STUN message whose attributes are truncated, wrong or missing; it is dropped",
             Self::Fingerprint => "a STUN message with a wrong checksum; it is dropped",
-            Self::Unsupported => "a STUN message that needs more of STUN than taut has; it is dropped",
-            Self::ShorterThanItsAnswer => "a STUN request that is shorter than its answer would be; it gets none",
+            Self::Unsupported => "a STUN message with an attribute that taut does not support; it is dropped",
+            Self::ShorterThanItsAnswer => "a STUN request that is shorter than its answer would be; it gets no answer",
         })
     }
 }
 
 impl core::error::Error for BadStun {}
 
-/// The parts of a message of this type: transaction and attributes without the fingerprint, which is checked.
+/// Returns transaction and attributes of a message of this type. The attributes exclude the fingerprint, which is checked.
 fn open(datagram: &[u8], kind: u16) -> Result<(Transaction, Attributes<'_>), BadStun> {
     if !is_stun(datagram) || be16(datagram, 0) != kind {
         return Err(BadStun::NotStun);
@@ -241,9 +242,9 @@ fn open(datagram: &[u8], kind: u16) -> Result<(Transaction, Attributes<'_>), Bad
     Ok((transaction, Attributes::new(datagram, HEADER)))
 }
 
-/// RFC 8489 section 14: what has a type below 0x8000 may not be passed over by who does not know it.
+/// Checks that an unknown attribute may be ignored: only types from 0x8000 on may (RFC 8489 section 14).
 fn must_know(kind: u16) -> Result<(), BadStun> {
-    // MAPPED-ADDRESS, which servers say besides for those who know no other.
+    // MAPPED-ADDRESS, which servers add for older clients.
     let known = kind >= 0x8000 || kind == 0x0001;
     if known { Ok(()) } else { Err(BadStun::Unsupported) }
 }
@@ -256,7 +257,7 @@ fn write_header(out: &mut [u8], kind: u16, transaction: &Transaction) -> usize {
     HEADER
 }
 
-/// Writes type and length at `at`; says where the next attribute begins.
+/// Writes type and length of an attribute at `at`. Returns the offset of the next attribute.
 fn write_attribute(out: &mut [u8], at: usize, kind: u16, length: usize) -> usize {
     put16(out, at, kind);
     put16(out, at + 2, low16(length));

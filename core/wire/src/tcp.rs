@@ -5,9 +5,9 @@ use core::fmt;
 use crate::bytes::{be16, be32, u8_at};
 use crate::checksum::{self, Sum};
 
-/// Bytes of a header without options.
+/// Length of a header without options, 20 bytes.
 pub const HEADER: usize = 20;
-/// Bytes of the longest header.
+/// Length of the longest header, 60 bytes.
 pub const MAX_HEADER: usize = 60;
 
 /// No more data from the sender.
@@ -18,16 +18,16 @@ pub const SYN: u8 = 0x02;
 pub const RST: u8 = 0x04;
 /// Push.
 pub const PSH: u8 = 0x08;
-/// The acknowledgement number counts.
+/// The acknowledgement number is valid.
 pub const ACK: u8 = 0x10;
-/// The urgent pointer counts.
+/// The urgent pointer is valid.
 pub const URG: u8 = 0x20;
 /// ECN echo (RFC 3168).
 pub const ECE: u8 = 0x40;
 /// Congestion window reduced (RFC 3168).
 pub const CWR: u8 = 0x80;
 
-/// Where the fields of a header stand.
+/// Offsets of the fields of a header.
 pub(crate) mod field {
     pub(crate) const SEQUENCE: usize = 4;
     pub(crate) const ACKNOWLEDGEMENT: usize = 8;
@@ -39,10 +39,10 @@ pub(crate) mod field {
     pub(crate) const URGENT: usize = 18;
 }
 
-/// Where the checksum stands in the header: `csum_offset` of a virtio header.
+/// Offset of the checksum in the header, 16: `csum_offset` of a virtio header.
 pub const CHECKSUM_OFFSET: u16 = 16;
 
-/// Why bytes are not a TCP segment: the header is cut off, or its length lies.
+/// The bytes are not a TCP segment: the header is truncated, or its length is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedTcp;
 
@@ -54,7 +54,7 @@ impl fmt::Display for MalformedTcp {
 
 impl core::error::Error for MalformedTcp {}
 
-/// A segment whose header length was checked.
+/// A segment with a checked header length.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment<'a> {
     bytes: &'a [u8],
@@ -75,61 +75,61 @@ impl<'a> Segment<'a> {
         Ok(Segment { bytes, header })
     }
 
-    /// The source port.
+    /// Returns the source port.
     #[must_use]
     pub fn source(&self) -> u16 {
         be16(self.bytes, 0)
     }
 
-    /// The destination port.
+    /// Returns the destination port.
     #[must_use]
     pub fn destination(&self) -> u16 {
         be16(self.bytes, 2)
     }
 
-    /// The sequence number of the first payload byte.
+    /// Returns the sequence number of the first payload byte.
     #[must_use]
     pub fn sequence(&self) -> u32 {
         be32(self.bytes, field::SEQUENCE)
     }
 
-    /// The acknowledgement number.
+    /// Returns the acknowledgement number.
     #[must_use]
     pub fn acknowledgement(&self) -> u32 {
         be32(self.bytes, field::ACKNOWLEDGEMENT)
     }
 
-    /// [`FIN`] to [`CWR`].
+    /// Returns the flags, [`FIN`] to [`CWR`].
     #[must_use]
     pub fn flags(&self) -> u8 {
         u8_at(self.bytes, field::FLAGS)
     }
 
-    /// The receive window, unscaled.
+    /// Returns the receive window, unscaled.
     #[must_use]
     pub fn window(&self) -> u16 {
         be16(self.bytes, field::WINDOW)
     }
 
-    /// Bytes of the header with its options.
+    /// Returns the length of the header with its options.
     #[must_use]
     pub const fn header_len(&self) -> usize {
         self.header
     }
 
-    /// The options.
+    /// Returns the options.
     #[must_use]
     pub fn options(&self) -> &'a [u8] {
         self.bytes.get(HEADER..self.header).unwrap_or_default()
     }
 
-    /// The data.
+    /// Returns the data.
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
         self.bytes.get(self.header..).unwrap_or_default()
     }
 
-    /// Whether the checksum is right, given the sum of the pseudo header.
+    /// Returns true if the checksum is correct, given the sum of the pseudo header.
     #[must_use]
     #[inline]
     pub fn checksum_ok(&self, pseudo_header: Sum) -> bool {

@@ -5,19 +5,19 @@ use core::fmt;
 use crate::bytes::be16;
 use crate::checksum::{self, Sum};
 
-/// Bytes of the header.
+/// Length of the header, 8 bytes.
 pub const HEADER: usize = 8;
 
-/// Where the fields of a header stand.
+/// Offsets of the fields of a header.
 pub(crate) mod field {
     pub(crate) const LENGTH: usize = 4;
     pub(crate) const CHECKSUM: usize = 6;
 }
 
-/// Where the checksum stands in the header: `csum_offset` of a virtio header.
+/// Offset of the checksum in the header, 6: `csum_offset` of a virtio header.
 pub const CHECKSUM_OFFSET: u16 = 6;
 
-/// Why bytes are not a UDP datagram: the header is cut off, or its length is more than there is.
+/// The bytes are not a UDP datagram: the header is truncated, or its length exceeds the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedUdp;
 
@@ -29,14 +29,14 @@ impl fmt::Display for MalformedUdp {
 
 impl core::error::Error for MalformedUdp {}
 
-/// A datagram whose length was checked.
+/// A datagram with a checked length.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Datagram<'a> {
-    /// Reads the payload of an IP packet. What stands behind the UDP length is cut off.
+    /// Reads the payload of an IP packet. Bytes beyond the UDP length are ignored.
     ///
     /// # Errors
     /// [`MalformedUdp`] if the header or its length does not fit.
@@ -49,37 +49,37 @@ impl<'a> Datagram<'a> {
         Ok(Datagram { bytes: bytes.get(..length).ok_or(MalformedUdp)? })
     }
 
-    /// The source port.
+    /// Returns the source port.
     #[must_use]
     pub fn source(&self) -> u16 {
         be16(self.bytes, 0)
     }
 
-    /// The destination port.
+    /// Returns the destination port.
     #[must_use]
     pub fn destination(&self) -> u16 {
         be16(self.bytes, 2)
     }
 
-    /// Bytes of the header and the data.
+    /// Returns the length of header and data.
     #[must_use]
     pub const fn length(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The data.
+    /// Returns the data.
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
         self.bytes.get(HEADER..).unwrap_or_default()
     }
 
-    /// Whether the sender left the checksum out.
+    /// Returns true if the datagram has no checksum.
     #[must_use]
     pub fn without_checksum(&self) -> bool {
         be16(self.bytes, field::CHECKSUM) == 0
     }
 
-    /// Whether the checksum is there and right, given the sum of the pseudo header.
+    /// Returns true if the datagram has a correct checksum, given the sum of the pseudo header.
     #[must_use]
     #[inline]
     pub fn checksum_ok(&self, pseudo_header: Sum) -> bool {

@@ -1,21 +1,20 @@
 //! WireGuard's four messages: exact layouts, views and writers (WireGuard paper, sections 5.4.2 to 5.4.6).
 //!
-//! Types and lengths are checked here, keys and MACs are not: [`crate`] has no cryptography. Integers are
-//! little-endian. A message is told by its first four bytes read as one number, so a reserved byte that is not
-//! zero makes it malformed.
+//! This module checks types and lengths; it has no cryptography. Integers are little-endian. The first four bytes of a message, read as one number, are its
+//! type, so a reserved byte that is not zero makes the message malformed.
 
 use core::fmt;
 use core::ops::Range;
 
-/// Bytes of the header of a data message (paper 5.4.6): type, receiver, counter.
+/// Length of the header of a data message, 16 bytes: type, receiver, counter (paper 5.4.6).
 pub const DATA_HEADER: usize = 16;
-/// Bytes of the authentication tag that ends every sealed field (Poly1305 and GCM alike).
+/// Length of the tag at the end of every sealed field, 16 bytes for Poly1305 and GCM.
 pub const TAG: usize = 16;
-/// Bytes of the shortest data message: the header and the tag of an empty packet (a keepalive).
+/// Length of the shortest data message, 32 bytes: the header and the tag of an empty packet (a keepalive).
 pub const DATA_MIN: usize = DATA_HEADER + TAG;
-/// Bytes that a data message adds to an inner packet.
+/// Length that a data message adds to an inner packet, 32 bytes.
 pub const DATA_OVERHEAD: usize = DATA_HEADER + TAG;
-/// Inner packets are filled with zeros to a multiple of this (paper 5.4.6).
+/// Inner packets are padded with zeros to a multiple of 16 bytes (paper 5.4.6).
 pub const PADDING: usize = 16;
 
 /// Message type of an initiation.
@@ -27,10 +26,10 @@ pub const TYPE_COOKIE_REPLY: u32 = 3;
 /// Message type of data.
 pub const TYPE_DATA: u32 = 4;
 
-/// Where the fields of an initiation stand (paper 5.4.2).
+/// Offsets of the fields of an initiation (paper 5.4.2).
 pub mod initiation {
     use super::Range;
-    /// Bytes of the whole message.
+    /// Length of the message.
     pub const LEN: usize = 148;
     /// The initiator's index.
     pub const SENDER: Range<usize> = 4..8;
@@ -40,16 +39,16 @@ pub mod initiation {
     pub const STATIC: Range<usize> = 40..88;
     /// A TAI64N timestamp, sealed.
     pub const TIMESTAMP: Range<usize> = 88..116;
-    /// The first MAC; it covers everything before it.
+    /// The first MAC, which covers all bytes before it.
     pub const MAC1: Range<usize> = 116..132;
-    /// The second MAC; it covers everything before it. Zeros without a cookie.
+    /// The second MAC, which covers all bytes before it; zeros without a cookie.
     pub const MAC2: Range<usize> = 132..148;
 }
 
-/// Where the fields of a response stand (paper 5.4.3).
+/// Offsets of the fields of a response (paper 5.4.3).
 pub mod response {
     use super::Range;
-    /// Bytes of the whole message.
+    /// Length of the message.
     pub const LEN: usize = 92;
     /// The responder's index.
     pub const SENDER: Range<usize> = 4..8;
@@ -57,20 +56,20 @@ pub mod response {
     pub const RECEIVER: Range<usize> = 8..12;
     /// The responder's ephemeral public key, in clear.
     pub const EPHEMERAL: Range<usize> = 12..44;
-    /// Nothing, sealed: a tag.
+    /// The tag of an empty sealed field.
     pub const EMPTY: Range<usize> = 44..60;
-    /// The first MAC; it covers everything before it.
+    /// The first MAC, which covers all bytes before it.
     pub const MAC1: Range<usize> = 60..76;
-    /// The second MAC; it covers everything before it. Zeros without a cookie.
+    /// The second MAC, which covers all bytes before it; zeros without a cookie.
     pub const MAC2: Range<usize> = 76..92;
 }
 
-/// Where the fields of a cookie reply stand (paper 5.4.7).
+/// Offsets of the fields of a cookie reply (paper 5.4.7).
 pub mod cookie_reply {
     use super::Range;
-    /// Bytes of the whole message.
+    /// Length of the message.
     pub const LEN: usize = 64;
-    /// The index of whoever sent the message that this answers.
+    /// The sender index of the answered message.
     pub const RECEIVER: Range<usize> = 4..8;
     /// The nonce of the sealed cookie.
     pub const NONCE: Range<usize> = 8..32;
@@ -78,7 +77,7 @@ pub mod cookie_reply {
     pub const COOKIE: Range<usize> = 32..64;
 }
 
-/// Where the fields of a data message stand (paper 5.4.6); the sealed packet follows at [`DATA_HEADER`].
+/// Offsets of the fields of a data message (paper 5.4.6). The sealed packet follows at [`DATA_HEADER`].
 pub mod data {
     use super::Range;
     /// The receiver's index.
@@ -90,21 +89,21 @@ pub mod data {
 /// Why a datagram is not a WireGuard message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MalformedMessage {
-    /// Fewer bytes than a message type takes.
+    /// Fewer bytes than a message type.
     Short {
-        /// Bytes of the datagram.
+        /// Length of the datagram.
         len: usize,
     },
-    /// The first four bytes are none of the four types: another protocol, or reserved bytes that are not zero.
+    /// The first four bytes are not one of the four types: another protocol, or reserved bytes that are not zero.
     UnknownType {
         /// Type and reserved bytes, read as one little-endian number.
         word: u32,
     },
-    /// The type is known, but its messages have another length.
+    /// The length does not match the type.
     WrongLength {
         /// The message type, 1 to 4.
         kind: u32,
-        /// Bytes of the datagram.
+        /// Length of the datagram.
         len: usize,
     },
 }
@@ -131,23 +130,23 @@ impl fmt::Display for MalformedMessage {
 
 impl core::error::Error for MalformedMessage {}
 
-/// One of the four messages, borrowed from a datagram.
+/// A view of one of the four messages in a datagram.
 #[derive(Clone, Copy, Debug)]
 pub enum Message<'a> {
-    /// Type 1.
+    /// An initiation, type 1.
     Initiation(Initiation<'a>),
-    /// Type 2.
+    /// A response, type 2.
     Response(Response<'a>),
-    /// Type 3.
+    /// A cookie reply, type 3.
     CookieReply(CookieReply<'a>),
-    /// Type 4.
+    /// A data message, type 4.
     Data(Data<'a>),
 }
 
 /// A handshake initiation (paper 5.4.2).
 #[derive(Clone, Copy, Debug)]
 pub struct Initiation<'a> {
-    /// The whole message, as the MACs and the transcript need it.
+    /// All bytes of the message, for the MACs and the transcript.
     pub bytes: &'a [u8; initiation::LEN],
     /// The initiator's index.
     pub sender: u32,
@@ -166,15 +165,15 @@ pub struct Initiation<'a> {
 /// A handshake response (paper 5.4.3).
 #[derive(Clone, Copy, Debug)]
 pub struct Response<'a> {
-    /// The whole message, as the MACs need it.
+    /// All bytes of the message, for the MACs.
     pub bytes: &'a [u8; response::LEN],
     /// The responder's index.
     pub sender: u32,
-    /// The index of the initiation that this answers.
+    /// The index of the answered initiation.
     pub receiver: u32,
     /// The responder's ephemeral public key.
     pub ephemeral: &'a [u8; 32],
-    /// The tag of the sealed nothing.
+    /// The tag of the empty sealed field.
     pub sealed_empty: &'a [u8; TAG],
     /// The first MAC, over the bytes before it.
     pub mac1: &'a [u8; 16],
@@ -185,7 +184,7 @@ pub struct Response<'a> {
 /// A cookie reply (paper 5.4.7).
 #[derive(Clone, Copy, Debug)]
 pub struct CookieReply<'a> {
-    /// The index that stood as sender in the message that this answers.
+    /// The sender index of the answered message.
     pub receiver: u32,
     /// The nonce of the sealed cookie.
     pub nonce: &'a [u8; 24],
@@ -200,14 +199,14 @@ pub struct Data<'a> {
     pub receiver: u32,
     /// The counter, which is also the nonce.
     pub counter: u64,
-    /// The sealed inner packet, its tag included: at least [`TAG`] bytes.
+    /// The sealed inner packet with its tag: at least [`TAG`] bytes.
     pub ciphertext: &'a [u8],
 }
 
-/// What a datagram is, by its type and its length alone.
+/// Returns the message in a datagram, which is recognised by type and length only.
 ///
 /// # Errors
-/// [`MalformedMessage`] names what does not fit. Nothing of it may be answered.
+/// [`MalformedMessage`] if the datagram is not a WireGuard message. It must not be answered.
 pub fn classify(datagram: &[u8]) -> Result<Message<'_>, MalformedMessage> {
     let len = datagram.len();
     let Some((word, _)) = datagram.split_first_chunk() else {
@@ -226,7 +225,7 @@ pub fn classify(datagram: &[u8]) -> Result<Message<'_>, MalformedMessage> {
 
 fn parse_initiation(datagram: &[u8]) -> Option<Initiation<'_>> {
     let bytes: &[u8; initiation::LEN] = datagram.try_into().ok()?;
-    let mut fields = Fields(bytes.get(4..)?);
+    let mut fields = FieldReader(bytes.get(4..)?);
     Some(Initiation {
         bytes,
         sender: fields.le32()?,
@@ -240,7 +239,7 @@ fn parse_initiation(datagram: &[u8]) -> Option<Initiation<'_>> {
 
 fn parse_response(datagram: &[u8]) -> Option<Response<'_>> {
     let bytes: &[u8; response::LEN] = datagram.try_into().ok()?;
-    let mut fields = Fields(bytes.get(4..)?);
+    let mut fields = FieldReader(bytes.get(4..)?);
     Some(Response {
         bytes,
         sender: fields.le32()?,
@@ -254,7 +253,7 @@ fn parse_response(datagram: &[u8]) -> Option<Response<'_>> {
 
 fn parse_cookie_reply(datagram: &[u8]) -> Option<CookieReply<'_>> {
     let bytes: &[u8; cookie_reply::LEN] = datagram.try_into().ok()?;
-    let mut fields = Fields(bytes.get(4..)?);
+    let mut fields = FieldReader(bytes.get(4..)?);
     Some(CookieReply { receiver: fields.le32()?, nonce: fields.take()?, sealed_cookie: fields.take()? })
 }
 
@@ -267,10 +266,10 @@ fn parse_data(datagram: &[u8]) -> Option<Data<'_>> {
     Some(Data { receiver: u32::from_le_bytes([r0, r1, r2, r3]), counter: u64::from_le_bytes(counter), ciphertext })
 }
 
-/// Takes one field after the other.
-struct Fields<'a>(&'a [u8]);
+/// Reads one field after the other.
+struct FieldReader<'a>(&'a [u8]);
 
-impl<'a> Fields<'a> {
+impl<'a> FieldReader<'a> {
     fn take<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
         let (field, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
@@ -282,7 +281,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Writes an initiation whose MACs are zeros; they go to [`initiation::MAC1`] and [`initiation::MAC2`] afterwards.
+/// Writes an initiation with zero MACs. The caller writes the MACs to [`initiation::MAC1`] and [`initiation::MAC2`] afterwards.
 pub fn write_initiation(
     out: &mut [u8; initiation::LEN],
     sender: u32,
@@ -298,7 +297,7 @@ pub fn write_initiation(
     out[initiation::TIMESTAMP].copy_from_slice(sealed_timestamp);
 }
 
-/// Writes a response whose MACs are zeros; they go to [`response::MAC1`] and [`response::MAC2`] afterwards.
+/// Writes a response with zero MACs. The caller writes the MACs to [`response::MAC1`] and [`response::MAC2`] afterwards.
 pub fn write_response(
     out: &mut [u8; response::LEN],
     sender: u32,
@@ -327,7 +326,7 @@ pub fn write_cookie_reply(
     out[cookie_reply::COOKIE].copy_from_slice(sealed_cookie);
 }
 
-/// Writes the header of a data message; the sealed packet follows it.
+/// Writes the header of a data message.
 #[inline]
 pub fn write_data_header(out: &mut [u8; DATA_HEADER], receiver: u32, counter: u64) {
     out[..4].copy_from_slice(&TYPE_DATA.to_le_bytes());
@@ -335,10 +334,10 @@ pub fn write_data_header(out: &mut [u8; DATA_HEADER], receiver: u32, counter: u6
     out[data::COUNTER].copy_from_slice(&counter.to_le_bytes());
 }
 
-/// Bytes of an inner packet of `len` bytes after padding: up to a multiple of [`PADDING`], but never past `mtu`.
+/// Returns the padded length of an inner packet of `len` bytes: the next multiple of [`PADDING`], but at most `mtu`.
 ///
-/// The rule of the kernel's `calculate_skb_padding` (`drivers/net/wireguard/send.c`): without an MTU (0) nothing
-/// holds the padding back, and of a packet beyond the MTU only what is left over a multiple of the MTU counts.
+/// The rule of the kernel's `calculate_skb_padding` (`drivers/net/wireguard/send.c`): an MTU of 0 does not limit the padding, and for a packet longer than the
+/// MTU the remainder after a multiple of the MTU is padded.
 #[must_use]
 #[inline]
 pub const fn padded_len(len: usize, mtu: usize) -> usize {

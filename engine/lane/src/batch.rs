@@ -1,66 +1,67 @@
-//! What is about to be sent: sealed datagrams in one buffer, as runs that one GSO message each can carry.
+//! The send batch: sealed datagrams in one buffer, as runs that fit into one GSO message each.
 
 use taut_path::Way;
 use taut_udp::{MAX_GSO_BYTES, MAX_MESSAGES, MAX_SEGMENTS, Transmit};
 use taut_wire::ecn::Ecn;
 use taut_wire::relay;
 
-/// Most bytes that one superpacket turns into when sealed. The smallest segments that a kernel makes carry 48 bytes of TCP payload
-/// (`tcp_min_snd_mss`): 1,366 of them, each with 40 bytes of IPv6 and 20 of TCP header, padded to 112, sealed to 144, and 152 by a relay.
+/// Bytes that one superpacket becomes at most when it is sealed, 204 KiB. The smallest segments that a kernel makes carry 48 bytes of TCP payload
+/// (`tcp_min_snd_mss`): 1,366 segments, each with 40 bytes of IPv6 header and 20 of TCP header, padded to 112, sealed to 144, and 152 through a relay.
 pub const SEALED_SUPERPACKET_MAX: usize = 204 * 1024;
 
-/// One full GSO message that is carried over, one superpacket on top, and some handshakes and keepalives.
+/// Bytes of the buffer: one full GSO message that is left over, one superpacket on top, and some handshakes and keepalives.
 const CAPACITY: usize = 64 * 1024 + SEALED_SUPERPACKET_MAX + 8 * 1024;
 
-/// What is worth a system call while there is more to read: one full GSO message, or as many runs as a call takes.
+/// Bytes that are worth a system call while there is more to read: about one full GSO message.
 const WORTH_BYTES: usize = MAX_GSO_BYTES - 4 * 1024;
 
-/// Runs of one batch. Only tiny packets to many peers come near; then the batch is sent earlier.
+/// Runs of one batch at most, 512. Only tiny packets to many peers come near; the batch is then sent earlier.
 const MAX_RUNS: usize = 512;
 
 /// Sealed datagrams for one or several destinations, in the order in which they were sealed.
 ///
-/// Datagrams of equal size and congestion marks for one destination form a run; a shorter one ends it, as `UDP_SEGMENT` wants it.
-/// While more is to come, the last run waits for its neighbours ([`Flush::Full`]): a superpacket rarely seals to a whole number of full messages, and
-/// a small rest costs sender and receiver as much as a full one. Memory: one buffer, touched as far as it is used.
+/// Datagrams of equal size and equal congestion marks for one destination form a run. A shorter datagram ends the run, as `UDP_SEGMENT` requires. While more
+/// datagrams follow, the last run waits for them ([`Flush::Full`]): a superpacket rarely seals to a whole number of full messages, and a small rest costs
+/// sender and receiver as much as a full message. The memory is one buffer, of which only the used part is touched.
 pub struct SendBatch {
     bytes: Vec<u8>,
     used: usize,
-    runs: Vec<Run>,
-    /// Runs that were sent, and bytes of the next one that were.
+    runs: Vec<SendRun>,
+    /// Runs that were sent.
     sent: usize,
-    /// Runs behind them that were there, and were not sent, when it was tried last.
-    left: usize,
+    /// Runs behind these that the socket had no room for at the last attempt.
+    refused: usize,
+    /// Bytes of the next run that were sent.
     partial: usize,
 }
 
-/// Where a datagram goes, and what it carries on its IP header.
+/// The path of a datagram, and the congestion marks on its IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Destination {
-    /// Which way.
+    /// The path.
     pub way: Way,
-    /// The congestion marks of what is inside.
+    /// The congestion marks of the inner packet.
     pub ecn: Ecn,
 }
 
-/// What carries nobody's packet has no marks: no flow would answer to them.
+/// A datagram without an inner packet has no congestion marks: no flow would react to them.
 impl From<Way> for Destination {
     fn from(way: Way) -> Self {
         Self { way, ecn: Ecn::NotEct }
     }
 }
 
-/// Which runs to send.
+/// The runs to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flush {
-    /// All: nothing more is to come now.
+    /// All runs: no more datagrams follow now.
     All,
-    /// Those to which nothing can be added any more.
+    /// Only runs to which no datagram can be added any more.
     Full,
 }
 
 #[derive(Clone, Copy)]
-struct Run {
+struct SendRun {
     destination: Destination,
     start: usize,
     end: usize,
@@ -69,24 +70,24 @@ struct Run {
 }
 
 impl SendBatch {
-    /// An empty batch.
+    /// Returns an empty batch.
     pub fn new() -> Self {
-        // Zeroed memory comes from the kernel untouched: pages count only once they are written.
-        Self { bytes: vec![0; CAPACITY], used: 0, runs: Vec::with_capacity(MAX_RUNS), sent: 0, left: 0, partial: 0 }
+        // Zeroed memory comes from the kernel untouched: a page takes memory only once it is written.
+        Self { bytes: vec![0; CAPACITY], used: 0, runs: Vec::with_capacity(MAX_RUNS), sent: 0, refused: 0, partial: 0 }
     }
 
-    /// Whether nothing waits to be sent.
+    /// Returns true if no datagram waits to be sent.
     pub fn is_empty(&self) -> bool {
         self.sent == self.runs.len()
     }
 
-    /// Whether another whole superpacket fits, whatever it is made of. If not, send first.
+    /// Returns true if any superpacket still fits. If not, the caller sends first.
     pub fn has_room(&self) -> bool {
         CAPACITY - self.used >= SEALED_SUPERPACKET_MAX && self.runs.len() < MAX_RUNS / 2
     }
 
-    /// Appends a datagram of `length` bytes that `write` fills, behind a relay's header if it goes by one. When `write` yields an error, nothing is appended.
-    /// `None` when there is no room: a caller that asked [`Self::has_room`] before never sees it.
+    /// Appends a datagram of `length` bytes that `write` fills, behind a relay's header if it goes through a relay. If `write` returns an error, nothing is
+    /// appended. Returns `None` if there is no room, which cannot be if [`Self::has_room`] was true.
     pub fn append<E>(
         &mut self,
         destination: impl Into<Destination>,
@@ -107,7 +108,7 @@ impl SendBatch {
         Some(Ok(()))
     }
 
-    /// The `length` bytes behind those that are used are a datagram.
+    /// Adds the `length` bytes behind the used ones as a datagram.
     fn add(&mut self, destination: Destination, length: usize) {
         let start = self.used;
         self.used += length;
@@ -116,17 +117,17 @@ impl SendBatch {
                 run.end = self.used;
                 run.segments += 1;
             }
-            _ => self.runs.push(Run { destination, start, end: self.used, segment_size: length, segments: 1 }),
+            _ => self.runs.push(SendRun { destination, start, end: self.used, segment_size: length, segments: 1 }),
         }
     }
 
-    /// Where the next datagram will begin, for [`Self::repeat`].
+    /// Returns the position of the next datagram, for [`Self::repeat`].
     pub(crate) fn position(&self) -> usize {
         self.used
     }
 
-    /// Appends copies of what was appended since `start`: datagrams that all went by the way `from`, `size` bytes each without a relay's header and the
-    /// last one perhaps shorter. It stops where there is no room, or `may` says so; returns how many bytes the copies have.
+    /// Appends copies, on the path `to`, of the datagrams that were appended since `start`. These all take the path `from` and have `size` bytes each, without
+    /// a relay's header; the last one may be shorter. Copying stops if there is no room or if `may` returns false. Returns the bytes of the copies.
     pub(crate) fn repeat(
         &mut self,
         start: usize,
@@ -154,14 +155,14 @@ impl SendBatch {
         copied
     }
 
-    /// Whether something waits to be sent that way that the socket had no room for. What was appended since it was tried is no reason to wait: receipts
-    /// are, many times a second.
+    /// Returns true if a datagram on this path waits because the socket had no room for it. Datagrams that were appended since the last attempt do not count:
+    /// receipts are appended many times per second.
     pub(crate) fn waits_for(&self, way: Way) -> bool {
-        let left = self.runs.get(self.sent..self.sent + self.left).unwrap_or_default();
-        left.iter().any(|run| run.destination.way == way)
+        let refused = self.runs.get(self.sent..self.sent + self.refused).unwrap_or_default();
+        refused.iter().any(|run| run.destination.way == way)
     }
 
-    /// The runs that wait, at most as many as `transmits` has places; returns how many there are.
+    /// Writes the runs that wait into `transmits`, as many as it has room for, and returns their number.
     pub fn transmits<'a>(&'a self, flush: Flush, transmits: &mut [Transmit<'a>]) -> usize {
         let waiting = match (self.runs.get(self.sent..).unwrap_or_default(), flush) {
             ([full @ .., last], Flush::Full) if last.grows() => full,
@@ -179,7 +180,7 @@ impl SendBatch {
         count
     }
 
-    /// `runs` of the waiting runs were sent, and `partial` bytes of the one behind them.
+    /// Notes that the first `runs` of the waiting runs were sent, and `partial` bytes of the next one.
     pub fn consume(&mut self, runs: usize, partial: usize) {
         self.partial = if runs == 0 { self.partial + partial } else { partial };
         self.sent += runs;
@@ -189,16 +190,16 @@ impl SendBatch {
         } else if !self.has_room() {
             self.move_to_front();
         }
-        self.left = self.runs.len() - self.sent;
+        self.refused = self.runs.len() - self.sent;
     }
 
-    /// Whether so much waits that it should be sent before more is read.
+    /// Returns true if so much waits that it should be sent before more is read.
     pub fn is_worth_sending(&self) -> bool {
         let waiting = self.runs.get(self.sent..).unwrap_or_default();
         waiting.len() > MAX_MESSAGES || waiting.first().is_some_and(|run| self.used - run.start >= WORTH_BYTES)
     }
 
-    /// What waits comes to the front of the buffer, so that there is room behind it.
+    /// Moves the waiting datagrams to the front of the buffer, so that there is room behind them.
     fn move_to_front(&mut self) {
         self.runs.drain(..self.sent);
         self.sent = 0;
@@ -212,12 +213,12 @@ impl SendBatch {
     }
 }
 
-/// Bytes in front of each datagram that goes this way.
+/// Returns the bytes in front of each datagram on this path.
 fn header_len(way: Way) -> usize {
     if way.is_relayed() { relay::HEADER } else { 0 }
 }
 
-/// Where a datagram is written; what stands in front of it is written here. `None` when there is no room for that.
+/// Writes the header in front of a datagram, and returns the room for the datagram itself; `None` if there is no room for the header.
 fn behind_header(way: Way, room: &mut [u8]) -> Option<&mut [u8]> {
     let Way::Relayed { id, .. } = way else { return Some(room) };
     let (header, datagram) = room.split_first_chunk_mut()?;
@@ -231,12 +232,13 @@ impl Default for SendBatch {
     }
 }
 
-impl Run {
-    /// The last datagram was shorter than the others.
+impl SendRun {
+    /// Returns true if the last datagram is shorter than the others.
     fn ended(&self) -> bool {
         (self.end - self.start) != self.segments * self.segment_size
     }
 
+    /// Returns true if a datagram of this length may be added.
     fn takes(&self, destination: Destination, length: usize) -> bool {
         self.destination == destination
             && length <= self.segment_size
@@ -245,7 +247,7 @@ impl Run {
             && self.end - self.start + length <= MAX_GSO_BYTES
     }
 
-    /// Whether another datagram of its size fits.
+    /// Returns true if another datagram of the run's segment size fits.
     fn grows(&self) -> bool {
         self.takes(self.destination, self.segment_size)
     }
@@ -276,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_sizes_form_a_run_and_a_shorter_one_ends_it() {
+    fn datagrams_of_equal_size_form_a_run_and_a_shorter_one_ends_it() {
         let mut batch = SendBatch::new();
         for (number, length) in [(1, 100), (1, 100), (1, 60), (1, 60), (2, 60), (1, 60), (1, 70)] {
             append(&mut batch, number, length);
@@ -288,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_never_more_than_one_message_can_carry() {
+    fn a_run_fits_into_one_gso_message() {
         let mut batch = SendBatch::new();
         for _ in 0..65 {
             append(&mut batch, 1, 100);
@@ -303,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_sent_stays() {
+    fn datagrams_that_were_not_sent_stay() {
         let mut batch = SendBatch::new();
         append(&mut batch, 1, 100);
         append(&mut batch, 2, 100);
@@ -316,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_socket_refused_waits() {
+    fn only_refused_datagrams_count_as_waiting() {
         let mut batch = SendBatch::new();
         let waits = |batch: &SendBatch| [1, 2].map(|host| batch.waits_for(to(host).into()));
         append(&mut batch, 1, 100);
@@ -332,10 +334,10 @@ mod tests {
     }
 
     #[test]
-    fn while_more_comes_the_last_run_waits_for_its_neighbours() {
+    fn while_more_datagrams_follow_the_last_run_waits_for_them() {
         let mut batch = SendBatch::new();
         let mut segments = 0;
-        // Superpackets of 47 segments; 45 go into a message.
+        // Superpackets of 47 segments; 45 segments fit into a message.
         for _ in 0..100 {
             assert!(batch.has_room());
             for _ in 0..47 {
@@ -363,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_keeps_its_bytes_when_it_moves_to_the_front() {
+    fn waiting_datagrams_keep_their_bytes_when_they_move_to_the_front() {
         let mut batch = SendBatch::new();
         for number in 1..=40 {
             for _ in 0..3 {

@@ -1,53 +1,53 @@
-//! Named reasons for dropping a packet, each with a counter (law 11).
+//! The reasons to drop a packet, each with a name and a counter (law 11).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Why a packet goes no further.
+/// The reason to drop a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropReason {
-    /// Out: not an IP packet, or one whose lengths lie, or a superpacket that cannot be cut.
+    /// Out: no IP packet, or one with wrong lengths, or a superpacket that cannot be split.
     BadInner,
-    /// Out: no peer has this address (multicast and broadcast end here, too).
+    /// Out: no peer has the destination address. Multicast and broadcast packets are dropped for this reason, too.
     NoRoute,
-    /// Out: nobody answered the handshakes; what waited was given up.
+    /// Out: the peer did not answer the handshakes, and packets that waited for a session were given up.
     NoHandshake,
-    /// Out: more packets wait for a handshake than are kept; the oldest went.
+    /// Out: more packets wait for a session than are kept; the oldest was dropped.
     StagedOverflow,
-    /// Out: the kernel refused the datagram (unreachable, forbidden, too large for the way).
+    /// Out: the kernel refused the datagram: destination unreachable, forbidden, or datagram too large for the path.
     SendFailed,
-    /// In: no WireGuard message.
+    /// In: no WireGuard message, and no frame of a relay.
     NotWireGuard,
-    /// In: more frames of one relay than anybody needs.
+    /// In: more frames of one relay than its limit.
     RelayRate,
-    /// In: a handshake message whose first MAC was not made for us.
+    /// In: a handshake message whose mac1 was not made for this node.
     BadMac1,
-    /// In: a handshake message from a source that sends too many and has not shown a cookie; it was told one.
+    /// In: a handshake message from a source that exceeds its limit without a cookie. It was sent a cookie.
     CookieAsked,
-    /// In: a handshake message from a source that sends too many, cookie or not; or it would be told one, and there is no room to.
+    /// In: a handshake message from a source that exceeds its limit with a cookie, or without one while there is no room to send it one.
     HandshakeRate,
-    /// In: the agent has more handshakes to look at than its queue holds.
+    /// In: more messages for the agent than its queue holds, most of them handshakes.
     AgentBusy,
-    /// In: no session has this index; a peer that did not notice our restart sends such packets for a while.
+    /// In: no session has this receiver index. A peer that has not noticed our restart sends such packets for a while.
     UnknownIndex,
-    /// In: seen before, or older than the replay window.
+    /// In: received before, or older than the replay window.
     Replayed,
-    /// In: the copy of a packet that came by another way already: its sender had doubts about one of them.
+    /// In: the copy of a packet that already came on another path. The sender sends on two paths while one is in doubt.
     Duplicate,
     /// In: not sealed by the peer whose session it names.
     NotAuthentic,
     /// In: an authentic control message that this version does not know, or that cannot be true.
     BadControl,
-    /// In: more control messages of one peer than anybody needs.
+    /// In: more control messages of one peer than its limit.
     ControlRate,
-    /// In: what the peer sealed is no IP packet.
+    /// In: the peer sealed something else than an IP packet.
     BadOuter,
-    /// In: the peer may not send from this address.
+    /// In: the peer may not send from the inner source address.
     SourceNotAllowed,
-    /// In: the inner destination is none of this node's own addresses, or the packet names a further one (source routing).
+    /// In: the inner destination is not an address of this node, or the packet names further destinations (source routing).
     DestinationNotOurs,
-    /// In: a router marked it instead of dropping it, and the flow inside does not know such marks (RFC 6040, section 4.2).
+    /// In: a router marked the packet instead of dropping it, and the inner flow does not support such marks (RFC 6040, section 4.2).
     CongestionMet,
-    /// In: the TUN did not take it.
+    /// In: the TUN did not take the packet.
     TunWrite,
 }
 
@@ -78,26 +78,26 @@ impl DropReason {
     ];
 }
 
-/// One counter per reason. Written by the lane, read by anybody.
+/// One counter per reason. The lane writes them, any thread may read them.
 #[derive(Debug, Default)]
 pub struct DropCounts {
     counts: [AtomicU64; DropReason::ALL.len()],
 }
 
 impl DropCounts {
-    /// Counts `packets` more.
+    /// Counts `packets` more dropped packets.
     pub fn add(&self, reason: DropReason, packets: u64) {
         if let Some(count) = self.counts.get(reason as usize) {
             count.fetch_add(packets, Ordering::Relaxed);
         }
     }
 
-    /// How many packets were dropped for `reason`.
+    /// Returns the number of packets that were dropped for `reason`.
     pub fn count(&self, reason: DropReason) -> u64 {
         self.counts.get(reason as usize).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
-    /// All reasons by name, with their counts.
+    /// Returns all reasons by name, with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
         DropReason::ALL.iter().map(|(reason, name)| (*name, self.count(*reason)))
     }

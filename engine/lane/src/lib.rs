@@ -1,16 +1,18 @@
-//! The way of a packet: TUN to UDP and back, one thread per lane.
+//! The packets' way: TUN to UDP and back, one thread per lane.
 //!
-//! A lane owns one TUN queue, one UDP socket, and the counters and windows of its sessions; it shares nothing that it must wait for. A node may have
-//! several. A flow keeps its queue, its lane and its socket; what one lane reads and another has to seal goes over a ring (`ring`), and when a flow may
-//! change its lane is said in `fork`.
+//! A lane owns one TUN queue, one UDP socket, and the counters and replay windows of its sessions; it shares nothing that it must wait for. A node may have
+//! several lanes. A flow keeps its queue, its lane and its socket. A packet that one lane reads and another lane seals is handed off over a ring (`ring`).
+//! `selector` says when a flow may change its lane.
 //!
-//! - [`LaneCore`] is pure: a superpacket or a received batch goes in, a [`SendBatch`] or runs for the TUN come out. The way out reads in
-//!   `outbound.rs`, the way in in `inbound.rs`, each from top to bottom.
-//! - [`Lane`] is the thread around it: one epoll over TUN, socket and command queue; no allocation, lock or channel per packet. Both
-//!   directions run on one thread, because on few cores a wake-up costs more than a cipher.
-//! - Backpressure (law 9): a full socket stops the reading of the TUN; the kernel's own queue in front of it fills, and the senders slow down.
+//! - [`LaneCore`] is pure, and composed of machines that own their state (`lane_core`). A superpacket or a received run goes in; a [`SendBatch`] and packets
+//!   for the TUN come out. The way out reads from top to bottom in `lane_core/outbound.rs`, the way in in `lane_core/inbound.rs`.
+//! - [`Lane`] is the handle of the thread around it (`thread`): one epoll over TUN, socket and command queue; no allocation, lock or channel per packet. Both
+//!   directions run on one thread, because with few cores a wake-up costs more than a cipher.
+//! - Backpressure (law 9): while the socket is full, the lane does not read the TUN. The kernel's queue in front of the TUN fills, and senders slow down.
 //!
-//! What a lane cannot do itself (handshakes, choosing endpoints of new peers) it asks of the agent through a bounded queue, and never waits.
+//! What a lane cannot do itself, such as handshakes and the choice of endpoints, it asks of the agent through a bounded queue, and never waits.
+//!
+//! The modules import each other in one direction only: `thread` uses `lane_core`, which uses the machines, which do not know each other.
 
 mod batch;
 mod busy_poll;

@@ -113,7 +113,7 @@ impl LanePeer {
     }
 
     /// Returns when a timer of the peer is due, if that may be sooner than the time at which it is scheduled.
-    fn poll_sooner(&mut self, limits: &Limits, holds: bool) -> Option<Time> {
+    fn poll_earlier_timeout(&mut self, limits: &Limits, holds: bool) -> Option<Time> {
         let path = self.path.poll_earlier_timeout();
         let first = self.scheduled.is_none();
         let due = |lane: &mut SessionLane| match lane.keyring.poll_earlier_timeout(limits) {
@@ -227,7 +227,7 @@ impl PeerTable {
     #[inline]
     pub(crate) fn schedule(&mut self, id: PeerId, limits: &Limits, holds: bool) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        let Some(due) = peer.poll_sooner(limits, holds) else { return };
+        let Some(due) = peer.poll_earlier_timeout(limits, holds) else { return };
         if peer.scheduled.is_none_or(|scheduled| due < scheduled) {
             peer.scheduled = Some(due);
             self.timers.push(Reverse((due, id)));

@@ -1,4 +1,4 @@
-//! The bounded queues between agent and lane.
+//! The bounded queues between the agent and a lane.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,18 +7,18 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use taut_event::Waker;
 use taut_node::{FromLane, ToLane};
 
-/// Commands that wait for a lane. A map of hundreds of peers fills it; the agent then goes on when there is room again. All of its memory is touched
-/// when it is made: 51 KiB.
+/// Commands that wait for a lane at most, 256. A map of hundreds of peers fills the queue; the agent then goes on when there is room again. The queue takes
+/// 51 KiB, all of which is touched when it is made.
 const COMMANDS: usize = 256;
 
-/// Messages that wait for the agent.
+/// Messages of one lane that wait for the agent at most, 256.
 const MESSAGES: usize = 256;
 
-/// Handshake messages among them; those beyond are dropped and counted (law 11). The rest of the queue is for what happens to our own peers, which a
+/// Handshake messages among them at most, 128; more are dropped and counted (law 11). The rest of the queue is for messages about our own peers, which a
 /// flood of handshakes must not keep from the agent.
 const HANDSHAKES: usize = 128;
 
-/// Makes both queues. `agent` is woken when a lane said something, `lane` when a command waits.
+/// Makes both queues. `agent` is woken for each message of the lane, `lane` when the agent asks for it.
 pub fn queues(agent: Waker, lane: Waker) -> (AgentEnd, LaneEnd) {
     let (to_lane, commands) = sync_channel(COMMANDS);
     let (to_agent, messages) = sync_channel(MESSAGES);
@@ -28,7 +28,7 @@ pub fn queues(agent: Waker, lane: Waker) -> (AgentEnd, LaneEnd) {
     (agent_end, lane_end)
 }
 
-/// The agent's end.
+/// The agent's end of both queues.
 pub struct AgentEnd {
     to_lane: SyncSender<ToLane>,
     messages: Receiver<FromLane>,
@@ -37,13 +37,13 @@ pub struct AgentEnd {
 }
 
 impl AgentEnd {
-    /// Hands a command over, or gives it back when the queue is full or the lane is gone: try again later.
+    /// Sends a command, or returns it as an error if the queue is full or the lane has ended: the agent tries again later.
     ///
     /// # Errors
-    /// The command.
+    /// The command, if it was not sent.
     #[expect(
         clippy::result_large_err,
-        reason = "the command comes back to be tried again; boxing would allocate for each"
+        reason = "the command is returned to be sent again; boxing would allocate for each"
     )]
     pub fn send(&self, command: ToLane) -> Result<(), ToLane> {
         match self.to_lane.try_send(command) {
@@ -52,12 +52,12 @@ impl AgentEnd {
         }
     }
 
-    /// Wakes the lane, once after several commands.
+    /// Wakes the lane. Several commands need this once.
     pub fn wake(&self) {
         self.lane.wake();
     }
 
-    /// What the lane said.
+    /// Returns the next message of the lane.
     pub fn receive(&self) -> Option<FromLane> {
         let message = self.messages.try_recv().ok()?;
         if matches!(message, FromLane::Handshake { .. }) {
@@ -67,7 +67,7 @@ impl AgentEnd {
     }
 }
 
-/// The lane's end.
+/// The lane's end of both queues.
 pub struct LaneEnd {
     commands: Receiver<ToLane>,
     to_agent: SyncSender<FromLane>,
@@ -77,25 +77,25 @@ pub struct LaneEnd {
 }
 
 impl LaneEnd {
-    /// The next command, if one waits.
+    /// Returns the next command, if one waits.
     pub fn command(&self) -> Option<ToLane> {
         self.commands.try_recv().ok()
     }
 
-    /// Tells the agent, or gives the message back when there is no room for it. An agent that is gone takes everything.
+    /// Sends a message to the agent, or returns it as an error if there is no room. Messages to an agent that has ended are dropped.
     ///
     /// # Errors
-    /// The message.
+    /// The message, if there is no room for it.
     #[expect(
         clippy::result_large_err,
-        reason = "the message comes back to be said again; boxing would allocate for each"
+        reason = "the message is returned to be sent again; boxing would allocate for each"
     )]
     pub fn send(&self, message: FromLane) -> Result<(), FromLane> {
         let handshake = matches!(message, FromLane::Handshake { .. });
         if handshake && self.handshakes.load(Ordering::Relaxed) >= HANDSHAKES {
             return Err(message);
         }
-        // Counted before it is there: whoever takes it out subtracts.
+        // Counted before it is in the queue, because the agent subtracts as soon as it takes the message out.
         if handshake {
             self.handshakes.fetch_add(1, Ordering::Relaxed);
         }
@@ -114,7 +114,7 @@ impl LaneEnd {
         }
     }
 
-    /// Has the agent look.
+    /// Wakes the agent.
     pub(crate) fn wake_agent(&self) {
         self.agent.wake();
     }
@@ -139,23 +139,23 @@ mod tests {
     }
 
     #[test]
-    fn fault_b2_handshakes_fill_half_of_the_queue_and_leave_the_rest_to_our_peers() {
+    fn fault_b2_handshakes_fill_half_of_the_queue_and_messages_about_our_peers_the_rest() {
         let (agent, lane) = ends();
         let taken = (0..1_000).take_while(|_| lane.send(handshake()).is_ok()).count();
         assert_eq!(taken, 128);
         let ours = (0..1_000).take_while(|_| lane.send(FromLane::WantsHandshake(PeerId(1))).is_ok()).count();
-        assert_eq!(ours, 128, "what our own peers need still has room");
-        assert_eq!(lane.send(handshake()), Err(handshake()), "it comes back, to be said again");
+        assert_eq!(ours, 128, "messages about our own peers still have room");
+        assert_eq!(lane.send(handshake()), Err(handshake()), "the message is returned");
         assert!(agent.receive().is_some());
-        assert_eq!(lane.send(handshake()), Ok(()), "one was taken out, one has room");
+        assert_eq!(lane.send(handshake()), Ok(()), "one was taken out, so another has room");
     }
 
     #[test]
-    fn places_for_handshakes_come_back_whatever_the_queue_was_full_of() {
+    fn refused_handshakes_do_not_count_against_their_limit() {
         let (agent, lane) = ends();
         for _ in 0..3 {
             while lane.send(FromLane::WantsHandshake(PeerId(1))).is_ok() {}
-            // Refused for the whole queue's sake: counted back at once, or the places would be gone for ever.
+            // Refused because the whole queue is full. If they counted, there would be no room for handshakes ever again.
             for _ in 0..200 {
                 assert_eq!(lane.send(handshake()), Err(handshake()));
             }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_is_gone_takes_everything() {
+    fn messages_to_an_agent_that_has_ended_are_dropped() {
         let (agent, lane) = ends();
         drop(agent);
         assert!((0..1_000).all(|_| lane.send(FromLane::WantsHandshake(PeerId(1))).is_ok()));

@@ -1,7 +1,7 @@
-//! Law 8, counted: after warm-up a lane's lane core asks for no memory, whatever passes it.
+//! Law 8, counted: after a warm-up a lane core allocates no memory, whatever packets pass it.
 //!
-//! The rest of the law is seen elsewhere: without an allocation there is no channel or box to pass on, and system calls per gigabyte are counted
-//! by lab/tests/test_system_calls.py.
+//! The rest of the law is tested elsewhere: without an allocation there is no boxed message to pass on, and lab/tests/test_system_calls.py counts system
+//! calls per gigabyte.
 
 mod rig;
 
@@ -12,12 +12,14 @@ use taut_wire::control::Suite;
 #[global_allocator]
 static TALLY: Tally = Tally;
 
-/// Milliseconds between two rounds, so that timers run while it is counted, keepalives and receipts among them.
+/// Milliseconds between two rounds, 20, so that timers run in the counted rounds, keepalives and receipts among them.
 const ROUND_MS: u64 = 20;
+/// Rounds that are not counted.
 const WARM_UP: u64 = 600;
+/// Rounds in which allocations are counted.
 const COUNTED: u64 = 2_000;
 
-/// One round after the other, the first ones uncounted; returns how often memory was asked for in the others.
+/// Runs all rounds, and returns the number of allocations in the counted ones.
 fn count(here: &mut Host, there: &mut Host, mut round: impl FnMut(&mut Host, &mut Host, &mut [u8], u64)) -> u64 {
     let mut wire = vec![0; 1 << 16];
     let mut before = 0;
@@ -36,7 +38,7 @@ fn count(here: &mut Host, there: &mut Host, mut round: impl FnMut(&mut Host, &mu
     allocations() - before
 }
 
-/// Bytes of TCP payload, a multiple of the segment's.
+/// Bytes of TCP payload in a superpacket, 46 segments.
 const PAYLOAD: u16 = 46 * 1380;
 
 #[test]
@@ -59,14 +61,14 @@ fn superpackets_pass_both_ways_without_an_allocation() {
     }
 }
 
-/// By a relay, and by two ways at once.
+/// Through a relay, and on two paths at once.
 #[test]
-fn superpackets_by_a_relay_pass_both_ways_without_an_allocation() {
+fn superpackets_through_a_relay_pass_both_ways_without_an_allocation() {
     for also in [false, true] {
         let (mut here, mut there) = pair(Suite::Aes256Gcm);
-        here.go_by_relay(also);
-        there.go_by_relay(also);
-        // So many that no rate keeps a copy back.
+        here.use_relay(also);
+        there.use_relay(also);
+        // Few enough that the rate of copies is not reached.
         let (out, back) = (superpacket(1, 4 * 1380, 1380), superpacket(2, 4 * 1380, 1380));
         let counted = count(&mut here, &mut there, |here, there, wire, number| {
             let now = at(number * ROUND_MS);
@@ -104,9 +106,9 @@ fn small_packets_to_many_peers_pass_both_ways_without_an_allocation() {
     }
 }
 
-/// What is dropped costs no memory either: no route, no packet, garbage, an unknown index, a forgery, a replay.
+/// Dropped packets cost no memory either: no route, no IP packet, garbage, an unknown index, a forgery, a replay.
 #[test]
-fn what_is_dropped_is_dropped_without_an_allocation() {
+fn packets_are_dropped_without_an_allocation() {
     let (mut here, mut there) = pair(Suite::ChaCha20Poly1305);
     let good = small(1, 3, 100);
     let mut no_route = good.clone();

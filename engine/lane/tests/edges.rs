@@ -1,7 +1,7 @@
-//! Packets of every odd kind through two hearts: what one host gives to its TUN comes out of the other's as a slow reference says.
+//! Packets of every odd kind through two lane cores: a packet that one host writes to its TUN leaves the other host's TUN as a slow reference says.
 //!
-//! The reference is `taut_testkit::packets`, which builds and checks packets the obvious way and uses no code of ours. The far kernel is
-//! played here, too: a superpacket that is written to its TUN is cut by [`given_back`], field by field.
+//! The reference is `taut_testkit::packets`, which builds and checks packets the obvious way and uses no code under test. The far kernel is simulated
+//! here, too: [`split_again`] splits a superpacket that is written to its TUN, field by field.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod rig;
@@ -25,7 +25,7 @@ fn decoded((header, packet): (packets::VirtioHeader, Vec<u8>)) -> (VnetHeader, V
     (VnetHeader::decode(&header.encode()), packet)
 }
 
-/// What a TUN was given: virtio header and packet.
+/// What was written to a TUN: virtio header and packet.
 #[derive(Default)]
 struct Taken(Vec<(VnetHeader, Vec<u8>)>);
 
@@ -40,7 +40,7 @@ impl InboundIo for Taken {
     }
 }
 
-/// Two hosts, each of which routes the addresses of the reference to the other.
+/// Returns two hosts, each of which routes the addresses of the reference to the other.
 fn hosts() -> (Host, Host) {
     let (mut here, mut there) = pair(Suite::ChaCha20Poly1305);
     for end in [&mut here, &mut there] {
@@ -50,7 +50,7 @@ fn hosts() -> (Host, Host) {
     (here, there)
 }
 
-/// All that waits in the batch, as the runs that the other host receives.
+/// Takes the batch, as the runs that the other host receives.
 fn sent(end: &mut Host) -> Vec<(Vec<u8>, usize)> {
     let mut runs = vec![];
     while !end.out.is_empty() {
@@ -62,7 +62,7 @@ fn sent(end: &mut Host) -> Vec<(Vec<u8>, usize)> {
     runs
 }
 
-/// Through both hearts: what the far kernel sees, packet by packet.
+/// Sends packets through both lane cores, and returns the packets that the far kernel sees.
 fn across(packets: &[(VnetHeader, Vec<u8>)]) -> Vec<Vec<u8>> {
     let (mut here, mut there) = hosts();
     let mut taken = Taken::default();
@@ -73,7 +73,7 @@ fn across(packets: &[(VnetHeader, Vec<u8>)]) -> Vec<Vec<u8>> {
         here.send(&[&header.encode()[..], packet].concat(), at(2));
     }
     receive(&mut here, &mut there, &mut taken);
-    taken.0.iter().flat_map(|(header, packet)| given_back(*header, packet)).collect()
+    taken.0.iter().flat_map(|(header, packet)| split_again(*header, packet)).collect()
 }
 
 fn receive(here: &mut Host, there: &mut Host, taken: &mut Taken) {
@@ -83,8 +83,8 @@ fn receive(here: &mut Host, there: &mut Host, taken: &mut Taken) {
     }
 }
 
-/// What a kernel makes of a superpacket: the packets that it was merged from. Checks that the superpacket is one (sizes, partial sum).
-fn given_back(header: VnetHeader, packet: &[u8]) -> Vec<Vec<u8>> {
+/// Returns the packets that a superpacket was merged from, as a kernel does. Checks sizes and partial sum of the superpacket.
+fn split_again(header: VnetHeader, packet: &[u8]) -> Vec<Vec<u8>> {
     if header == VnetHeader::NONE {
         return vec![packet.to_vec()];
     }
@@ -123,7 +123,7 @@ fn given_back(header: VnetHeader, packet: &[u8]) -> Vec<Vec<u8>> {
         segment[field..field + 2].fill(0);
         let addresses = if packet[0] >> 4 == 4 { &packet[12..20] } else { &packet[8..40] };
         let whole = [addresses, &[0, protocol], &upper.to_be_bytes(), &segment[transport..]].concat();
-        // Zero means none in UDP, so its equal is written.
+        // In UDP, zero means that there is no checksum, so its equal is written.
         let sum = match !packets::naive_sum(&whole) {
             0 if protocol == 17 => 0xffff,
             sum => sum,
@@ -135,7 +135,7 @@ fn given_back(header: VnetHeader, packet: &[u8]) -> Vec<Vec<u8>> {
     segments
 }
 
-/// The same packet without what a merge leaves open: PSH inside of a run, an ID that means nothing, and the sums over them.
+/// Returns the packet without the fields that a merge may change: PSH inside a run, an IP ID without meaning, and the sums over them.
 fn essence(packet: &[u8]) -> Vec<u8> {
     let mut packet = packet.to_vec();
     let (transport, protocol) = upper_layer(&packet);
@@ -151,7 +151,7 @@ fn essence(packet: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Addresses, protocol and ports: within one of these the order must stay.
+/// Returns addresses, protocol and ports. Packets with the same ones must stay in order.
 fn flow(packet: &[u8]) -> Vec<u8> {
     let (transport, protocol) = upper_layer(packet);
     let addresses = if packet[0] >> 4 == 4 { &packet[12..20] } else { &packet[8..40] };
@@ -166,14 +166,14 @@ fn by_flow<'a>(packets: impl IntoIterator<Item = &'a Vec<u8>>) -> HashMap<Vec<u8
     flows
 }
 
-/// One thing that a host gives to its TUN, and what the far host must see of it.
+/// A packet that a host writes to its TUN, and the packets that the far host must see.
 #[derive(Clone, Debug)]
 struct Sent {
     given: (VnetHeader, Vec<u8>),
     seen: Vec<Vec<u8>>,
 }
 
-/// What happens to a single packet's checksum.
+/// The checksum of a single packet.
 #[derive(Clone, Copy, Debug)]
 enum Sum {
     Right,
@@ -186,7 +186,7 @@ fn any_ip() -> impl Strategy<Value = Ip> {
     let id = prop_oneof![1 => 0_u16..6, 1 => any::<u16>()];
     (any::<[bool; 2]>(), 0_u8..5, (0_u8..4, id), 1_u8..3, 0_u8..8).prop_map(
         |([six, dont_fragment], tos, (ttl, id), source, odd)| {
-            // Mostly none: IP options (no-operation, end) or a destination options header that pads.
+            // Few packets have IP options (no-operation, end) or a destination options header that pads.
             let options = match (odd, six) {
                 (0, false) => vec![1, 1, 1, 0],
                 (0, true) => vec![0, 0, 1, 4, 0, 0, 0, 0],
@@ -208,7 +208,7 @@ fn any_ip() -> impl Strategy<Value = Ip> {
 
 fn any_tcp() -> impl Strategy<Value = Tcp> {
     let flags = prop_oneof![6 => Just(0x10_u8), 1 => Just(0x18), 1 => Just(0x11), 1 => Just(0x90), 1 => Just(0x50), 1 => Just(0x30)];
-    // Numbers that often follow each other, or come again.
+    // Sequence numbers that often follow each other or repeat.
     let sequence = prop_oneof![4 => (0_u32..6).prop_map(|number| number * 100), 1 => any::<u32>()];
     (sequence, any::<bool>(), 1_u16..4, flags).prop_map(|(sequence, timestamps, port, flags)| {
         // No-operation twice and a timestamp (RFC 7323), as Linux writes them.
@@ -217,7 +217,7 @@ fn any_tcp() -> impl Strategy<Value = Tcp> {
     })
 }
 
-/// A TCP superpacket, or a train of UDP datagrams.
+/// Yields a TCP superpacket, or a train of UDP datagrams.
 fn any_superpacket() -> impl Strategy<Value = Sent> {
     (any_ip(), any_tcp(), 1_usize..6_000, 40_u16..1_300, any::<bool>(), any::<u8>()).prop_map(
         |(ip, tcp, length, gso_size, udp, seed)| {
@@ -248,7 +248,7 @@ fn any_superpacket() -> impl Strategy<Value = Sent> {
     )
 }
 
-/// A packet alone: its checksum in any state, or a fragment, or of no protocol that we know.
+/// Yields a single packet: with a checksum in any state, or a fragment, or of an unknown protocol.
 fn any_single() -> impl Strategy<Value = Sent> {
     let sum = prop_oneof![3 => Just(Sum::Right), 1 => Just(Sum::Partial), 1 => Just(Sum::Wrong), 1 => Just(Sum::Zero)];
     let length = prop_oneof![2 => Just(100_usize), 1 => 0_usize..1_300];
@@ -285,7 +285,7 @@ fn any_single() -> impl Strategy<Value = Sent> {
     })
 }
 
-/// A first fragment.
+/// Returns a first fragment.
 fn fragment(ip: &Ip, data: &[u8]) -> Sent {
     let data = [&[0x03, 0xe9, 0, 53, 0, 0, 0, 0], data].concat();
     let packet = if ip.six {
@@ -306,9 +306,9 @@ fn fragment(ip: &Ip, data: &[u8]) -> Sent {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Fault I7. A wrong sum arrives wrong, a partial one finished, and nothing is lost, doubled, or moved inside its flow.
+    /// Fault I7. A wrong checksum arrives wrong, a partial one completed, and no packet is lost, duplicated, or reordered in its flow.
     #[test]
-    fn fault_i7_whatever_a_host_sends_arrives_as_the_reference_says(
+    fn fault_i7_packets_of_any_kind_arrive_as_the_reference_says(
         sent in proptest::collection::vec(prop_oneof![1 => any_superpacket(), 2 => any_single()], 1..40),
     ) {
         let given: Vec<_> = sent.iter().map(|sent| sent.given.clone()).collect();
@@ -321,10 +321,9 @@ proptest! {
         }
     }
 
-    /// Fault A5. One received run in which good datagrams stand between garbage, forgeries, replays and empty ones of any place: the good ones
-    /// arrive, in order, and once.
+    /// Fault A5. In one received run, good datagrams are mixed with garbage, forgeries and replays: the good ones arrive once and in order.
     #[test]
-    fn fault_a5_good_datagrams_of_a_run_arrive_whatever_stands_between_them(
+    fn fault_a5_good_datagrams_of_a_run_arrive_among_any_others(
         kinds in proptest::collection::vec(0_u8..8, 1..60), noise in any::<[u8; 32]>(),
     ) {
         let (mut here, mut there) = hosts();
@@ -349,7 +348,7 @@ proptest! {
                 3 => datagram.copy_from_slice(&sealed[..size]),
                 _ => good.push(packet.clone()),
             }
-            // The first one again: a replay, unless it was changed itself and this is the first time that it is seen whole.
+            // The first datagram again: a replay, unless the first one was altered and arrives intact only now.
             if *kind == 3 && !(good.contains(&first(&sealed, size))) {
                 good.push(first(&sealed, size));
             }
@@ -357,13 +356,13 @@ proptest! {
         }
         let mut taken = Taken::default();
         there.core.inbound(([192, 0, 2, 1], 8288).into(), &mut run, size, &mut taken, &mut there.out, at(2));
-        let arrived: Vec<_> = taken.0.iter().flat_map(|(header, packet)| given_back(*header, packet)).collect();
+        let arrived: Vec<_> = taken.0.iter().flat_map(|(header, packet)| split_again(*header, packet)).collect();
         let essences = |packets: &[Vec<u8>]| packets.iter().map(|packet| essence(packet)).collect::<Vec<_>>();
         prop_assert_eq!(essences(&arrived), essences(&good));
     }
 }
 
-/// The packet in the first datagram of a run, which hosts of their own open.
+/// Returns the packet in the first datagram of a run, opened by a new pair of hosts.
 fn first(sealed: &[u8], size: usize) -> Vec<u8> {
     let (_, mut there) = hosts();
     let mut taken = Taken::default();

@@ -1,16 +1,16 @@
-//! Cutting what the TUN hands over into sealed datagrams.
+//! The way out: superpackets of the TUN become sealed datagrams.
 
 use taut_udp::{MAX_GSO_BYTES, MAX_SEGMENTS};
 use taut_wire::vnet::{GSO_NONE, VnetHeader};
 use taut_wire::wireguard::{DATA_HEADER, DATA_OVERHEAD, PADDING, TAG, write_data_header};
 
-use crate::cipher::Cipher;
-use crate::packet::{Kind, LAST_ONLY, Packet, V4_HEADER, set_length};
+use crate::cipher::FloorCipher;
+use crate::packet::{LAST_ONLY, PacketLayout, Transport, V4_HEADER, set_length};
 
-/// WireGuard's receiver index, which nobody looks at here.
+/// WireGuard's receiver index, which the receiver ignores here.
 const RECEIVER: u32 = 0x0403_0201;
 
-/// Datagrams of one size that wait to be sent as one, sealed where they stand.
+/// Sealed datagrams of one size that wait to be sent as one run.
 pub(crate) struct Outbound {
     memory: Box<[u8]>,
     filled: usize,
@@ -21,18 +21,18 @@ pub(crate) struct Outbound {
 }
 
 impl Outbound {
-    /// With nothing waiting.
+    /// Returns a batch without datagrams.
     pub(crate) fn new() -> Self {
-        // A run, or one datagram around the largest packet.
+        // Room for a run, or for one datagram with the largest packet.
         let memory = vec![0; MAX_GSO_BYTES.max(DATA_OVERHEAD + PADDING + 0xffff)].into_boxed_slice();
         Self { memory, filled: 0, count: 0, size: 0, counter: 0 }
     }
 
-    /// Cuts and seals one packet as it was read, its virtio header in front. `send` gets each run that is full, and the size of its datagrams;
-    /// what is left waits. What cannot be cut is dropped.
-    pub(crate) fn take(&mut self, read: &[u8], cipher: &Cipher, mut send: impl FnMut(&[u8], usize)) {
+    /// Splits and seals one packet as it was read, with its virtio header. `send` gets each full run and the size of its datagrams; the rest waits. A packet
+    /// that cannot be split is dropped.
+    pub(crate) fn take(&mut self, read: &[u8], cipher: &FloorCipher, mut send: impl FnMut(&[u8], usize)) {
         let Some((vnet, bytes)) = VnetHeader::parse(read) else { return };
-        let Some(packet) = Packet::read(bytes) else { return };
+        let Some(packet) = PacketLayout::read(bytes) else { return };
         let (headers, payload) = bytes[..packet.length].split_at(packet.headers);
         let step = if vnet.gso_type == GSO_NONE { payload.len() } else { usize::from(vnet.gso_size) };
         if payload.is_empty() {
@@ -44,7 +44,7 @@ impl Outbound {
         }
     }
 
-    /// Hands over what waits.
+    /// Passes the waiting datagrams to `send`.
     pub(crate) fn flush(&mut self, mut send: impl FnMut(&[u8], usize)) {
         if self.count > 0 {
             send(&self.memory[..self.filled], self.size);
@@ -52,18 +52,18 @@ impl Outbound {
         (self.filled, self.count) = (0, 0);
     }
 
-    /// One segment: the payload from `offset` on.
+    /// Seals one segment: `part` is the payload from `offset` on.
     fn segment(
         &mut self,
-        packet: &Packet,
+        packet: &PacketLayout,
         headers: &[u8],
         part: &[u8],
         offset: usize,
-        cipher: &Cipher,
+        cipher: &FloorCipher,
         send: &mut impl FnMut(&[u8], usize),
     ) {
         let length = headers.len() + part.len();
-        // Past the MTU, too, where a tunnel would stop (`padded_len`): whole blocks are what a cipher takes least for.
+        // Pads beyond the MTU, too, where a tunnel would not (`padded_len`): a cipher takes least time for whole blocks.
         let padded = length.next_multiple_of(PADDING);
         let size = padded + DATA_OVERHEAD;
         if size > self.size || self.filled + size > MAX_GSO_BYTES || self.count == MAX_SEGMENTS {
@@ -91,23 +91,23 @@ impl Outbound {
     }
 }
 
-/// Makes the headers of a superpacket those of the segment whose `part` bytes stand at `offset` of its payload.
-fn adjust(headers: &mut [u8], packet: &Packet, offset: usize, part: usize) {
+/// Turns the headers of a superpacket into those of one segment, which carries `part` bytes of the payload from `offset` on.
+fn adjust(headers: &mut [u8], packet: &PacketLayout, offset: usize, part: usize) {
     set_length(headers, packet.headers + part);
-    match packet.kind {
-        Kind::Tcp(sequence) => {
+    match packet.transport {
+        Transport::Tcp(sequence) => {
             let sequence = sequence.wrapping_add(offset as u32);
             headers[V4_HEADER + 4..V4_HEADER + 8].copy_from_slice(&sequence.to_be_bytes());
             if offset + part < packet.payload() {
                 headers[V4_HEADER + 13] &= !LAST_ONLY;
             }
         }
-        Kind::Udp => {
+        Transport::Udp => {
             let length = (packet.headers - V4_HEADER + part) as u16;
             headers[V4_HEADER + 4..V4_HEADER + 6].copy_from_slice(&length.to_be_bytes());
-            // Zero is "none" (RFC 768).
+            // Zero means that there is no checksum (RFC 768).
             headers[V4_HEADER + 6..V4_HEADER + 8].fill(0);
         }
-        Kind::Other => {}
+        Transport::Other => {}
     }
 }

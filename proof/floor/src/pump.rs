@@ -8,39 +8,39 @@ use taut_event::{Events, Interest, Poller};
 use taut_tun::{HEADER_LEN, Offload, Tun};
 use taut_udp::{ReceiveBatch, Transmit, UdpSocket};
 
-use crate::arguments::Arguments;
-use crate::cipher::Cipher;
+use crate::arguments::FloorArguments;
+use crate::cipher::FloorCipher;
 use crate::inbound::Inbound;
 use crate::outbound::Outbound;
 
-/// Bytes asked for as socket buffers: 8 ms at 8 Gbit/s, so that nothing is lost while the other side has the core.
+/// Bytes of each socket buffer, 8 MiB: 8 ms at 8 Gbit/s, so that no datagram is lost while the other end has the core.
 const BUFFER: usize = 8 << 20;
-/// Packets or runs that one direction may take before the other has its turn.
+/// Packets or runs that one direction takes before the other direction's turn, 64.
 const TURN: usize = 64;
-/// Runs that one system call takes. Eight cost the same within what a measurement tells apart, and eight times the memory.
+/// Runs per receive call, 1. Eight runs cost the same within the precision of a measurement, and eight times the memory.
 const RUNS: usize = 1;
-/// Bytes of the longest packet with its header.
+/// Bytes of the longest packet with its virtio header.
 const READ: usize = HEADER_LEN + 0xffff;
 
-/// Both ends of the tunnel, and what lies between.
+/// TUN, socket, and the state of both directions.
 pub(crate) struct Pump<'a> {
     tun: Tun,
     udp: UdpSocket,
     poller: Poller,
     peer: SocketAddr,
-    cipher: &'a Cipher,
+    cipher: &'a FloorCipher,
     batch: ReceiveBatch,
     read: Box<[u8]>,
     outbound: Outbound,
 }
 
 impl<'a> Pump<'a> {
-    /// Makes the device and opens the socket.
-    pub(crate) fn new(arguments: &'a Arguments) -> Result<Self, Box<dyn std::error::Error>> {
+    /// Makes the TUN and opens the socket.
+    pub(crate) fn new(arguments: &'a FloorArguments) -> Result<Self, Box<dyn std::error::Error>> {
         let config = taut_tun::Config { name: arguments.tun.clone(), offload: Offload::ALL, multi_queue: false };
         let tun = Tun::create(&config)?;
         if !tun.offload().tso {
-            return Err("this kernel gives a TUN no superpackets: what was measured would be no floor".into());
+            return Err("the kernel gives this TUN no superpackets, so the measurement would be no floor".into());
         }
         let udp = UdpSocket::bind(&taut_udp::Config {
             port: arguments.port,
@@ -63,7 +63,7 @@ impl<'a> Pump<'a> {
         })
     }
 
-    /// Moves packets until the device is gone.
+    /// Moves packets until the TUN is gone.
     pub(crate) fn run(&mut self) -> io::Result<()> {
         self.poller.add(self.tun.as_fd(), 0, Interest::READ)?;
         self.poller.add(self.udp.as_fd(), 1, Interest::READ)?;
@@ -75,12 +75,12 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Socket to TUN. What the TUN does not take is lost: it is down, or does not understand it.
+    /// Socket to TUN. A packet that the TUN does not take is lost: the TUN is down, or the packet is invalid.
     fn receive(&mut self) -> io::Result<()> {
         let Self { tun, udp, batch, cipher, .. } = self;
         let write = |pieces: &[io::IoSlice<'_>]| drop(tun.write_vectored(pieces));
         for _ in 0..TURN {
-            if waiting(udp.recv(batch))?.is_none() {
+            if unless_blocking(udp.recv(batch))?.is_none() {
                 return Ok(());
             }
             for mut run in batch.iter_mut() {
@@ -92,14 +92,14 @@ impl<'a> Pump<'a> {
         Ok(())
     }
 
-    /// TUN to socket. What the socket has no room for is lost.
+    /// TUN to socket. A datagram that the socket has no room for is lost.
     fn send(&mut self) -> io::Result<()> {
         let Self { tun, udp, peer, cipher, read, outbound, .. } = self;
         let send = |contents: &[u8], segment_size| {
             let _ = udp.send(&[Transmit { destination: *peer, contents, segment_size, ecn: 0 }]);
         };
         for _ in 0..TURN {
-            let Some(length) = waiting(tun.read(read))? else { break };
+            let Some(length) = unless_blocking(tun.read(read))? else { break };
             outbound.take(&read[..length], cipher, send);
         }
         outbound.flush(send);
@@ -107,9 +107,9 @@ impl<'a> Pump<'a> {
     }
 }
 
-/// `None` when there is nothing to take.
-fn waiting<T>(answer: io::Result<T>) -> io::Result<Option<T>> {
-    match answer {
+/// Returns `None` if the call would block.
+fn unless_blocking<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
         Ok(taken) => Ok(Some(taken)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
         Err(error) => Err(error),

@@ -1,20 +1,20 @@
-//! What is cut arrives as it was, with either cipher.
+//! Packets arrive as they were sent, with either cipher.
 
 use std::io::IoSlice;
 
 use taut_wire::checksum::{Sum, VALID, pseudo_v4};
 use taut_wire::vnet::{self, GSO_NONE, GSO_TCPV4, GSO_UDP_L4, NEEDS_CSUM, VnetHeader};
 
-use crate::arguments::Arguments;
-use crate::cipher::Cipher;
+use crate::arguments::FloorArguments;
+use crate::cipher::FloorCipher;
 use crate::inbound::Inbound;
 use crate::outbound::Outbound;
-use crate::packet::{Kind, Packet};
+use crate::packet::{PacketLayout, Transport};
 
 const MSS: u16 = 1_380;
 const OPTIONS: usize = 12;
 
-/// A TCP packet as the TUN yields it, with `payload` from sequence number `sequence` on; FIN, PSH and ACK set.
+/// Returns a TCP packet as the TUN yields it, with `payload` from sequence number `sequence` on, and with FIN, PSH and ACK set.
 fn tcp(sequence: u32, payload: &[u8]) -> Vec<u8> {
     let length = (40 + OPTIONS + payload.len()) as u16;
     let gso_type = if payload.len() > usize::from(MSS) { GSO_TCPV4 } else { GSO_NONE };
@@ -31,7 +31,7 @@ fn tcp(sequence: u32, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// The same for UDP.
+/// Returns a UDP packet as the TUN yields it.
 fn udp(payload: &[u8], gso_size: u16) -> Vec<u8> {
     let vnet = VnetHeader { flags: NEEDS_CSUM, gso_type: GSO_UDP_L4, gso_size, ..VnetHeader::NONE };
     let mut packet = vnet.encode().to_vec();
@@ -45,17 +45,17 @@ fn udp(payload: &[u8], gso_size: u16) -> Vec<u8> {
     packet
 }
 
-/// Bytes that tell their places apart.
+/// Returns bytes that differ by position.
 fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at * 7 + at / 251) as u8).collect()
 }
 
-fn cipher(name: &str) -> Cipher {
-    Cipher::named(name).unwrap()
+fn cipher(name: &str) -> FloorCipher {
+    FloorCipher::named(name).unwrap()
 }
 
-/// What is sent of these packets: runs, with the size of their datagrams.
-fn sealed(packets: &[Vec<u8>], cipher: &Cipher) -> Vec<(Vec<u8>, usize)> {
+/// Returns the runs in which these packets are sent, with the size of their datagrams.
+fn sealed(packets: &[Vec<u8>], cipher: &FloorCipher) -> Vec<(Vec<u8>, usize)> {
     let (mut outbound, mut runs) = (Outbound::new(), Vec::new());
     let mut send = |run: &[u8], size: usize| runs.push((run.to_vec(), size));
     packets.iter().for_each(|packet| outbound.take(packet, cipher, &mut send));
@@ -63,8 +63,8 @@ fn sealed(packets: &[Vec<u8>], cipher: &Cipher) -> Vec<(Vec<u8>, usize)> {
     runs
 }
 
-/// What the other side's TUN is given.
-fn opened(runs: &mut [(Vec<u8>, usize)], cipher: &Cipher) -> Vec<(VnetHeader, Vec<u8>)> {
+/// Returns the packets that the receiver writes to its TUN.
+fn opened(runs: &mut [(Vec<u8>, usize)], cipher: &FloorCipher) -> Vec<(VnetHeader, Vec<u8>)> {
     let mut written = Vec::new();
     let mut write = |pieces: &[IoSlice<'_>]| {
         let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
@@ -100,22 +100,22 @@ fn a_tcp_superpacket_arrives_whole() {
 }
 
 #[test]
-fn segments_are_whole_packets_on_their_own() {
+fn each_segment_is_a_whole_packet() {
     let mut runs = sealed(&[tcp(100, &pattern(3_000))], &cipher("none"));
     let [(run, size)] = runs.as_mut_slice() else { panic!("{} runs", runs.len()) };
     let mut expected = [(100, 1_380, 0x10), (1_480, 1_380, 0x10), (2_860, 240, 0x19)].into_iter();
     for datagram in run.chunks_mut(*size) {
         let segment = &datagram[16..];
-        let packet = Packet::read(segment).unwrap();
+        let packet = PacketLayout::read(segment).unwrap();
         let (sequence, payload, flags) = expected.next().unwrap();
-        assert_eq!((packet.kind, packet.payload(), segment[33]), (Kind::Tcp(sequence), payload, flags));
+        assert_eq!((packet.transport, packet.payload(), segment[33]), (Transport::Tcp(sequence), payload, flags));
         assert_eq!(Sum::of(&segment[..20]), VALID);
     }
     assert_eq!(expected.next(), None);
 }
 
 #[test]
-fn what_does_not_follow_is_not_joined() {
+fn only_consecutive_segments_are_joined() {
     let full = pattern(usize::from(MSS));
     let gap = there_and_back(&[tcp(0, &full), tcp(1_381, &full)], "aes");
     assert_eq!(gap.iter().map(|(vnet, _)| vnet.gso_type).collect::<Vec<_>>(), [GSO_NONE; 2]);
@@ -129,7 +129,7 @@ fn what_does_not_follow_is_not_joined() {
 }
 
 #[test]
-fn no_run_is_longer_than_the_kernel_takes() {
+fn no_run_is_longer_than_the_kernel_allows() {
     let packets: Vec<_> = (0..6).map(|number| tcp(number * 40_000, &pattern(40_000))).collect();
     let mut runs = sealed(&packets, &cipher("aes"));
     assert!(runs.iter().all(|(run, size)| run.len() <= taut_udp::MAX_GSO_BYTES && run.len().div_ceil(*size) <= 64));
@@ -156,7 +156,7 @@ fn a_udp_superpacket_becomes_datagrams_without_checksum() {
 }
 
 #[test]
-fn fragments_are_left_alone() {
+fn fragments_are_not_changed() {
     let mut packet = udp(&pattern(50), 0);
     packet[1] = GSO_NONE;
     packet[vnet::LEN + 7] = 1;
@@ -165,7 +165,7 @@ fn fragments_are_left_alone() {
 }
 
 #[test]
-fn what_is_damaged_or_strange_is_dropped() {
+fn damaged_and_invalid_packets_are_dropped() {
     let aes = cipher("aes");
     let mut runs = sealed(&[tcp(0, &pattern(3_000))], &aes);
     runs[0].0[40] ^= 1;
@@ -180,8 +180,8 @@ fn what_is_damaged_or_strange_is_dropped() {
 }
 
 #[test]
-fn every_word_of_the_command_is_needed_and_known() {
-    let parse = |line: &str| Arguments::parse(line.split(' ').map(str::to_owned));
+fn every_flag_is_required_and_checked() {
+    let parse = |line: &str| FloorArguments::parse(line.split(' ').map(str::to_owned));
     let whole = "--tun floor0 --listen 5555 --peer 10.0.0.2:5555 --cipher none";
     let arguments = parse(whole).unwrap();
     assert_eq!((arguments.tun.as_str(), arguments.port, arguments.peer.port()), ("floor0", 5_555, 5_555));

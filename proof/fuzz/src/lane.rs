@@ -1,5 +1,5 @@
-//! The inbound path of a lane with a live session: the lane delivers only packets that the peer sealed with an address of its own as source, and
-//! unauthenticated senders get no answer.
+//! The way in of a lane with a session: only packets that the peer sealed and that come from its own address are delivered, and unauthenticated senders
+//! get no answer.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -24,23 +24,24 @@ use crate::superpackets::{apart, by_flow};
 
 const PEER: PeerId = PeerId(5);
 const START: Time = Time(1_000_000_000_000);
-/// Most steps of a script that are executed.
+/// Steps of a script that are carried out at most, 32.
 const MAX_STEPS: usize = 32;
-/// Most datagrams of one run.
+/// Datagrams of one run at most, 8.
 const MAX_RUN: u8 = 8;
 
-/// The overlay address of the peer, or another one.
+/// The overlay address of the peer.
 pub(crate) const PEER_ADDRESS: [u8; 4] = [100, 64, 0, 2];
 
-/// The key that hosts check mac1 with; the handshakes in the seeds are for it.
+/// The private key of the lane's node. Seeds contain handshakes to it.
 pub(crate) fn own_key() -> PrivateKey {
     PrivateKey::from_bytes([1; 32])
 }
 
+/// Keeps the packets that are written to the TUN.
 #[derive(Default)]
-struct Ports(Vec<Vec<u8>>);
+struct FuzzIo(Vec<Vec<u8>>);
 
-impl InboundIo for Ports {
+impl InboundIo for FuzzIo {
     fn write(&mut self, run: Run<'_>) -> bool {
         self.0.extend(apart(run));
         true
@@ -51,20 +52,21 @@ impl InboundIo for Ports {
     }
 }
 
-struct End {
+/// A lane core under test, and its peer.
+struct FuzzedLane {
     core: LaneCore,
     out: SendBatch,
-    ports: Ports,
+    io: FuzzIo,
     /// The peer's half of the session.
     theirs: Session,
-    /// Datagrams that the peer sealed, the packet in each without its partial-checksum mark, and whether the datagram arrived unaltered.
+    /// The datagrams that the peer sealed, each with its packet without the flag of a partial checksum, and true if it arrived unaltered.
     history: Vec<(Vec<u8>, Vec<u8>, bool)>,
     now: Time,
 }
 
-/// The script: each step is a kind and its operands (`step`).
+/// Runs a script: each step is a kind and its data (see `step`).
 pub(crate) fn lane(data: &[u8]) {
-    let mut end = End::new();
+    let mut end = FuzzedLane::new();
     let mut input = Input::new(data);
     for _ in 0..MAX_STEPS {
         if input.is_empty() {
@@ -75,7 +77,7 @@ pub(crate) fn lane(data: &[u8]) {
     }
 }
 
-impl End {
+impl FuzzedLane {
     fn new() -> Self {
         let checker = Identity::new(own_key()).checker([7; 32]);
         let mut core =
@@ -101,22 +103,22 @@ impl End {
             core.command(command, &mut out, START);
         }
         let theirs = Session::new(SessionId(1), keys(Role::Initiator, 0x20, 0x10, 4, 3), START);
-        Self { core, out, ports: Ports::default(), theirs, history: Vec::new(), now: START }
+        Self { core, out, io: FuzzIo::default(), theirs, history: Vec::new(), now: START }
     }
 
     fn step(&mut self, input: &mut Input<'_>) {
         match input.byte() % 6 {
-            // A run from an unauthenticated sender, or a relay's own messages.
+            // A run of an unauthenticated sender, or of the relay itself.
             0 => {
                 let size = usize::from(input.word());
-                let source = if size & 0x8000 == 0 { stranger() } else { relay() };
+                let source = if size & 0x8000 == 0 { unauthenticated() } else { relay() };
                 let size = size & 0x7fff;
                 let bytes = input.piece().to_vec();
                 self.drain();
                 self.receive(source, bytes, size, &[]);
-                assert!(self.out.is_empty(), "a stranger was answered");
+                assert!(self.out.is_empty(), "an unauthenticated sender was answered");
             }
-            // Packets of the peer in one run. The highest bit selects AES, the next one a partial checksum, the third the relay.
+            // Packets of the peer in one run: with the highest bit sealed by AES, with the next bit flagged as partial, with the third through the relay.
             1 => {
                 let how = input.byte();
                 let count = how % MAX_RUN + 1;
@@ -128,7 +130,7 @@ impl End {
                 let packet = packet.as_slice();
                 let sealed: Vec<_> = (0..count).map(|_| self.seal(packet, true)).collect();
                 let size = sealed[0].len();
-                let packet = self.without_mark(packet);
+                let packet = self.without_flag(packet);
                 let packets = vec![packet.as_slice(); sealed.len()];
                 if how & 0x20 == 0 {
                     return self.receive(peer(), sealed.concat(), size, &packets);
@@ -136,7 +138,7 @@ impl End {
                 let framed = sealed.iter().flat_map(|sealed| [&header(7)[..], sealed].concat()).collect();
                 self.receive(relay(), framed, HEADER + size, &packets);
             }
-            // A datagram that was altered on the path.
+            // A packet that was altered on its way.
             2 => {
                 let (place, mask) = (usize::from(input.word()), input.byte());
                 let packet = input.piece();
@@ -144,11 +146,11 @@ impl End {
                 let place = place % sealed.len();
                 sealed[place] ^= mask;
                 let size = sealed.len();
-                let packet = self.without_mark(packet);
+                let packet = self.without_flag(packet);
                 let expected: &[&[u8]] = if mask == 0 { &[&packet] } else { &[] };
                 self.receive(peer(), sealed, size, expected);
             }
-            // A replayed datagram: the lane may deliver it once.
+            // An earlier packet, which may arrive once.
             3 => {
                 let number = usize::from(input.byte()) % self.history.len().max(1);
                 let Some((old, packet, arrived)) = self.history.get_mut(number) else { return };
@@ -168,37 +170,37 @@ impl End {
         }
     }
 
-    /// The keys that the peer seals with from now on.
+    /// Sets the suite that the peer seals with.
     fn use_aes(&mut self, aes: bool) {
         self.theirs.use_suite(if aes { Suite::Aes256Gcm } else { Suite::ChaCha20Poly1305 }, Abilities::default());
     }
 
-    /// Seals any packet as the peer.
+    /// Has the peer seal these bytes.
     fn seal(&mut self, packet: &[u8], arrives: bool) -> Vec<u8> {
         let mut datagram = vec![0; Session::sealed_len(packet.len(), usize::from(DEFAULT_MTU))];
         datagram[DATA_HEADER..DATA_HEADER + packet.len()].copy_from_slice(packet);
         assert!(self.theirs.seal(&mut datagram, packet.len()).is_ok(), "a young session seals");
-        self.history.push((datagram.clone(), self.without_mark(packet), arrives));
+        self.history.push((datagram.clone(), self.without_flag(packet), arrives));
         datagram
     }
 
-    /// Returns the packet as the lane may deliver it if the peer seals it now; nothing for a packet with a mark that the lane must refuse.
-    fn without_mark(&self, packet: &[u8]) -> Vec<u8> {
+    /// Returns a packet as it may be delivered if it is sealed now: without the flag of a partial checksum, and empty if the flag is wrong.
+    fn without_flag(&self, packet: &[u8]) -> Vec<u8> {
         let mut padded = packet.to_vec();
         if self.theirs.suite() == Suite::ChaCha20Poly1305 || !matches!(packet.first(), Some(0xc0..0xd0 | 0xe0..0xf0)) {
             return padded;
         }
         padded[0] &= 0x7f;
         padded.resize(padded_len(packet.len(), usize::from(DEFAULT_MTU)), 0);
-        let believed = Packet::parse(&padded).is_ok_and(|ip| reference::is_partial(&padded, &ip));
-        if believed { padded } else { Vec::new() }
+        let valid = Packet::parse(&padded).is_ok_and(|ip| reference::is_partial(&padded, &ip));
+        if valid { padded } else { Vec::new() }
     }
 
-    /// Passes a run to the lane; the lane may deliver `packets` of it.
+    /// Receives a run of which only `packets` may be delivered.
     fn receive(&mut self, source: SocketAddr, mut bytes: Vec<u8>, size: usize, packets: &[&[u8]]) {
         let allowed = allowed(packets);
-        self.core.inbound(source, &mut bytes, size, &mut self.ports, &mut self.out, self.now);
-        let delivered = std::mem::take(&mut self.ports.0);
+        self.core.inbound(source, &mut bytes, size, &mut self.io, &mut self.out, self.now);
+        let delivered = std::mem::take(&mut self.io.0);
         let expected = by_flow(&allowed);
         let too_old = self.now.since(START) >= Limits::WIREGUARD.reject_after;
         if too_old {
@@ -212,20 +214,20 @@ impl End {
             let mut run = [Transmit { destination: peer(), contents: &[], segment_size: 0, ecn: 0 }];
             let count = self.out.transmits(Flush::All, &mut run);
             let known = [peer(), relay()].contains(&run[0].destination);
-            assert!(count == 1 && known, "something is sent to a stranger");
+            assert!(count == 1 && known, "a datagram is sent to an unknown endpoint");
             self.out.consume(count, 0);
         }
     }
 
     fn check(&mut self) {
         self.drain();
-        let said = std::iter::from_fn(|| self.core.poll_output()).count();
-        // Each datagram from an unauthenticated sender may be a handshake; every other message to the agent comes once per step.
-        assert!(said <= crate::MAX_INPUT / 64 + 4, "{said} messages to the agent");
+        let outputs = std::iter::from_fn(|| self.core.poll_output()).count();
+        // Each datagram of an unauthenticated run may be a handshake; no other message is sent twice per step.
+        assert!(outputs <= crate::MAX_INPUT / 64 + 4, "{outputs} messages to the agent");
     }
 }
 
-/// Returns the part of a peer's packet that may reach the TUN: its length may include some of the zeros that pad it.
+/// Returns the packets of the peer that may reach the TUN. A packet's length may include zeros that pad it.
 fn allowed(packets: &[&[u8]]) -> Vec<Vec<u8>> {
     let allowed = |packet: &&[u8]| {
         let mut padded = packet.to_vec();
@@ -244,6 +246,6 @@ fn relay() -> SocketAddr {
     SocketAddr::from(([203, 0, 113, 3], 3478))
 }
 
-fn stranger() -> SocketAddr {
+fn unauthenticated() -> SocketAddr {
     SocketAddr::from(([198, 51, 100, 9], 9))
 }

@@ -117,8 +117,8 @@ fn lane((mut here, mut there): (rig::Host, rig::Host), superpackets: bool) -> Ro
 /// Two hosts that speak by a relay.
 fn by_relay() -> (rig::Host, rig::Host) {
     let (mut here, mut there) = rig::pair(Suite::Aes256Gcm);
-    here.go_by_relay(false);
-    there.go_by_relay(false);
+    here.use_relay(false);
+    there.use_relay(false);
     (here, there)
 }
 
@@ -179,6 +179,6 @@ fn window(counter: fn(u64) -> u64) -> Round {
     let mut window = ReplayWindow::new();
     Box::new(move |number| {
         let counter = counter(black_box(number as u64));
-        assert!(window.fresh(counter) && window.mark(counter));
+        assert!(window.is_fresh(counter) && window.record(counter));
     })
 }

@@ -1,8 +1,8 @@
-//! A host that runs Taut with several lanes: one brain, and a lane core for each lane's thread, all of which may be late.
+//! A host that runs Taut with several lanes: one node, and a lane core for each lane's thread. Agent and threads may be late.
 //!
-//! What the threads do with packets of each other is the thread's own code in the daemon (engine/lane/src/thread/hand.rs) and made again here in its
-//! simplest form: the kernel puts a packet on the queue of its flow; the lane seals it, holds it, or hands it to the first one.
-//! Who reads is not simulated: all lanes read from the start.
+//! In the daemon, the thread hands off packets between lanes (engine/lane/src/thread/hand_off.rs). Here it is done in the simplest form: the kernel puts a
+//! packet on the queue of its flow; the lane seals it, holds it, or hands it off to the first lane. Which lanes read is not simulated: all read from the
+//! start.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -23,52 +23,52 @@ use crate::party::Party;
 use crate::taut::Settings;
 use taut_testkit::Seeded;
 
-/// What the wall clock shows when virtual time begins, and from there on.
+/// The wall clock when virtual time begins, in seconds since the Unix epoch.
 const WALL_AT_START: Duration = Duration::from_secs(1_780_000_000);
 
-/// A whole node with several lanes, without threads, sockets and clock.
+/// A node with several lanes, without threads, sockets and clock.
 pub struct LanesHost {
     me: Party,
     map: NetworkMap,
     settings: Settings,
     entropy: Seeded,
     node: Node<Seeded>,
-    threads: Vec<Thread>,
+    threads: Vec<SimThread>,
     drops: Arc<DropCounts>,
     messages: VecDeque<(Time, LaneId, FromLane)>,
     delivered: VecDeque<Vec<u8>>,
     transmits: VecDeque<(u16, SocketAddr, Vec<u8>)>,
-    /// Each session that each lane was given, ever, since the last start.
+    /// The sessions that were given to each lane since the last start: lane of ours, peer, session, lane of the session.
     given: BTreeSet<(LaneId, PeerId, SessionId, LaneId)>,
 }
 
 /// One lane's thread.
-struct Thread {
+struct SimThread {
     core: LaneCore,
     out: SendBatch,
-    /// How late it is for everything: datagrams, commands, what others hand over.
+    /// The delay of all its inputs: datagrams, commands, handed-off packets.
     late: Duration,
     commands: VecDeque<(Time, ToLane)>,
     datagrams: VecDeque<(Time, SocketAddr, Vec<u8>)>,
-    /// What other lanes handed over, in order.
-    handed: VecDeque<(Time, Handed)>,
+    /// Packets and marks that other lanes handed off, in order.
+    handed_off: VecDeque<(Time, HandedOff)>,
     /// The TUN queue.
     queue: VecDeque<Vec<u8>>,
 }
 
-enum Handed {
+enum HandedOff {
     Packet(Vec<u8>),
     Mark(Mark),
 }
 
-impl Thread {
+impl SimThread {
     fn backlog(&mut self, now: Time) -> bool {
         self.core.send_backlog(&mut self.out, now)
     }
 }
 
 impl LanesHost {
-    /// A node that was just started with this map; the thread of each lane is so late. All its randomness comes from `seed`.
+    /// Returns a node that was just started with this map. `late` are the delays of its threads; all its randomness comes from `seed`.
     pub fn new(me: &Party, map: NetworkMap, settings: Settings, late: &[Duration], seed: u64) -> Self {
         let mut entropy = Seeded::new(seed);
         let mut node = Node::new(me.key.clone(), settings.limits, Seeded::new(entropy.next_u64()));
@@ -86,34 +86,34 @@ impl LanesHost {
             transmits: VecDeque::new(),
             given: BTreeSet::new(),
         };
-        host.begin(Time::ZERO);
+        host.start(Time::ZERO);
         host
     }
 
-    /// The daemon ends and starts again with the same key and map; nothing else is left. Its wall clock goes on.
+    /// Restarts the daemon with the same key and map, and no other state. Its wall clock goes on.
     pub fn restart(&mut self, now: Time) {
         self.node = Node::new(self.me.key.clone(), self.settings.limits, Seeded::new(self.entropy.next_u64()));
-        self.begin(now);
+        self.start(now);
     }
 
-    /// The same, and now it has a thread for each of these lanes.
+    /// Restarts the daemon with another number of threads; `late` are their delays.
     pub fn restart_with(&mut self, late: &[Duration], now: Time) {
         self.threads = threads(&mut self.node, &self.settings, late);
         self.restart(now);
     }
 
-    fn begin(&mut self, now: Time) {
+    fn start(&mut self, now: Time) {
         let first = self.me.endpoint.port();
-        let further: Vec<u16> = (first + 1..).take(self.threads.len() - 1).collect();
+        let extra: Vec<u16> = (first + 1..).take(self.threads.len() - 1).collect();
         self.node.set_suites(self.settings.suites);
-        self.node.set_lanes(Lanes::with_ports(&further));
+        self.node.set_lanes(Lanes::with_ports(&extra));
         let count = self.lanes();
         for (own, thread) in (0..).zip(&mut self.threads) {
             thread.core = core(&mut self.node, &self.settings, &self.drops).as_lane(LaneId(own), count);
             thread.out = SendBatch::new();
             thread.commands.clear();
             thread.datagrams.clear();
-            thread.handed.clear();
+            thread.handed_off.clear();
             thread.queue.clear();
         }
         self.messages.clear();
@@ -122,12 +122,12 @@ impl LanesHost {
         self.pump(now);
     }
 
-    /// The agent's brain, to look at.
+    /// Returns the node.
     pub fn node(&self) -> &Node<Seeded> {
         &self.node
     }
 
-    /// Has the host say something to its first peer, on this lane of their newest session: a hostile member says what it likes.
+    /// Sends a control message to the first peer, on this lane of their newest session, as a hostile member may.
     pub fn say(&mut self, lane: LaneId, message: ControlMessage, now: Time) {
         let Some(peer) = self.node.peers().next().map(|peer| peer.id) else { return };
         let sessions = self.given.iter().filter(|(_, of, _, on)| (*of, *on) == (peer, lane));
@@ -139,7 +139,7 @@ impl LanesHost {
         self.pump(now);
     }
 
-    /// The lanes' drop counters, together.
+    /// Returns the drop counters of all lanes together.
     pub fn drops(&self) -> &DropCounts {
         &self.drops
     }
@@ -148,7 +148,7 @@ impl LanesHost {
         u8::try_from(self.threads.len()).unwrap_or(u8::MAX)
     }
 
-    /// Lets every thread and the agent do what is due, until nothing is, and sends.
+    /// Runs threads and agent until no input is due, and sends.
     fn pump(&mut self, now: Time) {
         let clocks = Clocks { now, wall: WALL_AT_START + now.since(Time::ZERO) };
         loop {
@@ -175,19 +175,19 @@ impl LanesHost {
         }
     }
 
-    /// One turn of a lane's thread, in the daemon's order: commands, datagrams, what others handed over, the queue. False when there was nothing to do.
+    /// Runs one turn of a lane's thread, in the daemon's order: commands, datagrams, handed-off packets, the queue. Returns false if there was nothing to do.
     fn work(&mut self, place: usize, now: Time) -> bool {
         let thread = &mut self.threads[place];
         let own = LaneId(u8::try_from(place).unwrap_or(u8::MAX));
         let mut busy = false;
         while let Some((_, command)) = thread.commands.pop_front_if(|(due, _)| *due <= now) {
-            note(&mut self.given, own, &command);
+            assert_given_once(&mut self.given, own, &command);
             thread.core.command(command, &mut thread.out, now);
             busy = true;
         }
         let mut strays = Vec::new();
         while let Some((_, source, mut datagram)) = thread.datagrams.pop_front_if(|(due, ..)| *due <= now) {
-            let mut ports = Ports {
+            let mut io = SimIo {
                 own,
                 commands: &mut thread.commands,
                 given: &mut self.given,
@@ -195,38 +195,38 @@ impl LanesHost {
                 strays: &mut strays,
             };
             let length = datagram.len();
-            thread.core.inbound(source, &mut datagram, length, &mut ports, &mut thread.out, now);
+            thread.core.inbound(source, &mut datagram, length, &mut io, &mut thread.out, now);
             busy = true;
         }
-        while let Some((_, handed)) = thread.handed.pop_front_if(|(due, _)| *due <= now) {
-            match handed {
-                Handed::Packet(packet) => thread.core.outbound_handed_off(&packet, &mut thread.out, now),
-                Handed::Mark(mark) => thread.core.mark_handed_off(mark, &mut thread.out),
+        while let Some((_, item)) = thread.handed_off.pop_front_if(|(due, _)| *due <= now) {
+            match item {
+                HandedOff::Packet(packet) => thread.core.outbound_handed_off(&packet, &mut thread.out, now),
+                HandedOff::Mark(mark) => thread.core.mark_handed_off(mark, &mut thread.out),
             }
             busy = true;
         }
         let mut to_first = Vec::new();
         loop {
             let mark = if let Some(released) = thread.core.release(&mut thread.out, now) {
-                to_first.extend(released.packet.map(|packet| Handed::Packet(packet.into())));
+                to_first.extend(released.packet.map(|packet| HandedOff::Packet(packet.into())));
                 released.mark
             } else {
                 let Some(packet) = thread.queue.pop_front() else { break };
                 let hand_off = thread.core.outbound(&packet, &mut thread.out, now);
-                to_first.extend(hand_off.packet.then_some(Handed::Packet(packet)));
+                to_first.extend(hand_off.packet.then_some(HandedOff::Packet(packet)));
                 hand_off.mark
             };
-            to_first.extend(mark.map(Handed::Mark));
+            to_first.extend(mark.map(HandedOff::Mark));
             busy = true;
         }
         self.transmit(place);
         while self.threads[place].backlog(now) {
             self.transmit(place);
         }
-        self.tell(place, now);
-        for handed in to_first {
+        self.drain_outputs(place, now);
+        for item in to_first {
             let first = &mut self.threads[0];
-            first.handed.push_back((now + first.late, handed));
+            first.handed_off.push_back((now + first.late, item));
         }
         for (lane, source, datagram) in strays {
             let other = &mut self.threads[usize::from(lane.0)];
@@ -236,7 +236,7 @@ impl LanesHost {
         busy
     }
 
-    fn tell(&mut self, place: usize, now: Time) {
+    fn drain_outputs(&mut self, place: usize, now: Time) {
         while let Some(message) = self.threads[place].core.poll_output() {
             let lane = LaneId(u8::try_from(place).unwrap_or(u8::MAX));
             self.messages.push_back((now + self.settings.keeper_delay, lane, message));
@@ -258,15 +258,15 @@ impl LanesHost {
     }
 }
 
-/// A thread for each lane, with nothing to do yet.
-fn threads(node: &mut Node<Seeded>, settings: &Settings, late: &[Duration]) -> Vec<Thread> {
-    let thread = |late: &Duration| Thread {
+/// Returns a thread for each lane.
+fn threads(node: &mut Node<Seeded>, settings: &Settings, late: &[Duration]) -> Vec<SimThread> {
+    let thread = |late: &Duration| SimThread {
         core: core(node, settings, &Arc::default()),
         out: SendBatch::new(),
         late: *late,
         commands: VecDeque::new(),
         datagrams: VecDeque::new(),
-        handed: VecDeque::new(),
+        handed_off: VecDeque::new(),
         queue: VecDeque::new(),
     };
     late.iter().map(thread).collect()
@@ -277,8 +277,8 @@ fn core(node: &mut Node<Seeded>, settings: &Settings, drops: &Arc<DropCounts>) -
     LaneCore::new(settings.limits, DEFAULT_MTU, checker, false, Offloads::NONE, Arc::clone(drops), Arc::default())
 }
 
-/// Each lane of a session is given away once, to the lane that serves it (protocol.md 1.7).
-fn note(given: &mut BTreeSet<(LaneId, PeerId, SessionId, LaneId)>, own: LaneId, command: &ToLane) {
+/// Asserts that each lane of a session is given once, to the lane of ours that serves it (protocol.md 1.7).
+fn assert_given_once(given: &mut BTreeSet<(LaneId, PeerId, SessionId, LaneId)>, own: LaneId, command: &ToLane) {
     if let ToLane::AddSession { peer, id, keys, .. } = command {
         assert!(given.insert((own, *peer, *id, keys.lane)), "lane {:?} of session {id:?} was given twice", keys.lane);
         let owners: BTreeMap<_, _> = given.iter().map(|(own, peer, id, lane)| ((peer, id, lane), own)).collect();
@@ -302,7 +302,7 @@ impl Host for LanesHost {
             let thread = &mut self.threads[place];
             thread.core.handle_timeout(&mut thread.out, now);
             self.transmit(place);
-            self.tell(place, now);
+            self.drain_outputs(place, now);
         }
         self.pump(now);
     }
@@ -314,7 +314,7 @@ impl Host for LanesHost {
                 thread.core.poll_timeout(),
                 thread.commands.front().map(|(due, _)| *due),
                 thread.datagrams.front().map(|(due, ..)| *due),
-                thread.handed.front().map(|(due, _)| *due),
+                thread.handed_off.front().map(|(due, _)| *due),
             ]
         });
         agent.into_iter().chain(threads).flatten().min()
@@ -343,8 +343,8 @@ impl Host for LanesHost {
     }
 }
 
-/// The outlets of the way in.
-struct Ports<'a> {
+/// The TUN, the command queue and the other lanes, for one received datagram.
+struct SimIo<'a> {
     own: LaneId,
     commands: &'a mut VecDeque<(Time, ToLane)>,
     given: &'a mut BTreeSet<(LaneId, PeerId, SessionId, LaneId)>,
@@ -352,7 +352,7 @@ struct Ports<'a> {
     strays: &'a mut Vec<(LaneId, SocketAddr, Vec<u8>)>,
 }
 
-impl InboundIo for Ports<'_> {
+impl InboundIo for SimIo<'_> {
     fn write(&mut self, run: Run<'_>) -> bool {
         self.delivered.push_back(run.slices().collect::<Vec<_>>().concat());
         true
@@ -365,7 +365,7 @@ impl InboundIo for Ports<'_> {
 
     fn next_command(&mut self) -> Option<ToLane> {
         let (_, command) = self.commands.pop_front()?;
-        note(self.given, self.own, &command);
+        assert_given_once(self.given, self.own, &command);
         Some(command)
     }
 }

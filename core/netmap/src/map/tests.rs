@@ -93,7 +93,7 @@ fn fault_e17_hostile_maps_are_refused() {
     );
     assert_eq!(with(|map| second(map).addresses.clear()), Err(MapError::NoAddress(NodeId(2))));
     assert_eq!(with(|map| second(map).name = String::from("../etc")), Err(MapError::BadName(NodeId(2))));
-    // `taut hosts` prints both names in one line.
+    // `taut hosts` prints both names on one line.
     assert_eq!(with(|map| map.network.name = String::from("x\n127.0.0.1 bank")), Err(MapError::BadNetworkName));
     assert_eq!(with(|map| second(map).id = NodeId(1)), Err(MapError::SameId(NodeId(2))));
     assert_eq!(
@@ -132,7 +132,7 @@ fn fault_e20_a_reserved_name_costs_its_node_the_name_and_nobody_the_map() {
     assert_eq!(shown.peers[&NodeId(2)].name, "node-2-2", "another node has that name");
     assert_eq!(shown.peers[&NodeId(3)].name, "node-2");
     assert_eq!(shown.check(), Ok(()));
-    // Nothing else differs, and a change is applied to what is shown.
+    // Nothing else differs, and a delta applies to the map with the placeholder.
     let mut back = shown.clone();
     back.me.name.clone_from(&named.me.name);
     back.peers.get_mut(&NodeId(2)).unwrap().name.clone_from(&named.peers[&NodeId(2)].name);

@@ -1,10 +1,10 @@
-//! The crate `ring`: small, assembly made in advance, C for what has none. It seals in place only.
+//! AEAD by the crate `ring`, which is small and brings prebuilt assembly. It seals in place only.
 
 use ring::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
 use super::{Aead, Cipher, NONCE, TAG};
 
-/// A key in the hands of `ring`.
+/// A key of `ring`.
 pub struct Ring(LessSafeKey);
 
 impl Aead for Ring {
@@ -15,7 +15,7 @@ impl Aead for Ring {
         };
         match UnboundKey::new(algorithm, key) {
             Ok(key) => Self(LessSafeKey::new(key)),
-            // ring refuses a key only for its length, which the type fixes.
+            // ring refuses a key only because of its length, which the type fixes.
             Err(_) => unreachable!("32 bytes are the length of a key of both algorithms"),
         }
     }
@@ -34,7 +34,7 @@ impl Aead for Ring {
                 bytes.copy_from_slice(tag.as_ref());
                 bytes
             }
-            // ring refuses only what is longer than the cipher's block counter reaches: 64 GiB and more.
+            // ring refuses only data that exceeds the cipher's block counter: 64 GiB and more.
             Err(_) => unreachable!("a message fits in the cipher's counter"),
         }
     }

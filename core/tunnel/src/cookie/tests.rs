@@ -5,7 +5,7 @@ use super::*;
 use crate::handshake::{Identity, SentInitiation, Timestamp};
 
 fn at(seconds: u64) -> Time {
-    // Periods count from boot; this is the beginning of one.
+    // Periods are counted from boot; 0 is the beginning of one.
     Time::ZERO + 10 * LIFETIME + Duration::from_secs(seconds)
 }
 
@@ -19,7 +19,7 @@ struct Ends {
     message: [u8; 148],
 }
 
-/// An initiation of host 1, and who judges it.
+/// An initiation from host 1 and the checker of its receiver.
 fn ends() -> Ends {
     let here = Identity::new(PrivateKey::from_bytes([1; 32]));
     let there = Identity::new(PrivateKey::from_bytes([2; 32]));
@@ -35,7 +35,7 @@ fn take(cookies: &mut Cookies, ends: &Ends, source: SocketAddr, reply: &[u8], no
     cookies.take(&ends.remote, mac1(&ends.message).unwrap(), source, &reply, now)
 }
 
-/// `source` is given a cookie at `now`.
+/// Returns the store of an initiator that received a cookie for `source` at `now`.
 fn given(ends: &mut Ends, source: SocketAddr, now: Time) -> Cookies {
     let mut cookies = Cookies::default();
     let reply = ends.checker.reply(&ends.message, source, now).unwrap();
@@ -97,7 +97,7 @@ fn fault_b8_forged_and_old_cookie_replies_change_nothing() {
         forged[bit / 8] ^= 1 << (bit % 8);
         assert!(!take(&mut cookies, &ends, place(2, 8288), &forged, at(0)), "bit {bit}");
     }
-    // The reply to another message, which had another mac1.
+    // The reply to another message, with another mac1.
     let other = Ends {
         message: {
             let mut other = ends.message;

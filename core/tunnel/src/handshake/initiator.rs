@@ -1,14 +1,16 @@
-//! The side that starts: paper, sections 5.4.2 and 5.4.3.
+//! The initiator's side of the handshake (paper, sections 5.4.2 and 5.4.3).
 
 use taut_base::{PrivateKey, PublicKey, ReceiverIndex};
 use taut_noise::{Symmetric, dh, public_key};
 use taut_wire::wireguard::{self, Response, initiation};
 
-use super::{CONSTRUCTION, HandshakeError, IDENTIFIER, Identity, Remote, Timestamp, write_mac1};
+use super::{CONSTRUCTION, HandshakeError, IDENTIFIER, Timestamp};
 use crate::exporter::Exporter;
-use crate::session::{Role, SessionKeys};
+use crate::identity::{Identity, Remote, write_mac1};
+use crate::role::Role;
+use crate::session::SessionKeys;
 
-/// An initiation that was sent and waits for its response.
+/// A sent initiation that waits for its response.
 pub struct SentInitiation {
     state: Symmetric,
     ephemeral: PrivateKey,
@@ -16,10 +18,10 @@ pub struct SentInitiation {
 }
 
 impl SentInitiation {
-    /// Makes an initiation to `remote`. `local` is the index by which the response shall name it; `ephemeral` is fresh randomness.
+    /// Makes an initiation to `remote`. The response will carry the index `local`; `ephemeral` is fresh randomness.
     ///
     /// # Errors
-    /// When a key is of low order.
+    /// If a key is of low order.
     pub fn start(
         identity: &Identity,
         remote: &Remote,
@@ -52,15 +54,15 @@ impl SentInitiation {
         Ok((Self { state, ephemeral, local }, message))
     }
 
-    /// By which the response names this initiation.
+    /// Returns the index that the response carries.
     pub fn local(&self) -> ReceiverIndex {
         self.local
     }
 
-    /// Reads the response and yields the session's keys.
+    /// Reads the response and returns the session's keys.
     ///
     /// # Errors
-    /// When the response was not made by `remote` for this initiation. Nothing is lost then: the real one may still come (fault A9).
+    /// If `remote` did not make the response for this initiation. The initiation still accepts the real response (fault A9).
     pub fn finish(
         &self,
         identity: &Identity,

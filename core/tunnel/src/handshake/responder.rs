@@ -1,14 +1,16 @@
-//! The side that answers: paper, sections 5.4.2 and 5.4.3.
+//! The responder's side of the handshake (paper, sections 5.4.2 and 5.4.3).
 
 use taut_base::{PrivateKey, PublicKey, ReceiverIndex};
 use taut_noise::{Symmetric, dh, public_key};
 use taut_wire::wireguard::{self, response};
 
-use super::{CONSTRUCTION, HandshakeError, IDENTIFIER, Identity, Remote, Timestamp, write_mac1};
+use super::{CONSTRUCTION, HandshakeError, IDENTIFIER, Timestamp};
 use crate::exporter::Exporter;
-use crate::session::{Role, SessionKeys};
+use crate::identity::{Identity, Remote, write_mac1};
+use crate::role::Role;
+use crate::session::SessionKeys;
 
-/// An initiation whose sender's name is known, not yet proven. It has cost one DH (fault A6).
+/// A received initiation whose sender's key is known but not proven. Reading it cost one DH (fault A6).
 pub struct ReceivedInitiation {
     state: Symmetric,
     initiator: PublicKey,
@@ -18,10 +20,10 @@ pub struct ReceivedInitiation {
 }
 
 impl ReceivedInitiation {
-    /// Reads an initiation to us.
+    /// Reads an initiation to this node.
     ///
     /// # Errors
-    /// When it was not made for our key.
+    /// If the message was not made for this node's key.
     pub fn read(identity: &Identity, message: &wireguard::Initiation<'_>) -> Result<Self, HandshakeError> {
         let mut state = Symmetric::new(CONSTRUCTION, IDENTIFIER);
         state.mix_hash(identity.public.as_bytes());
@@ -40,15 +42,15 @@ impl ReceivedInitiation {
         })
     }
 
-    /// Who claims to ask. Drop the message if it is no peer, before more is spent on it (fault A7).
+    /// Returns the key that the sender claims. The caller drops the message if no peer has it, before it costs more (fault A7).
     pub fn initiator(&self) -> PublicKey {
         self.initiator
     }
 
-    /// Proves that `remote` made the initiation at some time.
+    /// Verifies that `remote` made the initiation. It may still be a replay.
     ///
     /// # Errors
-    /// When it did not.
+    /// If `remote` did not make it.
     pub fn authenticate(mut self, remote: &Remote) -> Result<AuthenticatedInitiation, HandshakeError> {
         let key = self.state.mix_key_and_derive(&*remote.static_secret);
         let mut timestamp = Timestamp::default();
@@ -57,7 +59,7 @@ impl ReceivedInitiation {
     }
 }
 
-/// An initiation that the peer made. It may be a replay: compare [`Self::timestamp`] with the peer's last one.
+/// An initiation that the peer made. It may be a replay: the caller compares [`Self::timestamp`] with the peer's last one.
 pub struct AuthenticatedInitiation {
     state: Symmetric,
     ephemeral: PublicKey,
@@ -66,16 +68,15 @@ pub struct AuthenticatedInitiation {
 }
 
 impl AuthenticatedInitiation {
-    /// When the peer says it made this.
+    /// Returns the time at which the peer made the initiation, by the peer's clock.
     pub fn timestamp(&self) -> Timestamp {
         self.timestamp
     }
 
-    /// Makes the response, and with it the session. `local` is the index by which the peer shall name the session; `ephemeral` is fresh
-    /// randomness.
+    /// Makes the response and the session's keys. The peer will address the session by the index `local`; `ephemeral` is fresh randomness.
     ///
     /// # Errors
-    /// When the initiator's ephemeral key is of low order.
+    /// If the initiator's ephemeral key is of low order.
     pub fn respond(
         mut self,
         remote: &Remote,

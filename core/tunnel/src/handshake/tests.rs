@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use taut_base::{LaneId, ReceiverIndex};
+use taut_base::{LaneId, PresharedKey, PrivateKey, PublicKey, ReceiverIndex};
 use taut_wire::wireguard::{Message, classify};
 
 use super::*;

@@ -1,33 +1,33 @@
-//! TAI64N: the moment in an initiation by which the responder tells a new one from a replay (paper, section 5.1).
+//! TAI64N timestamps: a responder accepts an initiation only if its timestamp is later than the last one, and so rejects replays (paper, section 5.1).
 
 use std::time::Duration;
 
-/// TAI64 counts from 2^62 at the Unix epoch, plus ten leap seconds (<https://cr.yp.to/libtai/tai64.html>); only the order matters.
+/// TAI64 label of the Unix epoch, in seconds: 2^62, plus ten leap seconds (<https://cr.yp.to/libtai/tai64.html>). Only the order of labels matters.
 const EPOCH: u64 = (1 << 62) + 10;
 
-/// Nanoseconds are cut to a multiple of this, so that the wire does not show how long a handshake took to compute.
+/// Resolution of a timestamp, 2^24 ns (17 ms): coarse enough not to show on the wire how long a handshake took to compute.
 const GRAIN: u32 = 1 << 24;
 
-/// Twelve bytes that compare like the moments they stand for: seconds and nanoseconds, big endian.
+/// A TAI64N timestamp: seconds and nanoseconds, big-endian, so that byte order is time order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp(pub [u8; 12]);
 
 impl Timestamp {
-    /// The stamp of a wall clock's reading, given as time since the Unix epoch.
+    /// Returns the timestamp of a wall-clock time, which is given as time since the Unix epoch.
     pub fn from_wall_clock(since_epoch: Duration) -> Self {
         let seconds = EPOCH.saturating_add(since_epoch.as_secs());
         let nanoseconds = since_epoch.subsec_nanos() & !(GRAIN - 1);
         Self::from_parts(seconds, nanoseconds)
     }
 
-    /// The wall clock's reading that this is the stamp of, as time since the Unix epoch.
+    /// Returns the wall-clock time of the timestamp, as time since the Unix epoch.
     pub fn since_epoch(self) -> Duration {
         let [s0, s1, s2, s3, s4, s5, s6, s7, nanoseconds @ ..] = self.0;
         let seconds = u64::from_be_bytes([s0, s1, s2, s3, s4, s5, s6, s7]).saturating_sub(EPOCH);
         Duration::from_secs(seconds).saturating_add(Duration::from_nanos(u32::from_be_bytes(nanoseconds).into()))
     }
 
-    /// The larger of this and the smallest stamp that is later than `last`: what one side says only ever rises.
+    /// Returns the later of this timestamp and the first one after `last`, so that the timestamps of one node only rise.
     pub fn after(self, last: Self) -> Self {
         if self > last { self } else { last.next() }
     }

@@ -17,7 +17,7 @@ fn session(number: u32, role: Role, born: Time) -> Session {
     Session::new(SessionId(u64::from(number)), keys(number, role), born)
 }
 
-/// With a control pair, as between Taut nodes.
+/// Returns keys with a control pair, as between Taut nodes.
 fn taut_keys(number: u32, role: Role) -> SessionKeys {
     let (state, index) = (taut_noise::Symmetric::new("a protocol", b""), ReceiverIndex(number << 4));
     SessionKeys { extension: Some(Exporter::of(&state, role, index, index)), ..keys(number, role) }
@@ -31,7 +31,7 @@ fn sends_with(ring: &mut Keyring, now: Time) -> Option<u64> {
     ring.sending(&LIMITS, now).ok().map(|session| session.id.0)
 }
 
-fn wishes(ring: &mut Keyring, now: Time) -> Vec<KeyringAction> {
+fn actions(ring: &mut Keyring, now: Time) -> Vec<KeyringAction> {
     let mut wishes = Vec::new();
     ring.handle_timeout(&LIMITS, now, |wish| wishes.push(wish));
     wishes
@@ -67,7 +67,7 @@ fn of_two_sessions_that_crossed_the_one_with_the_smaller_name_is_used() {
         ring.add(session(answered, Role::Responder, at(0)));
         ring.add(session(started, Role::Initiator, at(0)));
         assert_eq!(sends_with(&mut ring, at(0)), Some(u64::from(started)));
-        // The agent hears of it: what it asks, it asks in the session in use.
+        // The agent learns of it, because it asks its questions in the session in use.
         assert_eq!(ring.received(SessionId(u64::from(answered)), true, &LIMITS, at(1)), answered == 1);
         assert!(!ring.received(SessionId(u64::from(answered)), true, &LIMITS, at(1)), "once");
         assert_eq!(sends_with(&mut ring, at(1)), Some(1));
@@ -108,7 +108,7 @@ fn which_of_two_is_used_is_the_same_on_all_lanes() {
     }
 }
 
-/// The peer seals with the session before both until it has heard of one of them.
+/// The peer seals with the session before both until it receives a packet in one of them.
 #[test]
 fn while_handshakes_cross_the_session_before_them_still_opens() {
     let opens = |ring: &mut Keyring, now| {
@@ -122,7 +122,7 @@ fn while_handshakes_cross_the_session_before_them_still_opens() {
     ring.add(session(3, Role::Initiator, at(120)));
     assert_eq!((opens(&mut ring, at(120)), ring.take_retired()), (vec![1, 2, 3], vec![]));
     assert_eq!(opens(&mut ring, at(180)), [2, 3], "not longer than any other");
-    assert!(wishes(&mut ring, at(180)).is_empty());
+    assert!(actions(&mut ring, at(180)).is_empty());
     assert_eq!(ring.take_retired().len(), 1);
 
     let mut ring = Keyring::new(None);
@@ -143,7 +143,7 @@ fn while_handshakes_cross_the_session_before_them_still_opens() {
     ring.add(session(5, Role::Responder, at(200)));
     assert_eq!((opens(&mut ring, at(200)), ring.take_retired().len()), (vec![4, 5], 2));
 
-    // Two of ours were answered, and between them we answered one: the peer may use that, and does where its name is the smallest.
+    // This node was initiator, responder and initiator again: the peer may use the session between, and does if its name is the smallest.
     let mut ring = Keyring::new(None);
     ring.add(session(1, Role::Responder, at(0)));
     ring.add(session(3, Role::Initiator, at(0)));
@@ -156,9 +156,9 @@ fn while_handshakes_cross_the_session_before_them_still_opens() {
     assert_eq!(ring.take_retired().len(), 2);
 }
 
-/// What the peer said of its lanes in the former session may not be so any more.
+/// A restarted peer may have other lanes than it told in the session before.
 #[test]
-fn on_a_further_lane_the_former_session_seals_until_the_peer_told_its_lanes_in_the_next() {
+fn on_an_extra_lane_the_previous_session_seals_until_the_peer_told_its_lanes_in_the_next() {
     let agree = |ring: &mut Keyring, id| {
         ring.session(SessionId(id)).unwrap().use_suite(Suite::ChaCha20Poly1305, Abilities::OURS);
     };
@@ -172,7 +172,7 @@ fn on_a_further_lane_the_former_session_seals_until_the_peer_told_its_lanes_in_t
     ring.sent(true, &LIMITS, at(120));
     ring.received_control(SessionId(2), &LIMITS, at(121));
     assert!(
-        wishes(&mut ring, at(122)).contains(&KeyringAction::AbandonLane),
+        actions(&mut ring, at(122)).contains(&KeyringAction::AbandonLane),
         "nothing says that the former one is heard"
     );
     agree(&mut ring, 2);
@@ -189,9 +189,9 @@ fn on_a_further_lane_the_former_session_seals_until_the_peer_told_its_lanes_in_t
     assert_eq!(sends_with(&mut first, at(120)), Some(2), "on the first lane nothing waits");
 }
 
-/// A Taut peer that sends in another session may be without the one that we seal with, for good; stock WireGuard acknowledges nothing.
+/// A Taut peer that sends in another session may not have the one that this node seals with; stock WireGuard acknowledges nothing.
 #[test]
-fn only_what_comes_in_the_session_that_seals_says_that_it_is_heard() {
+fn only_a_packet_in_the_session_that_seals_counts_as_an_answer() {
     for (taut, wish) in [(true, vec![KeyringAction::Handshake]), (false, vec![])] {
         let mut ring = Keyring::new(None);
         for number in [1, 2] {
@@ -200,12 +200,12 @@ fn only_what_comes_in_the_session_that_seals_says_that_it_is_heard() {
         }
         ring.sent(true, &LIMITS, at(1));
         ring.received(SessionId(1), true, &LIMITS, at(2));
-        let mut seen = wishes(&mut ring, at(17));
+        let mut seen = actions(&mut ring, at(17));
         seen.retain(|wish| *wish == KeyringAction::Handshake);
         assert_eq!(seen, wish, "taut: {taut}");
         ring.sent(true, &LIMITS, at(20));
         ring.received(SessionId(2), false, &LIMITS, at(21));
-        assert!(!wishes(&mut ring, at(40)).contains(&KeyringAction::Handshake), "taut: {taut}");
+        assert!(!actions(&mut ring, at(40)).contains(&KeyringAction::Handshake), "taut: {taut}");
     }
 }
 
@@ -267,7 +267,7 @@ fn only_the_initiator_renews_by_age_and_only_when_it_sends() {
 }
 
 #[test]
-fn who_only_receives_renews_before_the_end() {
+fn a_node_that_only_receives_renews_before_the_end() {
     let mut ring = Keyring::new(None);
     ring.add(session(1, Role::Initiator, at(0)));
     assert!(!ring.needs_handshake_to_receive(&LIMITS, at(164)));
@@ -282,7 +282,7 @@ fn nothing_is_sealed_or_opened_after_180_seconds() {
     assert!(ring.receiving(ReceiverIndex(16), &LIMITS, at(180)).is_none());
     assert_eq!(sends_with(&mut ring, at(180)), None);
     assert_eq!(ring.poll_timeout(&LIMITS), Some(at(180)));
-    assert!(wishes(&mut ring, at(180)).is_empty());
+    assert!(actions(&mut ring, at(180)).is_empty());
     let indices = SessionIndices { stock: ReceiverIndex(16), control: None, fast: None };
     assert_eq!(ring.take_retired(), [(SessionId(1), indices)]);
     assert_eq!(ring.poll_timeout(&LIMITS), None);
@@ -295,13 +295,13 @@ fn received_data_is_answered_after_ten_silent_seconds() {
     ring.received(SessionId(1), true, &LIMITS, at(1));
     ring.received(SessionId(1), true, &LIMITS, at(5));
     assert_eq!(ring.poll_timeout(&LIMITS), Some(at(11)));
-    assert!(wishes(&mut ring, at(10)).is_empty());
-    assert_eq!(wishes(&mut ring, at(11)), [KeyringAction::Keepalive]);
-    assert!(wishes(&mut ring, at(60)).is_empty());
+    assert!(actions(&mut ring, at(10)).is_empty());
+    assert_eq!(actions(&mut ring, at(11)), [KeyringAction::Keepalive]);
+    assert!(actions(&mut ring, at(60)).is_empty());
 
     ring.received(SessionId(1), true, &LIMITS, at(61));
     ring.sent(true, &LIMITS, at(62));
-    assert!(!wishes(&mut ring, at(75)).contains(&KeyringAction::Keepalive), "data is an answer, too");
+    assert!(!actions(&mut ring, at(75)).contains(&KeyringAction::Keepalive), "data is an answer, too");
 }
 
 #[test]
@@ -309,22 +309,22 @@ fn keepalives_are_not_answered() {
     let mut ring = Keyring::new(None);
     ring.add(session(1, Role::Initiator, at(0)));
     ring.received(SessionId(1), false, &LIMITS, at(1));
-    assert!(wishes(&mut ring, at(100)).is_empty());
+    assert!(actions(&mut ring, at(100)).is_empty());
 }
 
 #[test]
-fn data_without_answer_for_fifteen_seconds_wants_a_new_session() {
+fn data_without_answer_for_fifteen_seconds_asks_for_a_new_session() {
     let mut ring = Keyring::new(None);
     ring.add(session(1, Role::Initiator, at(0)));
     ring.sent(true, &LIMITS, at(1));
     ring.sent(true, &LIMITS, at(9));
-    assert!(wishes(&mut ring, at(15)).is_empty());
-    assert_eq!(wishes(&mut ring, at(16)), [KeyringAction::Handshake]);
+    assert!(actions(&mut ring, at(15)).is_empty());
+    assert_eq!(actions(&mut ring, at(16)), [KeyringAction::Handshake]);
 
     ring.add(session(2, Role::Initiator, at(20)));
     ring.sent(true, &LIMITS, at(20));
     ring.received(SessionId(2), false, &LIMITS, at(30));
-    assert!(wishes(&mut ring, at(60)).is_empty(), "a keepalive is an answer");
+    assert!(actions(&mut ring, at(60)).is_empty(), "a keepalive is an answer");
 }
 
 #[test]
@@ -332,6 +332,6 @@ fn persistent_keepalives_come_whatever_happens() {
     let mut ring = Keyring::new(Some(Duration::from_secs(25)));
     ring.add(session(1, Role::Initiator, at(0)));
     ring.sent(false, &LIMITS, at(0));
-    assert_eq!(wishes(&mut ring, at(25)), [KeyringAction::Keepalive]);
+    assert_eq!(actions(&mut ring, at(25)), [KeyringAction::Keepalive]);
     assert_eq!(ring.poll_timeout(&LIMITS), Some(at(50)));
 }

@@ -21,7 +21,7 @@ fn pair() -> (Session, Session) {
     (here, there)
 }
 
-/// A session between Taut nodes that are ready for these suites.
+/// Returns both ends of a session between Taut nodes that accept these suites.
 fn taut_pair(ours: Suites, theirs: Suites) -> (Session, Session) {
     let state = Symmetric::new("a protocol", b"");
     let side = |role, local, remote, sending, receiving, suites| {
@@ -80,7 +80,7 @@ fn fault_a17_a_counter_beyond_32_bits_counts_at_its_full_width() {
         assert_eq!(datagram[wireguard::data::COUNTER], above.to_le_bytes());
         assert_eq!(&open(&mut there, &mut datagram.clone()).unwrap()[..6], b"beyond");
         assert_eq!(open(&mut there, &mut datagram.clone()), Err(OpenError::Replayed));
-        // With the low half of the counter alone, the bytes would be those of an earlier nonce.
+        // If only the low half of the counter were used, an earlier nonce would repeat.
         let mut cut = datagram.clone();
         cut[wireguard::data::COUNTER].copy_from_slice(&(above & 0xffff_ffff).to_le_bytes());
         let mut fresh = pair().1;
@@ -139,7 +139,7 @@ fn another_suite_has_its_own_keys_and_is_used_when_both_are_ready() {
     let after = sealed(&mut here, b"after");
     assert_ne!(header(&before).0, header(&after).0);
     assert_eq!(header(&after).1, 0);
-    // In either order, because both pairs are there from the beginning.
+    // In either order, because both pairs exist from the beginning.
     assert!(open(&mut there, &mut after.clone()).unwrap().starts_with(b"after"));
     assert!(open(&mut there, &mut before.clone()).unwrap().starts_with(b"before"));
     assert_eq!(there.suite(), Suite::ChaCha20Poly1305, "what it receives does not change what it sends");
@@ -150,7 +150,7 @@ fn another_suite_has_its_own_keys_and_is_used_when_both_are_ready() {
 }
 
 #[test]
-fn marks_only_on_a_pair_of_our_own_to_a_peer_that_takes_them() {
+fn partial_checksums_need_a_derived_pair_and_a_peer_that_accepts_them() {
     let both = Suites::STOCK.with(Suite::Aes256Gcm);
     let (mut here, mut there) = taut_pair(both, both);
     assert!(!here.sends_partial_checksums());
@@ -197,7 +197,7 @@ fn an_aes_key_is_limited_by_blocks() {
     let fast = |session: &mut Session, blocks| session.fast.as_mut().unwrap().skip_to_block(blocks);
     fast(&mut here, REKEY_AFTER_BLOCKS - 3);
     assert!(!here.wants_rekey_by_use());
-    // Two blocks and the tag's.
+    // Two blocks, and one for the tag.
     sealed(&mut here, b"twenty bytes of it..");
     assert!(here.wants_rekey_by_use());
     fast(&mut here, REJECT_AFTER_BLOCKS - 3);

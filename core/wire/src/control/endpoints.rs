@@ -1,40 +1,40 @@
-//! Where a node may be reached, as it tells a peer itself: sealed, whatever way it takes, and sooner than by the coordinator.
+//! Endpoints that a node tells a peer directly: sealed, on any path, and earlier than through the coordinator.
 //!
 //! ```text
 //! endpoints  6  count  nat  0  serial (4)  heard (4)  0 × 4  count × (address (16)  port (2))   32 to 160 bytes
 //! ```
-//! Told again until the peer has named the `serial` as `heard`; an older one that comes late is ignored.
+//! Retransmitted until the peer has sent the `serial` back as `heard`. An older list that arrives late is ignored.
 
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::{BadControl, ENDPOINTS, MAX, SHORT};
 use crate::bytes::array;
 
-/// Endpoints of one message: as many as are tried for a handshake (protocol.md 2.1). More say nothing new, and would be more to send probes to.
+/// Limit on the endpoints of one message, 8: the number tried for a handshake (protocol.md 2.1), and a bound on the probes that a list can cause.
 pub const MAX_ENDPOINTS: usize = 8;
 
-/// Where the endpoints begin.
+/// Offset of the endpoints.
 const LIST: usize = 16;
 
-/// Bytes of one: address and port.
+/// Length of an endpoint, 18 bytes: address and port.
 const ONE: usize = 18;
 
-/// Where the sender may be reached.
+/// Endpoints at which the sender may be reachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoints {
-    /// Which of its lists this is: the next one has the next number, and after the last comes 0.
+    /// Number of the list. The next list has the next number, which wraps to 0.
     pub serial: u32,
-    /// The latest list of the receiver that the sender has; 0 while it has none.
+    /// Number of the latest list that the sender received from the peer; 0 if none.
     pub heard: u32,
-    /// What the sender knows of the NAT in front of it, as `taut_path::Nat` numbers them; 0 when nothing.
+    /// Kind of the NAT in front of the sender, as a number of `taut_path::Nat`; 0 if unknown.
     pub nat: u8,
     count: u8,
-    /// As on the wire: half the size of the values that they stand for, and messages wait in queues.
+    /// The endpoints as on the wire, which takes half the memory of socket addresses: messages wait in queues.
     list: [[u8; ONE]; MAX_ENDPOINTS],
 }
 
 impl Endpoints {
-    /// A list; what is beyond [`MAX_ENDPOINTS`] is left out, and so is port 0, which nobody can be reached at.
+    /// Returns a list of the first [`MAX_ENDPOINTS`] endpoints. Endpoints with port 0 are omitted.
     pub fn new(serial: u32, heard: u32, nat: u8, endpoints: impl IntoIterator<Item = SocketAddr>) -> Self {
         let mut message = Self { serial, heard, nat, count: 0, list: [[0; ONE]; MAX_ENDPOINTS] };
         let usable = endpoints.into_iter().filter(|endpoint| endpoint.port() != 0);
@@ -50,7 +50,7 @@ impl Endpoints {
         message
     }
 
-    /// The endpoints. Nobody has looked yet at whether packets may be sent there.
+    /// Returns the endpoints. The caller has to check whether packets may be sent there.
     pub fn list(&self) -> impl Iterator<Item = SocketAddr> {
         self.list.iter().take(usize::from(self.count)).filter_map(read)
     }
@@ -84,7 +84,7 @@ fn read(one: &[u8; ONE]) -> Option<SocketAddr> {
     Some(SocketAddr::new(address.to_canonical(), port))
 }
 
-/// Bytes of a message with so many endpoints: a multiple of 16, as everything sealed is.
+/// Returns the length of a message with `count` endpoints, a multiple of 16 as of all sealed packets.
 fn message_len(count: u8) -> usize {
     (LIST + ONE * usize::from(count)).next_multiple_of(SHORT)
 }

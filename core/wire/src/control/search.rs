@@ -1,24 +1,24 @@
-//! Asking a peer to probe ports that nobody could tell it: the sender's NAT gives each destination another one.
+//! A request that the peer probes a range of ports, because the sender's NAT maps each destination to another port.
 //!
 //! ```text
 //! search  7  step  port (2)  ports (2)  sockets (2)  0 × 8  address (16)     32 bytes
 //! ```
-//! What a receiver sends for it is bounded by its own budget (protocol.md 5.6), and by what it wants itself.
+//! The receiver limits the probes by its own budget (protocol.md 5.6).
 
 use core::net::SocketAddr;
 
-use super::{BadControl, LONG, MAX, SEARCH, array, place, write_place};
+use super::{BadControl, LONG, MAX, SEARCH, array, read_endpoint, write_endpoint};
 
-/// Which ports the sender may be behind.
+/// Ports that the sender's NAT may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Search {
-    /// The NAT's address, and the first port. Nobody has looked yet at whether packets may be sent there.
+    /// The NAT's address and the first port. The caller has to check whether packets may be sent there.
     pub from: SocketAddr,
-    /// From each port to the next one; 0: any ports, drawn at random.
+    /// Distance from each port to the next; 0 for random ports.
     pub step: u8,
-    /// How many ports.
+    /// Number of ports.
     pub ports: u16,
-    /// Sockets that the sender opens for it; 0 when only the one of its first lane is to be found. For people.
+    /// Number of sockets that the sender opens for the search; 0 if it uses only the socket of its first lane. For users.
     pub sockets: u16,
 }
 
@@ -27,14 +27,14 @@ impl Search {
         out[..2].copy_from_slice(&[SEARCH, self.step]);
         out[4..6].copy_from_slice(&self.ports.to_le_bytes());
         out[6..8].copy_from_slice(&self.sockets.to_le_bytes());
-        write_place(self.from, out);
+        write_endpoint(self.from, out);
         LONG
     }
 
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, BadControl> {
         let number = |place| array(bytes, place).map(|field| u16::from_le_bytes(*field)).ok_or(BadControl);
         let step = *bytes.get(1).ok_or(BadControl)?;
-        Ok(Self { from: place(bytes)?, step, ports: number(4)?, sockets: number(6)? })
+        Ok(Self { from: read_endpoint(bytes)?, step, ports: number(4)?, sockets: number(6)? })
     }
 }
 
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_stands_where_the_document_says() {
+    fn the_fields_are_where_the_document_says() {
         let from = SocketAddr::from(([192, 0, 2, 1], 0x1234));
         let message = ControlMessage::Search(Search { from, step: 3, ports: 0x0506, sockets: 0x0708 });
         let mut bytes = [0xee; MAX];

@@ -28,7 +28,7 @@ fn v6_fields() {
 }
 
 #[test]
-fn padding_is_cut_off() {
+fn padding_is_ignored() {
     for ip in [Ip::v4(), Ip::v6()] {
         let exact = ip.udp((1, 2), &[9; 5]);
         let mut padded = exact.clone();
@@ -38,7 +38,7 @@ fn padding_is_cut_off() {
 }
 
 #[test]
-fn lengths_that_lie_have_a_name() {
+fn wrong_lengths_are_refused_by_name() {
     assert_eq!(Packet::parse(&[]).unwrap_err(), MalformedIp::Empty);
     assert_eq!(Packet::parse(&[0x50; 60]).unwrap_err(), MalformedIp::Version);
     for ip in [Ip::v4(), Ip::v6()] {
@@ -98,7 +98,7 @@ fn a_flipped_header_bit_is_seen() {
     assert!(!Packet::parse(&bytes).unwrap().header_checksum_ok());
 }
 
-/// An IPv6 packet of these (own number, bytes) headers, the last of them the upper layer.
+/// Returns an IPv6 packet with these headers, each with its own number; the last one is the upper layer.
 fn chain(headers: &[(u8, &[u8])]) -> Vec<u8> {
     let mut body = vec![];
     for (at, (_, bytes)) in headers.iter().enumerate() {
@@ -156,7 +156,7 @@ proptest! {
             *byte = first;
         }
         if bytes.len() > 40 {
-            // Lengths that fit, so that what lies behind them is reached.
+            // Matching lengths, so that the bytes after them are reached.
             let len = u8::try_from(bytes.len()).unwrap();
             bytes[2] = 0;
             bytes[3] = len;

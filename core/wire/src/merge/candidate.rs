@@ -1,4 +1,4 @@
-//! What is seen of a packet before it may be merged.
+//! Classification of a packet before it may be merged.
 
 use crate::bytes::{array, be16, u8_at};
 use crate::checksum::Sum;
@@ -7,25 +7,25 @@ use crate::merge::Offloads;
 use crate::partial_checksum::PartialChecksum;
 use crate::{tcp, udp};
 
-/// A packet's place in the order of things.
-pub(super) enum Sight {
-    /// No flow of TCP or UDP: nothing to keep its order with.
-    Other,
-    /// A fragment, or a packet too short for ports: it may belong to any flow between its hosts.
+/// How a packet relates to flows and runs.
+pub(super) enum Class {
+    /// The packet is neither TCP nor UDP, so it has no order to keep.
+    NoFlow,
+    /// A fragment, or a packet too short for ports, which may belong to any flow between its hosts.
     Portless(Flow),
-    /// It belongs to this flow, but is not to be merged.
-    Alone(Flow),
-    /// It may start or continue a run: its checksums are right, or the peer vouches for them.
-    Fit(Flow, Candidate),
+    /// The packet belongs to this flow but must not be merged.
+    Unmergeable(Flow),
+    /// The packet may start or continue a run: its checksums are correct, or its transport checksum is partial.
+    Mergeable(Flow, Candidate),
 }
 
-/// Who talks to whom.
+/// A flow: protocol, addresses and ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Flow {
     ports: [u8; 4],
     pub(super) protocol: u8,
     pub(super) version: Version,
-    /// Source and destination as they stand in the packet; behind those of IPv4, zeros.
+    /// Source and destination as in the packet; zeros follow those of IPv4.
     addresses: [u8; 32],
 }
 
@@ -53,20 +53,20 @@ impl Flow {
         self.version == other.version && self.addresses == other.addresses
     }
 
-    /// The sum of the pseudo header for a message of `length` bytes.
+    /// Returns the sum of the pseudo header for a message of `length` bytes.
     pub(super) fn pseudo_header(&self, length: u16) -> Sum {
         Sum::of(&self.addresses).plus(u16::from(self.protocol)).plus(length)
     }
 }
 
-/// A packet that qualifies: what decides whether it continues a run.
+/// A packet that qualifies, with the fields that decide whether it continues a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
-    /// Where the TCP or UDP header begins.
+    /// Offset of the TCP or UDP header.
     pub(super) transport: u16,
-    /// Bytes of all headers.
+    /// Length of all headers.
     pub(super) headers: u16,
-    /// Bytes behind them, at least 1.
+    /// Length of the payload, at least 1.
     pub(super) payload: u16,
     /// TCP sequence number; 0 for UDP.
     pub(super) sequence: u32,
@@ -74,26 +74,26 @@ pub(super) struct Candidate {
     pub(super) flags: u8,
     /// IPv4 ID; 0 for IPv6.
     pub(super) id: u16,
-    /// Whether the ID means nothing: DF is set, or it is IPv6.
+    /// The ID has no meaning: DF is set, or the packet is IPv6.
     pub(super) dont_fragment: bool,
-    /// Where its checksum stands, if that is partial.
+    /// The partial checksum, if the packet has one.
     pub(super) partial: Option<PartialChecksum>,
 }
 
-/// What stands in a packet, and whether it may be merged at all. The checksums come last, as they cost most.
-pub(super) fn look(packet: &Packet<'_>, offloads: Offloads, partial: Option<PartialChecksum>) -> Sight {
+/// Returns the class of a packet. Checksums are verified last, because they cost most.
+pub(super) fn classify(packet: &Packet<'_>, offloads: Offloads, partial: Option<PartialChecksum>) -> Class {
     if packet.is_fragment() {
-        return Sight::Portless(Flow::new(packet, [0; 4]));
+        return Class::Portless(Flow::new(packet, [0; 4]));
     }
     if !matches!(packet.protocol(), ip::TCP | ip::UDP) {
-        return Sight::Other;
+        return Class::NoFlow;
     }
     let Some(ports) = array(packet.payload(), 0) else {
-        return Sight::Portless(Flow::new(packet, [0; 4]));
+        return Class::Portless(Flow::new(packet, [0; 4]));
     };
     let flow = Flow::new(packet, *ports);
     if packet.has_options() {
-        return Sight::Alone(flow);
+        return Class::Unmergeable(flow);
     }
     let candidate = match (packet.protocol(), packet.version()) {
         (ip::TCP, Version::V4) if offloads.tcp4 => tcp_candidate(packet, offloads, partial),
@@ -103,8 +103,8 @@ pub(super) fn look(packet: &Packet<'_>, offloads: Offloads, partial: Option<Part
         _ => None,
     };
     match candidate {
-        Some(candidate) if packet.header_checksum_ok() => Sight::Fit(flow, candidate),
-        _ => Sight::Alone(flow),
+        Some(candidate) if packet.header_checksum_ok() => Class::Mergeable(flow, candidate),
+        _ => Class::Unmergeable(flow),
     }
 }
 
@@ -146,7 +146,7 @@ impl Candidate {
         partial: None,
     };
 
-    /// `None` without payload, and beyond what the fields hold.
+    /// Returns `None` without payload, and if a length exceeds 16 bits.
     fn new(
         packet: &Packet<'_>,
         transport_len: usize,
@@ -172,8 +172,8 @@ impl Candidate {
         })
     }
 
-    /// Whether the headers of two packets of a flow are equal in all that a merged packet has only once.
-    /// `self` is of the first packet of a run, `first` its bytes.
+    /// Returns true if the headers of two packets of a flow are equal in all fields that a superpacket has only once. `self` is the first packet of a run, and
+    /// `first` its bytes.
     pub(super) fn same_headers(&self, other: &Candidate, version: Version, first: &[u8], packet: &[u8]) -> bool {
         let transport = usize::from(self.transport);
         let (Some(first_tcp), Some(packet_tcp)) =
@@ -186,19 +186,19 @@ impl Candidate {
     }
 
     fn same_tcp(&self, other: &Candidate, first: &[u8], packet: &[u8]) -> bool {
-        // PSH and FIN gather on the whole; CWR belongs to the first packet alone.
+        // PSH and FIN are collected on the superpacket; CWR belongs to the first packet only.
         const GATHERED: u8 = tcp::PSH | tcp::FIN | tcp::CWR;
         other.flags & tcp::CWR == 0
             && self.flags & !GATHERED == other.flags & !GATHERED
             && first.get(tcp::field::ACKNOWLEDGEMENT..tcp::field::FLAGS)
                 == packet.get(tcp::field::ACKNOWLEDGEMENT..tcp::field::FLAGS)
             && be16(first, tcp::field::WINDOW) == be16(packet, tcp::field::WINDOW)
-            // To the end of the options: they are equal, and so are both header lengths.
+            // To the end of the options, so that equal bytes mean equal header lengths.
             && first.get(tcp::field::URGENT..) == packet.get(tcp::field::URGENT..)
     }
 }
 
-/// TOS or traffic class, TTL or hop limit, DF, flow label.
+/// Returns true if TOS or traffic class, TTL or hop limit, DF and flow label are equal.
 fn same_ip(version: Version, first: &[u8], packet: &[u8]) -> bool {
     match version {
         Version::V4 => {

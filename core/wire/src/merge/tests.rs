@@ -4,7 +4,7 @@ use crate::testkit::{Ip, Tcp, is_right, naive_sum, payload, upper_layer};
 
 mod trains;
 
-/// What came out: the virtio header, how many packets it holds, and the bytes behind the header.
+/// An emitted run: the virtio header, the number of packets, and the bytes after the header.
 #[derive(Debug, PartialEq, Eq)]
 struct Out {
     header: VnetHeader,
@@ -12,7 +12,7 @@ struct Out {
     bytes: Vec<u8>,
 }
 
-/// One batch through a merger: packets with room around them and padding behind, as in a receive buffer.
+/// Passes one batch through a merger. The packets have gaps between them and padding at the end, as in a receive buffer.
 fn merge_sessions(offloads: Offloads, packets: &[(u32, Vec<u8>)]) -> Vec<Out> {
     let mut buffer = vec![];
     let mut places = vec![];
@@ -44,12 +44,12 @@ fn merge(packets: &[Vec<u8>]) -> Vec<Out> {
     merge_sessions(Offloads::ALL, &packets)
 }
 
-/// How many packets each run holds.
+/// Returns the number of packets of each run.
 fn counts(packets: &[Vec<u8>]) -> Vec<usize> {
     merge(packets).iter().map(|out| out.packets).collect()
 }
 
-/// What the kernel makes of a run.
+/// Returns the packets into which the kernel splits a run.
 fn split(out: &Out) -> Vec<Vec<u8>> {
     let mut split = Split::new(out.header, &out.bytes).unwrap();
     let mut segments = vec![];
@@ -61,7 +61,7 @@ fn split(out: &Out) -> Vec<Vec<u8>> {
     segments
 }
 
-/// Whether length and header checksum of a superpacket are what the kernel expects.
+/// Returns true if length and header checksum of a superpacket are what the kernel expects.
 fn has_right_ip_header(packet: &[u8]) -> bool {
     if packet[0] >> 4 == 4 {
         usize::from(be16(packet, 2)) == packet.len() && naive_sum(&packet[..20]) == 0xffff
@@ -70,7 +70,7 @@ fn has_right_ip_header(packet: &[u8]) -> bool {
     }
 }
 
-/// Contiguous packets of one TCP flow with these payload lengths; DF clear, so that every byte must come back.
+/// Returns contiguous packets of one TCP flow with these payload lengths. DF is clear, so that the kernel must restore every byte.
 fn train(ip: &Ip, tcp: &Tcp, lengths: &[usize]) -> Vec<Vec<u8>> {
     let (mut ip, mut tcp) = (Ip { dont_fragment: false, ..ip.clone() }, tcp.clone());
     let mut packets = vec![];
@@ -83,7 +83,7 @@ fn train(ip: &Ip, tcp: &Tcp, lengths: &[usize]) -> Vec<Vec<u8>> {
     packets
 }
 
-/// Two packets that would merge, after `change` had its way with the second.
+/// Returns two packets that would merge if `change` did not change the second one.
 fn pair(ip: &Ip, change: impl Fn(&mut Ip, &mut Tcp)) -> Vec<Vec<u8>> {
     let first = Tcp { payload: payload(100, 1), options: vec![1; 12], ..Tcp::default() };
     let mut second = Tcp { sequence: first.sequence + 100, payload: payload(100, 2), ..first.clone() };
@@ -144,7 +144,7 @@ fn runs_are_bounded_in_bytes_and_packets() {
         assert!(out.iter().all(|out| out.bytes.len() <= MAX_BYTES));
         assert_eq!(counts(&train(&ip, &Tcp::default(), &[10; 130])), [MAX_RUN, MAX_RUN, 2]);
     }
-    // 40 bytes of headers leave 65,495.
+    // 65,535 less 40 bytes of headers is 65,495.
     assert_eq!(counts(&train(&Ip::v4(), &Tcp::default(), &[32_747, 32_747, 1])), [3]);
     assert_eq!(counts(&train(&Ip::v4(), &Tcp::default(), &[32_747, 32_747, 2])), [2, 1]);
     assert_eq!(counts(&train(&Ip::v4(), &Tcp::default(), &[32_748, 32_747])), [2]);
@@ -195,7 +195,7 @@ fn headers_that_differ_never_merge() {
 }
 
 #[test]
-fn flags_of_no_bulk_data_never_merge_even_if_equal() {
+fn flags_other_than_bulk_datas_never_merge_even_if_equal() {
     for ip in [Ip::v4(), Ip::v6()] {
         for flags in [tcp::SYN, tcp::RST, tcp::URG, tcp::CWR, tcp::FIN] {
             let packets = train(&ip, &Tcp { flags: tcp::ACK | flags, ..Tcp::default() }, &[100; 3]);
@@ -222,13 +222,13 @@ fn fin_ends_a_run_and_shows_on_its_last_segment() {
     let out = merge(&packets);
     assert_eq!(out.len(), 1);
     assert_eq!(split(&out[0]), packets);
-    // After FIN nothing is appended, even if it fits.
+    // After FIN no packet is appended, even a matching one.
     packets.swap(0, 1);
     assert_eq!(counts(&packets), [1, 1]);
 }
 
 #[test]
-fn psh_may_stand_inside_and_shows_on_the_whole() {
+fn psh_inside_a_run_is_set_on_the_superpacket() {
     let packets: Vec<_> = (0..4_u8)
         .map(|at| {
             let flags = if at == 1 { tcp::ACK | tcp::PSH } else { tcp::ACK };
@@ -319,12 +319,12 @@ fn one_flow_too_many_ends_the_oldest_run() {
     let packets = [first, vec![flow(1)[1].clone(), flow(0)[1].clone()]].concat();
     let out = merge(&packets);
     let ports: Vec<_> = out.iter().map(|out| (be16(&out.bytes, 20), out.packets)).collect();
-    // Flow 0 ends for flow 8; its second packet then ends flow 1, which has become the oldest.
+    // Flow 8 ends flow 0; the second packet of flow 0 then ends flow 1, which is the oldest now.
     assert_eq!(ports, [(0, 1), (1, 2), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (0, 1)]);
 }
 
 #[test]
-fn what_never_merges_passes_runs_of_other_flows() {
+fn an_unmergeable_packet_passes_runs_of_other_flows() {
     let mut packets = train(&Ip::v4(), &Tcp::default(), &[100; 2]);
     packets.insert(1, Ip::v4().carry(1, &[8, 0, 0, 0, 0, 0, 0, 0]));
     packets.insert(2, Ip::v4().tcp(&Tcp { source: 9, ..Tcp::default() }));
@@ -387,7 +387,7 @@ fn udp_without_checksum_or_payload_or_with_a_short_length_stays_alone() {
         assert_eq!(counts(&[zero.clone(), zero]), [1, 1]);
         let empty = ip.udp((7, 8), &[]);
         assert_eq!(counts(&[empty.clone(), empty]), [1, 1]);
-        // Bytes behind the UDP length, and a checksum that is right if they are counted in the pseudo header.
+        // Bytes beyond the UDP length, and a checksum that is correct if the pseudo header counts them.
         let inner = ip.udp((7, 8), &payload(50, 1));
         let mut long = ip.carry(17, &[&inner[at..], &[0; 4]].concat());
         let checksum = be16(&long, at + 6) - 4;
@@ -397,7 +397,7 @@ fn udp_without_checksum_or_payload_or_with_a_short_length_stays_alone() {
 }
 
 #[test]
-fn what_is_no_packet_or_no_place_is_an_error() {
+fn malformed_packets_and_positions_are_an_error() {
     let mut merger = Merger::new(Offloads::ALL);
     let mut buffer = [0_u8; 64];
     let mut push = |place: Range<usize>| merger.push(&mut buffer, place, 1, None, |_| panic!("emitted"));

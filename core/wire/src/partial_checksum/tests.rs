@@ -5,10 +5,10 @@ use crate::testkit::{Ip, Superpackets, Tcp, is_right, payload};
 use crate::vnet::{GSO_ECN, GSO_UDP_L4};
 use proptest::prelude::*;
 
-/// All segments, by the marked way or by the other one.
-fn cut(header: VnetHeader, packet: &[u8], vouch: bool) -> Vec<Vec<u8>> {
+/// Returns all segments, with partial checksums if `allowed`.
+fn cut(header: VnetHeader, packet: &[u8], allowed: bool) -> Vec<Vec<u8>> {
     let mut split = Split::new(header, packet).unwrap();
-    if vouch {
+    if allowed {
         split.allow_partial_checksums();
     }
     let mut segments = vec![];
@@ -20,8 +20,7 @@ fn cut(header: VnetHeader, packet: &[u8], vouch: bool) -> Vec<Vec<u8>> {
     segments
 }
 
-/// What a receiver's kernel sees, packet by packet: runs are cut and checksums completed by the unmarked way of [`Split`].
-/// Each packet comes with the number of those that it was written with.
+/// Returns the packets that a receiver's kernel sees: [`Split`] splits the runs and completes the checksums. Each packet has the number of packets in its run.
 fn through_the_kernel(offloads: Offloads, packets: &[Vec<u8>]) -> Vec<(usize, Vec<u8>)> {
     let mut buffer = vec![];
     let mut places = vec![];
@@ -41,7 +40,7 @@ fn through_the_kernel(offloads: Offloads, packets: &[Vec<u8>]) -> Vec<(usize, Ve
         let partial = if clear_flag(&mut buffer[place.clone()]) {
             Some(
                 PartialChecksum::of(&Packet::parse(&buffer[place.clone()]).unwrap())
-                    .expect("a mark of our own is believed"),
+                    .expect("the flag of this node's own packet is valid"),
             )
         } else {
             None
@@ -52,7 +51,7 @@ fn through_the_kernel(offloads: Offloads, packets: &[Vec<u8>]) -> Vec<(usize, Ve
     out
 }
 
-fn is_marked(packet: &[u8]) -> bool {
+fn is_flagged(packet: &[u8]) -> bool {
     clear_flag(&mut packet.to_vec())
 }
 
@@ -61,17 +60,21 @@ fn partial_of(packet: &[u8]) -> Option<PartialChecksum> {
 }
 
 #[test]
-fn the_mark_is_one_bit_and_comes_off() {
+fn the_flag_is_one_bit_and_can_be_cleared() {
     for ip in [Ip::v4(), Ip::v6()] {
         let packet = ip.tcp(&Tcp::default());
-        let mut marked = packet.clone();
-        set_flag(&mut marked);
-        assert_eq!(marked[0], packet[0] | 0x80);
-        assert_eq!(Packet::parse(&marked).unwrap_err(), ip::MalformedIp::Version, "to others it is no packet");
-        assert!(clear_flag(&mut marked));
-        assert_eq!(marked, packet);
-        assert!(!clear_flag(&mut marked));
-        assert_eq!(marked, packet);
+        let mut flagged = packet.clone();
+        set_flag(&mut flagged);
+        assert_eq!(flagged[0], packet[0] | 0x80);
+        assert_eq!(
+            Packet::parse(&flagged).unwrap_err(),
+            ip::MalformedIp::Version,
+            "a packet with the flag is not an IP packet"
+        );
+        assert!(clear_flag(&mut flagged));
+        assert_eq!(flagged, packet);
+        assert!(!clear_flag(&mut flagged));
+        assert_eq!(flagged, packet);
     }
     for nibble in (0..16_u8).filter(|nibble| !matches!(nibble, 0xc | 0xe)) {
         let mut bytes = [nibble << 4 | 5, 1];
@@ -83,27 +86,27 @@ fn the_mark_is_one_bit_and_comes_off() {
 }
 
 #[test]
-fn a_marked_segment_holds_the_pseudo_header_of_its_own_length() {
+fn a_flagged_segment_has_the_pseudo_header_of_its_own_length() {
     for ip in [Ip::v4(), Ip::v6()] {
         let at = if ip.six { 40 } else { 20 };
         let tcp = Tcp { payload: payload(250, 1), ..Tcp::default() };
         let (header, packet) = ip.tcp_super(&tcp, 100);
         for (segment, length) in cut(header, &packet, true).iter().zip([120, 120, 70]) {
             assert_eq!(segment.len(), at + length);
-            assert!(is_marked(segment));
+            assert!(is_flagged(segment));
             assert_eq!(be16(segment, at + 16), ip.pseudo(6, length));
         }
         let (header, packet) = ip.udp_super((5, 6), &payload(250, 1), 100);
         for (segment, length) in cut(header, &packet, true).iter().zip([108, 108, 58]) {
-            assert!(is_marked(segment));
+            assert!(is_flagged(segment));
             assert_eq!((be16(segment, at + 6), be16(segment, at + 4)), (ip.pseudo(17, length), low16(length)));
         }
     }
 }
 
-/// What the kernel did not vouch for, or not in the usual place, goes byte for byte as it would have gone.
+/// Packets whose checksum is not partial, or not at the usual position, are sent byte for byte as without partial checksums.
 #[test]
-fn everything_else_goes_unmarked() {
+fn all_other_packets_have_no_flag() {
     for ip in [Ip::v4(), Ip::v6()] {
         let tcp = Tcp { payload: payload(200, 1), ..Tcp::default() };
         let (header, packet) = ip.tcp_super(&tcp, 90);
@@ -136,24 +139,24 @@ fn everything_else_goes_unmarked() {
         ];
         for (header, packet, what) in unusual {
             let segments = cut(header, &packet, true);
-            assert!(segments.iter().all(|segment| !is_marked(segment)), "{what}");
+            assert!(segments.iter().all(|segment| !is_flagged(segment)), "{what}");
             assert_eq!(segments, cut(header, &packet, false), "{what}");
         }
-        assert!(is_marked(&cut(single, &packet, true)[0]));
+        assert!(is_flagged(&cut(single, &packet, true)[0]));
     }
 }
 
 #[test]
-fn a_fragment_with_a_partial_checksum_is_not_vouched_for() {
+fn a_fragment_has_no_partial_checksum() {
     let (header, mut packet) = Ip::v4().udp_super((5, 6), &payload(50, 1), 0);
     assert!(partial_of(&packet).is_some());
     packet[6] = 0x20;
-    assert!(!is_marked(&cut(VnetHeader { gso_type: GSO_NONE, ..header }, &packet, true)[0]));
+    assert!(!is_flagged(&cut(VnetHeader { gso_type: GSO_NONE, ..header }, &packet, true)[0]));
     assert_eq!(partial_of(&packet), None);
 }
 
 #[test]
-fn fault_a11_what_a_mark_cannot_stand_on_is_refused() {
+fn fault_a11_a_flag_on_a_packet_without_partial_checksum_is_refused() {
     for ip in [Ip::v4(), Ip::v6()] {
         let at = if ip.six { 40 } else { 20 };
         let (_, tcp) = ip.tcp_super(&Tcp { payload: payload(60, 1), ..Tcp::default() }, 0);
@@ -169,7 +172,7 @@ fn fault_a11_what_a_mark_cannot_stand_on_is_refused() {
             moved[if ip.six { 8 } else { 12 }] ^= 1;
             assert_eq!(partial_of(&moved), None, "nor does it for another address");
         }
-        // Complete checksums, no checksum, lengths that lie, headers that are cut off, other protocols.
+        // Complete checksums, no checksum, wrong lengths, truncated headers, other protocols.
         assert_eq!(partial_of(&ip.tcp(&Tcp { payload: payload(60, 1), ..Tcp::default() })), None);
         assert_eq!(partial_of(&ip.udp((5, 6), &payload(60, 1))), None);
         let mut none = udp.clone();
@@ -188,7 +191,7 @@ fn fault_a11_what_a_mark_cannot_stand_on_is_refused() {
 }
 
 #[test]
-fn a_single_packet_is_written_with_its_partial_checksum_told() {
+fn a_single_packet_is_written_with_a_virtio_header_for_its_partial_checksum() {
     for ip in [Ip::v4(), Ip::v6()] {
         let at = if ip.six { 40 } else { 20 };
         let (_, packet) = ip.tcp_super(&Tcp { flags: 0x10 | tcp::FIN, payload: payload(60, 1), ..Tcp::default() }, 0);
@@ -212,16 +215,16 @@ fn a_single_packet_is_written_with_its_partial_checksum_told() {
 }
 
 #[test]
-fn marked_merges_only_with_marked() {
+fn partial_checksums_merge_only_with_each_other() {
     for ip in [Ip::v4(), Ip::v6()] {
         let tcp = Tcp { payload: payload(400, 1), ..Tcp::default() };
         let (header, packet) = ip.tcp_super(&tcp, 100);
-        let (marked, plain) = (cut(header, &packet, true), cut(header, &packet, false));
-        let mixed: Vec<_> = (0..4).map(|at| if at < 2 { &marked } else { &plain }[at].clone()).collect();
+        let (flagged, plain) = (cut(header, &packet, true), cut(header, &packet, false));
+        let mixed: Vec<_> = (0..4).map(|at| if at < 2 { &flagged } else { &plain }[at].clone()).collect();
         let counts = |packets: &[Vec<u8>]| -> Vec<usize> {
             through_the_kernel(Offloads::ALL, packets).iter().map(|(count, _)| *count).collect()
         };
-        assert_eq!(counts(&marked), [4; 4]);
+        assert_eq!(counts(&flagged), [4; 4]);
         assert_eq!(counts(&plain), [4; 4]);
         assert_eq!(counts(&mixed), [2; 4]);
         assert_eq!(counts(&mixed.into_iter().rev().collect::<Vec<_>>()), [1; 4]);
@@ -229,7 +232,7 @@ fn marked_merges_only_with_marked() {
 }
 
 #[test]
-fn who_cannot_be_told_gets_a_complete_checksum() {
+fn a_partial_checksum_can_be_completed() {
     for ip in [Ip::v4(), Ip::v6()] {
         let tcp = Tcp { payload: payload(61, 1), ..Tcp::default() };
         let mut packet = ip.tcp_super(&tcp, 0).1;
@@ -241,12 +244,12 @@ fn who_cannot_be_told_gets_a_complete_checksum() {
     }
 }
 
-/// One thing that the sender's kernel hands over.
+/// A packet or superpacket from the sender's kernel.
 #[derive(Clone, Debug)]
-struct Handed {
+struct FromKernel {
     six: bool,
     udp: bool,
-    /// 0: a superpacket; 1: one packet, checksum partial; 2: one packet, complete; 3: the same, corrupted on the way to us.
+    /// 0: a superpacket; 1: one packet, checksum partial; 2: one packet, complete; 3: the same, corrupted before it reached this node.
     how: u8,
     len: usize,
     gso_size: u16,
@@ -254,14 +257,14 @@ struct Handed {
     ecn: bool,
 }
 
-fn any_handed() -> impl Strategy<Value = Handed> {
+fn any_from_kernel() -> impl Strategy<Value = FromKernel> {
     (
         any::<(bool, bool, bool, u8)>(),
         prop_oneof![3 => Just(0_u8), 2 => Just(1), 1 => Just(2), 1 => Just(3)],
         1_usize..3_000,
         8_u16..600,
     )
-        .prop_map(|((six, udp, ecn, flags), how, len, gso_size)| Handed {
+        .prop_map(|((six, udp, ecn, flags), how, len, gso_size)| FromKernel {
             six,
             udp,
             how,
@@ -272,16 +275,16 @@ fn any_handed() -> impl Strategy<Value = Handed> {
         })
 }
 
-/// What it hands over for a script, with a sequence number and an ID that count on within each of the four flows.
-fn hand_over(script: &[Handed]) -> Vec<(VnetHeader, Vec<u8>, bool)> {
+/// Returns the packets of a script, with sequence numbers and IDs that continue within each of the four flows.
+fn packets_of(script: &[FromKernel]) -> Vec<(VnetHeader, Vec<u8>, bool)> {
     let (mut sequences, mut id) = ([7_u32; 2], 1_u16);
-    let mut handed = vec![];
+    let mut packets = vec![];
     for (seed, step) in script.iter().enumerate() {
-        // With DF clear every ID counts, so that no byte is left to chance.
+        // With DF clear every ID matters, so that every byte is compared.
         let ip = Ip { dont_fragment: false, id, six: step.six, ..Ip::v4() };
         let data = payload(step.len, u8::try_from(seed % 256).unwrap());
         let sequence = &mut sequences[usize::from(step.six)];
-        // CWR among others would make a superpacket of another kind.
+        // CWR would make a superpacket of another kind.
         let flags = 0x10 | step.flags & if step.how == 0 && !step.ecn { 0x7f } else { 0xff };
         let tcp = Tcp { sequence: *sequence, flags, payload: data.clone(), ..Tcp::default() };
         let (mut header, packet) =
@@ -292,7 +295,7 @@ fn hand_over(script: &[Handed]) -> Vec<(VnetHeader, Vec<u8>, bool)> {
         let segments = if step.how == 0 { step.len.div_ceil(usize::from(step.gso_size)) } else { 1 };
         id = id.wrapping_add(u16::try_from(segments).unwrap());
         let complete = || if step.udp { ip.udp((5, 6), &data) } else { ip.tcp(&tcp) };
-        handed.push(match step.how {
+        packets.push(match step.how {
             0 => {
                 header.gso_type |= if step.ecn && header.gso_type != GSO_UDP_L4 { GSO_ECN } else { 0 };
                 (header, packet, false)
@@ -306,10 +309,10 @@ fn hand_over(script: &[Handed]) -> Vec<(VnetHeader, Vec<u8>, bool)> {
             }
         });
     }
-    handed
+    packets
 }
 
-/// Packets of each flow in their order: between flows a merger may change it.
+/// Returns the packets of each flow in order. A merger may change the order between flows.
 fn by_flow(packets: Vec<Vec<u8>>) -> [Vec<Vec<u8>>; 4] {
     let mut flows = [const { vec![] }; 4];
     for packet in packets {
@@ -320,7 +323,7 @@ fn by_flow(packets: Vec<Vec<u8>>) -> [Vec<Vec<u8>>; 4] {
     flows
 }
 
-/// PSH of a packet inside a run shows on its last one only, and the checksum with it: the one freedom that merging has here.
+/// Returns a packet without PSH and the checksum over it: PSH of a packet inside a run moves to the last one.
 fn without_psh(packet: Vec<u8>) -> Vec<u8> {
     let mut packet = packet;
     let (at, protocol) = crate::testkit::upper_layer(&packet);
@@ -334,18 +337,18 @@ fn without_psh(packet: Vec<u8>) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
-    /// Whatever the kernel hands over, and whatever the receiver merges: after its kernel completed the checksums, the packets are those
-    /// of the unmarked way, byte for byte, and what was corrupted before us arrives corrupted and alone.
+    /// For all packets of the sender's kernel and all offloads of the receiver: after the receiver's kernel has completed the checksums, the packets equal those
+    /// without partial checksums, byte for byte, and a packet that was corrupted before arrives corrupted and alone.
     #[test]
-    fn fault_i7_the_marked_way_delivers_what_the_unmarked_way_does(
-        script in proptest::collection::vec(any_handed(), 1..12),
+    fn fault_i7_packets_with_partial_checksums_arrive_as_those_without(
+        script in proptest::collection::vec(any_from_kernel(), 1..12),
         granted in any::<[bool; 5]>(),
         allowed in proptest::collection::vec(any::<bool>(), 12),
     ) {
         let [tcp4, tcp6, ecn, udp4, udp6] = granted;
         let offloads = Offloads { tcp4, tcp6, ecn, udp4, udp6 };
         let (mut mixed, mut plain, mut corrupted) = (vec![], vec![], vec![]);
-        for ((header, packet, bad), allowed) in hand_over(&script).into_iter().zip(allowed) {
+        for ((header, packet, bad), allowed) in packets_of(&script).into_iter().zip(allowed) {
             mixed.extend(cut(header, &packet, allowed));
             plain.extend(cut(header, &packet, false));
             if bad {
@@ -356,7 +359,7 @@ proptest! {
         for (count, packet) in &found {
             let bad = corrupted.contains(packet);
             prop_assert!(bad || is_right(packet));
-            prop_assert!(!bad || *count == 1, "what was corrupted is alone");
+            prop_assert!(!bad || *count == 1, "a corrupted packet is alone");
         }
         let bad = found.iter().filter(|(_, packet)| corrupted.contains(packet)).count();
         prop_assert_eq!(bad, corrupted.len());

@@ -25,7 +25,7 @@ fn error(header: VnetHeader, packet: &[u8]) -> Unsplittable {
     Split::new(header, packet).unwrap_err()
 }
 
-/// The slow and obvious segmenter: build each packet anew from the fields of the whole.
+/// A simple segmenter as reference: it builds each packet from the fields of the superpacket.
 fn reference(ip: &Ip, tcp: Option<&Tcp>, data: &[u8], gso_size: usize) -> Vec<Vec<u8>> {
     let pieces: Vec<&[u8]> = data.chunks(gso_size).collect();
     let mut sequence = tcp.map_or(0, |tcp| tcp.sequence);
@@ -51,7 +51,7 @@ fn reference(ip: &Ip, tcp: Option<&Tcp>, data: &[u8], gso_size: usize) -> Vec<Ve
 }
 
 #[test]
-fn a_whole_packet_stays_as_it_is() {
+fn a_single_packet_is_unchanged() {
     for ip in [Ip::v4(), Ip::v6()] {
         let packet = ip.tcp(&Tcp { payload: payload(33, 1), ..Tcp::default() });
         assert_eq!(segments(VnetHeader::NONE, &packet), [packet]);
@@ -59,7 +59,7 @@ fn a_whole_packet_stays_as_it_is() {
 }
 
 #[test]
-fn a_partial_checksum_is_finished() {
+fn a_partial_checksum_is_completed() {
     for ip in [Ip::v4(), Ip::v6()] {
         let tcp = Tcp { payload: payload(33, 1), ..Tcp::default() };
         let (header, packet) = ip.tcp_super(&tcp, 0);
@@ -127,7 +127,7 @@ fn too_small_an_output_loses_nothing() {
 }
 
 #[test]
-fn bytes_behind_the_ip_length_are_left_out() {
+fn bytes_beyond_the_ip_length_are_omitted() {
     let (header, mut packet) = Ip::v6().udp_super((1, 2), &payload(30, 1), 20);
     let exact = segments(header, &packet);
     packet.extend([0; 40]);
@@ -135,7 +135,7 @@ fn bytes_behind_the_ip_length_are_left_out() {
 }
 
 #[test]
-fn what_cannot_be_split_has_a_name() {
+fn an_unsplittable_packet_is_refused_by_name() {
     let tcp = Tcp { payload: payload(50, 1), ..Tcp::default() };
     let (header, packet) = Ip::v4().tcp_super(&tcp, 10);
     assert_eq!(error(header, &[]), Unsplittable::Ip(ip::MalformedIp::Empty));
@@ -245,7 +245,7 @@ proptest! {
 
     #[test]
     fn any_place_of_a_partial_checksum(ip in any_ip(), len in 0_usize..200, inner in 0_usize..100) {
-        // As in a tunnel inside: the checksum is somewhere deeper than the outer transport header.
+        // As with a tunnel inside: the checksum is further in than the outer transport header.
         let message = payload(len + 40, 1);
         let mut packet = ip.carry(47, &message);
         let start = upper_layer(&packet).0 + inner.min(len);
@@ -263,7 +263,7 @@ proptest! {
         let header = VnetHeader::decode(&bytes);
         drain(header, &packet);
         drain(VnetHeader { gso_type: kind, ..header }, &packet);
-        // Nearly right: one byte of a superpacket is something else.
+        // Almost valid: one byte of a superpacket differs.
         let ip = Ip { six, ..Ip::v4() };
         let (good, near) = ip.tcp_super(&Tcp { payload: packet.clone(), ..whole }, 16);
         packet = near;
@@ -274,7 +274,7 @@ proptest! {
     }
 }
 
-/// Splits if that is possible; every segment must parse.
+/// Splits the packet if possible, and parses every segment.
 fn drain(header: VnetHeader, packet: &[u8]) {
     let Ok(mut split) = Split::new(header, packet) else { return };
     let mut out = vec![0; split.largest()];

@@ -1,18 +1,18 @@
-//! Attributes one by one, addresses in them, and the checksum at the end (RFC 8489 sections 14, 14.1, 14.2, 14.7).
+//! Attributes, addresses in them, and the fingerprint (RFC 8489 sections 14, 14.1, 14.2, 14.7).
 
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::{ATTRIBUTE, BadStun, COOKIE, FINGERPRINT, Transaction};
 use crate::bytes::{array, be16, be32, put, put8, put16};
 
-/// The attributes of a message whose length was checked. Ends behind the first error and at the fingerprint, which it checks and does not give out.
+/// Iterator over the attributes of a message with a checked length. It ends after the first error, and at the fingerprint, which it checks but does not yield.
 pub(super) struct Attributes<'a> {
     message: &'a [u8],
     at: usize,
 }
 
 impl<'a> Attributes<'a> {
-    /// Those of `message` from `at` on.
+    /// Returns the attributes of `message` from offset `at`.
     pub(super) fn new(message: &'a [u8], at: usize) -> Self {
         Self { message, at }
     }
@@ -24,7 +24,7 @@ impl<'a> Attributes<'a> {
         Ok((be16(rest, 0), value))
     }
 
-    /// The fingerprint is the last attribute, and right.
+    /// Checks that the fingerprint is the last attribute, and correct.
     fn check(&self, value: &[u8]) -> Result<(), BadStun> {
         let covered = self.message.get(..self.at).unwrap_or_default();
         let right = value.len() == 4 && be32(value, 0) == fingerprint(covered);
@@ -55,14 +55,14 @@ impl<'a> Iterator for Attributes<'a> {
     }
 }
 
-/// Bytes of an address as value of an attribute.
+/// Returns the length of an attribute's value with this address.
 pub(super) fn address_len(address: SocketAddr) -> usize {
     if address.ip().to_canonical().is_ipv4() { 8 } else { 20 }
 }
 
-/// Writes an address, veiled where a transaction is given, so that nothing on the way takes it for one that it has to rewrite.
-pub(super) fn write_address(out: &mut [u8], at: usize, address: SocketAddr, veil: Option<&Transaction>) {
-    let mask = mask(veil);
+/// Writes an address. With a transaction it is masked (XOR), so that no NAT rewrites it.
+pub(super) fn write_address(out: &mut [u8], at: usize, address: SocketAddr, transaction: Option<&Transaction>) {
+    let mask = mask(transaction);
     put16(out, at + 2, address.port() ^ be16(&mask, 0));
     match address.ip().to_canonical() {
         IpAddr::V4(v4) => {
@@ -76,9 +76,9 @@ pub(super) fn write_address(out: &mut [u8], at: usize, address: SocketAddr, veil
     }
 }
 
-/// Reads what [`write_address`] wrote.
-pub(super) fn read_address(value: &[u8], veil: Option<&Transaction>) -> Option<SocketAddr> {
-    let mask = mask(veil);
+/// Reads the address that [`write_address`] wrote.
+pub(super) fn read_address(value: &[u8], transaction: Option<&Transaction>) -> Option<SocketAddr> {
+    let mask = mask(transaction);
     let port = be16(value, 2) ^ be16(&mask, 0);
     let ip = match (value.get(1)?, value.len()) {
         (1, 8) => IpAddr::from((be32(value, 4) ^ be32(&mask, 0)).to_be_bytes()),
@@ -89,16 +89,17 @@ pub(super) fn read_address(value: &[u8], veil: Option<&Transaction>) -> Option<S
     Some(SocketAddr::new(ip, port))
 }
 
-fn mask(veil: Option<&Transaction>) -> [u8; 16] {
+fn mask(transaction: Option<&Transaction>) -> [u8; 16] {
     let mut mask = [0; 16];
-    if let Some(transaction) = veil {
+    if let Some(transaction) = transaction {
         put(&mut mask, 0, COOKIE);
         put(&mut mask, 4, *transaction);
     }
     mask
 }
 
-/// CRC-32 (ITU-T V.42) of what is before the fingerprint, masked as RFC 8489 section 14.7 has it. Bit by bit: this is rare, and short.
+/// Returns the CRC-32 (ITU-T V.42) of the bytes before the fingerprint, masked as in RFC 8489 section 14.7. Computed bit by bit, because messages are rare and
+/// short.
 pub(super) fn fingerprint(covered: &[u8]) -> u32 {
     let mut crc = u32::MAX;
     for byte in covered {

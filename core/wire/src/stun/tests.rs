@@ -35,9 +35,9 @@ fn all_answers() -> Vec<BindingResponse> {
     answers
 }
 
-/// RFC 5769 section 2.2 without what needs a password: the addresses and the veil are its own.
+/// The addresses and the mask of RFC 5769 section 2.2, without its password-based attributes.
 #[test]
-fn addresses_are_veiled_as_in_rfc_5769() {
+fn addresses_are_masked_as_in_rfc_5769() {
     let mut value = [0; 20];
     write_address(&mut value, 0, v4(), Some(&TRANSACTION));
     assert_eq!(value[..8], [0x00, 0x01, 0xa1, 0x47, 0xe1, 0x12, 0xa6, 0x43]);
@@ -51,7 +51,7 @@ fn addresses_are_veiled_as_in_rfc_5769() {
     assert_eq!(read_address(&value, Some(&TRANSACTION)), Some(v6()));
 }
 
-/// The check value of CRC-32 is public; the mask is RFC 8489's.
+/// The published check value of CRC-32 with the mask of RFC 8489.
 #[test]
 fn the_fingerprint_is_crc_32() {
     assert_eq!(attributes::fingerprint(b"123456789"), 0xcbf4_3926 ^ 0x5354_554e);
@@ -89,7 +89,7 @@ fn a_server_answers_no_more_than_it_was_sent() {
 
 #[test]
 fn an_answer_of_another_server_is_read() {
-    // SOFTWARE with padding behind it, MAPPED-ADDRESS besides the veiled one, no fingerprint.
+    // SOFTWARE with padding, MAPPED-ADDRESS beside the masked address, no fingerprint.
     let mut bytes = [&[1, 1, 0, 36], &COOKIE[..], &TRANSACTION].concat();
     bytes.extend([0x80, 0x22, 0, 3, b'a', b'b', b'c', 0x20]);
     bytes.extend([0, 1, 0, 8, 0, 1, 0x80, 0x55, 192, 0, 2, 1]);
@@ -102,7 +102,7 @@ fn an_answer_of_another_server_is_read() {
 }
 
 #[test]
-fn what_may_not_be_passed_over_is_refused() {
+fn unknown_required_attributes_are_refused() {
     let message = |attribute: &[u8]| {
         let length = u16::try_from(attribute.len()).unwrap().to_be_bytes();
         [&[0, 1], &length[..], &COOKIE, &TRANSACTION, attribute].concat()
@@ -119,7 +119,7 @@ fn what_may_not_be_passed_over_is_refused() {
 }
 
 #[test]
-fn fault_a14_cut_overlong_and_altered_messages_are_refused() {
+fn fault_a14_truncated_overlong_and_altered_messages_are_refused() {
     let answers: Vec<_> = all_answers().iter().map(written).collect();
     for bytes in answers.into_iter().chain([request(false).to_vec(), request(true).to_vec()]) {
         let read = |bytes: &[u8]| (BindingRequest::parse(bytes).ok(), BindingResponse::parse(bytes).ok());
@@ -134,7 +134,7 @@ fn fault_a14_cut_overlong_and_altered_messages_are_refused() {
         for bit in 0..bytes.len() * 8 {
             let mut altered = bytes.clone();
             altered[bit / 8] ^= 1 << (bit % 8);
-            // A fingerprint may be hidden by a bit, in its own type or in the length before it; then it is passed over, and nothing else is altered.
+            // A flipped bit in the fingerprint's type or in the length before it hides the fingerprint. Nothing else is altered then.
             assert!(!readable(&altered) || read(&altered) == read(&bytes), "bit {bit} flipped");
         }
     }
@@ -154,7 +154,7 @@ fn fault_a14_attributes_that_reach_beyond_the_end_are_refused() {
 }
 
 #[test]
-fn no_message_of_wireguard_is_taken_for_stun() {
+fn no_wireguard_message_is_stun() {
     for kind in 1..=4 {
         for length in 0..200 {
             let mut bytes = vec![0; length];

@@ -8,9 +8,9 @@ use taut_control::{Identity, Left, LogDisk, OtherPrefixes};
 use taut_netmap::NetworkMap;
 use taut_node::NodeEvent;
 
-use super::{DISK_SILENCE, Daemon, clocks};
+use super::{DISK_SILENCE, Daemon};
 use crate::api::{Failure, LogPart, Response};
-use crate::error::failure;
+use crate::basics::clocks;
 use crate::host::HostEvent;
 use crate::log::{Kind, LOG_SCHEMA, Levels, Log, Names, Party, Value, kind, listed, note_node_event};
 use crate::overlay::Overlay;
@@ -82,7 +82,7 @@ impl Daemon {
                 self.log.set_levels(levels, clocks());
                 Response::Done
             }
-            Err(error) => Response::Failed(failure(error, "such as `info,path=debug`")),
+            Err(error) => Response::Failed(Failure::new(error, "such as `info,path=debug`")),
         }
     }
 
@@ -98,14 +98,14 @@ impl Daemon {
 
     /// Records a network that cannot come up, once per reason.
     pub(super) fn note_not_up(&mut self, problem: &Failure) {
-        if self.problem.as_ref() != Some(problem) {
+        if self.problems.network.as_ref() != Some(problem) {
             self.note(&kind::NETWORK_FAILED, &[Value::text(&problem.message)]);
         }
     }
 
     /// Records other keys than before.
     pub(super) fn note_identity(&mut self, identity: &Identity) {
-        let before = self.identity.as_ref();
+        let before = self.member.identity.as_ref();
         let is_new_key = before.map_or(identity.is_new, |before| before.node_key != identity.node_key);
         let former = before.filter(|before| before.network == identity.network).map(|before| before.coordinator);
         if is_new_key {
@@ -119,17 +119,17 @@ impl Daemon {
 
     /// Records the end of a channel, or an attempt that failed: the first one of several as a warning.
     pub(super) fn note_disconnected(&mut self, why: &str, retry: Duration) {
-        let kind = match (self.connected, &self.last_error) {
+        let kind = match (self.coordinator.connected, &self.coordinator.last_error) {
             (true, _) => &kind::COORDINATOR_LOST,
             (false, None) => &kind::COORDINATOR_UNREACHABLE,
             (false, Some(_)) => &kind::COORDINATOR_RETRY,
         };
-        self.note_coordinator(kind, &[Value::text(&self.url), Value::text(why), Value::s(retry)]);
+        self.note_coordinator(kind, &[Value::text(&self.coordinator.url), Value::text(why), Value::s(retry)]);
     }
 
     /// Records that another host uses this node's keys, or that it does not any more.
     pub(super) fn note_twin(&mut self, problem: Option<&Failure>) {
-        match (self.twin.is_some(), problem) {
+        match (self.problems.duplicate.is_some(), problem) {
             (false, Some(problem)) => {
                 self.note_coordinator(&kind::DUPLICATE_NODE, &[Value::text(&problem.message)]);
             }
@@ -140,7 +140,7 @@ impl Daemon {
 
     /// Records that the coordinator wants other prefixes, or that this is settled.
     pub(super) fn note_prefixes(&mut self, other: Option<&OtherPrefixes>) {
-        match (&self.other_prefixes, other) {
+        match (&self.coordinator.other_prefixes, other) {
             (None, Some(OtherPrefixes { pinned, wanted })) => {
                 self.note_coordinator(&kind::PREFIXES_REFUSED, &[Value::text(pinned), Value::text(wanted)]);
             }
@@ -152,8 +152,11 @@ impl Daemon {
     /// Records a problem of the state directory, once while it lasts.
     pub(super) fn note_disk(&mut self, problem: &Failure) {
         let now = clocks().now;
-        let is_known =
-            self.disk.as_ref().is_some_and(|(known, said)| known == problem && now.since(*said) < DISK_SILENCE);
+        let is_known = self
+            .problems
+            .disk
+            .as_ref()
+            .is_some_and(|(known, said)| known == problem && now.since(*said) < DISK_SILENCE);
         if !is_known {
             self.note(&kind::STATE_NOT_SAVED, &[Value::text(&problem.message)]);
         }
@@ -175,7 +178,7 @@ impl Daemon {
 
     /// Records which peers are connected to the coordinator now, as far as that changed.
     pub(super) fn note_presence(&mut self, nodes: &[(NodeId, bool)]) {
-        let (Some(map), clocks) = (&self.map, clocks()) else { return };
+        let (Some(map), clocks) = (&self.member.map, clocks()) else { return };
         for (id, is_online) in nodes {
             let Some(peer) = map.peers.get(id) else { continue };
             let kind = if *is_online { &kind::PEER_ONLINE } else { &kind::PEER_OFFLINE };

@@ -78,7 +78,7 @@ kinds! {
     PATH_SUSPECTED Path Debug "path-suspected" "a path to the peer is in doubt" ["peer" "path" "reason"]
     PATH_CLEARED Path Debug "path-cleared" "a path that was in doubt works" ["peer" "path"]
     PATH_LOST Path Debug "path-lost" "a path does not lead to the peer any more" ["peer" "path" "reason"]
-    PEER_LET_GO Path Debug "peer-let-go" "nothing is exchanged with the peer, and probing ends" ["peer" "idle_s"]
+    PEER_IDLE Path Debug "peer-idle" "nothing is exchanged with the peer, and probing ends" ["peer" "idle_s"]
     SEARCH_OPENED Path Debug "search-opened" "a search for ports of the peer's NAT began" ["peer" "round" "ports" "sockets"]
     SEARCH_CLOSED Path Debug "search-closed" "a search for ports of the peer's NAT ended" ["peer" "target" "found"]
     SEARCH_REQUESTED Path Debug "search-requested" "the peer asked this node to guess ports" ["peer" "endpoint" "ports"]

@@ -113,10 +113,10 @@ fn path(event: &PathEvent, names: &impl Names) -> (&'static Kind, Vec<Value>) {
         PathEvent::CandidateProven { way } => (&kind::PATH_PROVEN, vec![through(way, names)]),
         PathEvent::Suspected { way, reason } => {
             let reason = match reason {
-                Suspicion::Lost => "probe-lost",
-                Suspicion::Moved => "network-changed",
-                Suspicion::Elsewhere => "peer-elsewhere",
-                Suspicion::Data => "no-receipt",
+                Suspicion::ProbeLost => "probe-lost",
+                Suspicion::NetworkChanged => "network-changed",
+                Suspicion::PeerMoved => "peer-moved",
+                Suspicion::DataUnacknowledged => "no-receipt",
             };
             (&kind::PATH_SUSPECTED, vec![through(way, names), Value::Word(reason)])
         }
@@ -124,7 +124,7 @@ fn path(event: &PathEvent, names: &impl Names) -> (&'static Kind, Vec<Value>) {
         PathEvent::CandidateLost { way, reason } => {
             (&kind::PATH_LOST, vec![through(way, names), Value::Word(down_reason(reason))])
         }
-        PathEvent::LetGo { idle } => (&kind::PEER_LET_GO, vec![Value::s(idle)]),
+        PathEvent::PeerIdle { after } => (&kind::PEER_IDLE, vec![Value::s(after)]),
         PathEvent::SearchOpened { round, ports, sockets } => {
             (&kind::SEARCH_OPENED, vec![Value::Number(u64::from(round)), number(ports), number(sockets)])
         }

@@ -79,7 +79,7 @@ fn a_change_of_relays_is_taken_whole_and_other_changes_leave_them() {
     session.say(&change(6, None));
     assert_eq!(node.map().relays.len(), 2);
     session.say(&change(7, Some(vec![relay(2), relay(2)])));
-    assert!(node.disconnected().contains("number 2 stands for two relays"));
+    assert!(node.disconnected().contains("two relays have the number 2"));
     node.stop();
 }
 

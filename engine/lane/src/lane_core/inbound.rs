@@ -171,7 +171,7 @@ impl LaneCore {
 
         // Which timers does it move, and did it come on the path that packets go?
         let confirms = lane.keyring.received(session, length > 0, &self.limits, now);
-        let wishes_handshake = lane.keyring.needs_handshake_to_receive(&self.limits, now);
+        let needs_handshake = lane.keyring.needs_handshake_to_receive(&self.limits, now);
         let elsewhere = lane.way.as_ref() != Some(source);
         peer.traffic.add_outer_received(datagram.len());
         let mut active = false;
@@ -203,7 +203,7 @@ impl LaneCore {
         if confirms {
             self.confirmed(id, session, out, now);
         }
-        if wishes_handshake {
+        if needs_handshake {
             self.outbox.push(FromLane::WantsHandshake(id));
         }
         if active {

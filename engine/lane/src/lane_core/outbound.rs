@@ -189,7 +189,7 @@ impl LaneCore {
         let Some(lane) = peer.lane(on) else { return SendOutcome::FirstLane };
 
         // Is there a session to seal with, and will it last?
-        let wishes_handshake = lane.keyring.needs_handshake_to_send(&self.limits, now);
+        let needs_handshake = lane.keyring.needs_handshake_to_send(&self.limits, now);
         let way = lane.way;
         let mut active = false;
         match (lane.keyring.sending(&self.limits, now), way) {
@@ -219,7 +219,7 @@ impl LaneCore {
             }
         }
 
-        if wishes_handshake {
+        if needs_handshake {
             self.outbox.push(FromLane::WantsHandshake(id));
         }
         if active {

@@ -1,12 +1,12 @@
-//! Two hearts face to face: what one sends is handed to the other by the tests.
+//! Two lane cores connected by the tests: what one sends, the other receives.
 
 mod congestion;
 mod control;
 mod inbound;
 mod kit;
 mod locals;
-mod marks;
 mod outbound;
+mod partial_checksums;
 mod path;
 mod relays;
 mod timers;

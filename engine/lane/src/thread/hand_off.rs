@@ -123,7 +123,7 @@ impl LaneThread {
                 None => return true,
                 Some(RingItem::Mark(mark)) => self.core.mark_handed_off(mark, &mut self.out),
                 Some(RingItem::Packet { buffer, length, steered: true }) => {
-                    self.take_steered(buffer, length, from, now)
+                    self.take_steered(buffer, length, from, now);
                 }
                 Some(RingItem::Packet { buffer, length, steered: false }) => {
                     self.core.outbound_handed_off(&buffer[..length], &mut self.out, now);

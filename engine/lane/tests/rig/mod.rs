@@ -1,6 +1,6 @@
-//! Two hearts with one session to each of some peers, packets as a TUN hands them over, and nothing that allocates once it runs: what counts
-//! allocations or instructions counts the lane's own.
-#![allow(dead_code, reason = "each user needs a part of it")]
+//! Two lane cores with a session to each of some peers, and packets as a TUN returns them. Nothing here allocates once it runs, so tests that count
+//! allocations or instructions count the lane's own.
+#![allow(dead_code, reason = "each test uses only a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::net::{IpAddr, SocketAddr};
@@ -18,10 +18,10 @@ use taut_wire::control::{Abilities, Suite, Suites};
 use taut_wire::merge::{Offloads, Run};
 use taut_wire::vnet::VnetHeader;
 
-/// Peers of each lane core. Peer n of one is the n-th address of the other, so that small packets go to many.
+/// Peers of each lane core, 16. Peer n of one core is the n-th address of the other, so that small packets go to many peers.
 pub(crate) const PEERS: u16 = 16;
 
-/// A moment this many milliseconds after the sessions began.
+/// Returns the time `millis` milliseconds after the sessions began.
 pub(crate) fn at(millis: u64) -> Time {
     Time::ZERO + Duration::from_secs(1_000) + Duration::from_millis(millis)
 }
@@ -34,7 +34,7 @@ fn outer(side: u8) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, side], 8288))
 }
 
-/// Counts what is written to the TUN.
+/// Counts the packets that are written to the TUN.
 #[derive(Default)]
 pub(crate) struct Tun {
     pub(crate) writes: u64,
@@ -55,7 +55,7 @@ impl InboundIo for Tun {
     }
 }
 
-/// One host: its lane core, what it sends, and what it wrote.
+/// One host: its lane core, its send batch and its TUN.
 pub(crate) struct Host {
     pub(crate) side: u8,
     pub(crate) core: LaneCore,
@@ -100,13 +100,13 @@ impl Host {
         self.command(ToLane::UseSuite { peer, session: id, suite, abilities: Abilities::OURS });
     }
 
-    /// What the thread does with a packet from the TUN, and then with whatever is due.
+    /// Sends a packet that was read from the TUN.
     pub(crate) fn send(&mut self, read: &[u8], now: Time) {
         assert!(self.out.has_room());
         self.core.outbound(read, &mut self.out, now);
     }
 
-    /// Hands all that waits to `other`, which changes it in place as it does with what it received; `wire` is the kernel between them.
+    /// Delivers all that waits to `other`, which opens it in place; `wire` is the buffer of the kernel between them.
     pub(crate) fn deliver(&mut self, other: &mut Host, wire: &mut [u8], now: Time) {
         while !self.out.is_empty() {
             let mut transmits = [Transmit { destination: outer(0), contents: &[], segment_size: 0, ecn: 0 }; 8];
@@ -120,26 +120,26 @@ impl Host {
         }
     }
 
-    /// A run of datagrams arrives from the other host.
+    /// Receives a run of datagrams from the other host.
     pub(crate) fn receive(&mut self, run: &mut [u8], segment_size: usize, now: Time) {
         self.core.inbound(outer(3 - self.side), run, segment_size, &mut self.tun, &mut self.out, now);
     }
 
-    /// Timers, and what the agent would take.
+    /// Handles timeouts, and takes the messages for the agent.
     pub(crate) fn turn(&mut self, now: Time) {
         self.core.handle_timeout(&mut self.out, now);
         while self.core.poll_output().is_some() {}
     }
 
-    /// Packets that were dropped for whatever reason.
+    /// Returns the number of packets that were dropped for any reason.
     pub(crate) fn dropped(&self) -> u64 {
         self.drops.iter().map(|(_, count)| count).sum()
     }
 }
 
 impl Host {
-    /// Has all peers reached by a relay, which is where the other host is, and changes no number.
-    pub(crate) fn go_by_relay(&mut self, also: bool) {
+    /// Has all peers reached through a relay at the other host's endpoint, which changes no number; with `also`, copies take the direct path.
+    pub(crate) fn use_relay(&mut self, also: bool) {
         let place = outer(3 - self.side);
         self.command(ToLane::Relays(Arc::new([place])));
         for peer in 0..PEERS {
@@ -152,7 +152,7 @@ impl Host {
     }
 }
 
-/// Two hosts that have spoken on all their sessions.
+/// Returns two hosts with confirmed sessions.
 pub(crate) fn pair(suite: Suite) -> (Host, Host) {
     let (mut here, mut there) = (Host::new(1), Host::new(2));
     for peer in 0..PEERS {
@@ -165,7 +165,7 @@ pub(crate) fn pair(suite: Suite) -> (Host, Host) {
     (here, there)
 }
 
-/// A TCP superpacket of `payload` bytes from `side`, as the kernel hands it over: virtio header in front, checksum partial.
+/// Returns a TCP superpacket of `payload` bytes from `side` as the kernel makes it, with virtio header and partial checksum.
 pub(crate) fn superpacket(side: u8, payload: u16, gso_size: u16) -> Vec<u8> {
     let length = 40 + payload;
     let mut packet = vec![0x45, 0];
@@ -183,7 +183,7 @@ pub(crate) fn superpacket(side: u8, payload: u16, gso_size: u16) -> Vec<u8> {
     [&header.encode()[..], &packet].concat()
 }
 
-/// A UDP packet of `payload` bytes without a checksum, from `side` to the other's address of `peer`.
+/// Returns a UDP packet of `payload` bytes without a checksum, from `side` to the other host's address of `peer`.
 pub(crate) fn small(side: u8, peer: u16, payload: u16) -> Vec<u8> {
     let mut packet = vec![0x45, 0];
     packet.extend((28 + payload).to_be_bytes());
@@ -203,7 +203,7 @@ fn addresses(side: u8, peer: u16) -> [u8; 8] {
     [100, 64, side, peer, 100, 64, 3 - side, peer]
 }
 
-/// RFC 1071, the slow way.
+/// Returns the ones' complement sum of RFC 1071, the slow way.
 fn ones_sum(bytes: &[u8]) -> u16 {
     bytes.chunks_exact(2).fold(0, |sum: u16, pair| {
         let (sum, carry) = sum.overflowing_add(u16::from_be_bytes([pair[0], pair[1]]));

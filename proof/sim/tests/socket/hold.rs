@@ -1,4 +1,4 @@
-//! A peer whose packets have to wait delays no other peer (fault B11): the tests check the order in which packets reach the wire.
+//! Held packets of one peer do not delay another peer (fault B11). The order in which packets reach the network shows it.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use taut_path::Choice;
 
 use crate::rig::{Peer, Rig};
 
-/// Numbers of packets to the peer that waits and to the other one, in the order in which they are sent.
+/// Attempts, each with a packet that has to wait and one that does not, 200.
 const TRIES: usize = 200;
 
-/// A lane with sessions to a member, whose packets will have to wait, and to a bystander.
+/// Returns a lane with sessions to a member, whose packets will have to wait, and to a bystander.
 fn rig() -> (Rig, Peer, Peer) {
     let (member, bystander) = (Peer::new(2, 1), Peer::new(3, 2));
     let rig = Rig::new(&[&member, &bystander]);
@@ -23,17 +23,17 @@ fn rig() -> (Rig, Peer, Peer) {
     (rig, member, bystander)
 }
 
-/// A packet from the host to this peer.
+/// Sends a packet of the host to this peer.
 fn send(rig: &Rig, peer: &Peer) {
     rig.app.send_to(b"packet", (peer.inner, 9000)).unwrap();
 }
 
-/// Reads the next data message on the wire; true if it is the bystander's. `None` if none is there and the socket does not block.
-fn next_is(wire: &UdpSocket, bystander: &Peer) -> Option<bool> {
+/// Returns true if the next data on the network is the bystander's. Returns `None` if no data waits and the socket does not block.
+fn next_is_bystanders(wire: &UdpSocket, bystander: &Peer) -> Option<bool> {
     let mut frame = [0; 2000];
     loop {
         let length = wire.recv(&mut frame).ok()?;
-        // Skips keepalives, which are shorter.
+        // Shorter datagrams are keepalives.
         if length > 48 {
             return Some(frame[4..8] == bystander.remote().to_le_bytes());
         }
@@ -41,16 +41,16 @@ fn next_is(wire: &UdpSocket, bystander: &Peer) -> Option<bool> {
 }
 
 #[test]
-fn fault_b11_what_waits_for_closing_lanes_of_a_peer_holds_up_no_other() {
+fn fault_b11_packets_held_for_closing_lanes_do_not_delay_another_peer() {
     in_namespace(|| {
         let (rig, member, bystander) = rig();
-        // If this thread does not run for 50 ms, the wait is over before it begins, and the test tries again.
+        // If this thread does not run for 50 ms, the wait is over before it begins. The attempt is then repeated.
         let overtaken = (0..TRIES).any(|_| {
             rig.tell(ToLane::OpenLanes { peer: member.id, lanes: Vec::new(), barrier: 1 });
             rig.tell(ToLane::CloseLanes(member.id));
             send(&rig, &member);
             send(&rig, &bystander);
-            let order = [next_is(&rig.wire, &bystander), next_is(&rig.wire, &bystander)];
+            let order = [next_is_bystanders(&rig.wire, &bystander), next_is_bystanders(&rig.wire, &bystander)];
             order == [Some(true), Some(false)]
         });
         assert!(overtaken, "the bystander's packet waited for the member's every time");
@@ -58,16 +58,16 @@ fn fault_b11_what_waits_for_closing_lanes_of_a_peer_holds_up_no_other() {
 }
 
 #[test]
-fn fault_b11_what_waits_for_a_change_of_a_peers_path_holds_up_no_other() {
+fn fault_b11_packets_held_for_a_change_of_path_do_not_delay_another_peer() {
     in_namespace(|| {
         let (rig, member, bystander) = rig();
-        let place = Rig::place(2);
-        place.set_nonblocking(true).unwrap();
-        let way = place.local_addr().unwrap().into();
+        let other = Rig::endpoint(2);
+        other.set_nonblocking(true).unwrap();
+        let way = other.local_addr().unwrap().into();
         let choice = Choice { way, also: None, spare: None, behind: Duration::from_millis(50), round_trip: None };
-        // A packet has to be in flight that others could overtake.
+        // A packet has to be on its way that could be overtaken.
         send(&rig, &member);
-        assert_eq!(next_is(&rig.wire, &bystander), Some(false));
+        assert_eq!(next_is_bystanders(&rig.wire, &bystander), Some(false));
         rig.tell(ToLane::SetPath { peer: member.id, choice });
         rig.wire.set_nonblocking(true).unwrap();
         let (mut members, mut bystanders) = (0, 0);
@@ -75,12 +75,12 @@ fn fault_b11_what_waits_for_a_change_of_a_peers_path_holds_up_no_other() {
             send(&rig, &member);
             send(&rig, &bystander);
             std::thread::sleep(Duration::from_millis(5));
-            while let Some(bystanders_turn) = next_is(&rig.wire, &bystander) {
-                *(if bystanders_turn { &mut bystanders } else { &mut members }) += 1;
+            while let Some(is_bystanders) = next_is_bystanders(&rig.wire, &bystander) {
+                *(if is_bystanders { &mut bystanders } else { &mut members }) += 1;
             }
-            // Packets of the member on their new path are no longer counted.
-            bystanders > members && place.peek(&mut [0; 2000]).is_err()
+            // Once the member's packets take the new path, they are not counted any more.
+            bystanders > members && other.peek(&mut [0; 2000]).is_err()
         });
-        assert!(overtaken, "{bystanders} packets of the bystander came, none before its turn; {members} of the member");
+        assert!(overtaken, "{bystanders} packets of the bystander came, none out of turn; {members} of the member");
     });
 }

@@ -1,5 +1,5 @@
-//! The replay window of a real lane: its thread, its UDP socket, its TUN, the kernel between them. The peer in these tests seals packets under any
-//! counter. Each packet reaches the application behind the TUN or is counted under one drop reason, and the tests check both.
+//! The replay window of a real lane: its thread, its UDP socket, its TUN, the kernel between them. A simulated peer seals packets under any counter. Each
+//! packet ends at the application behind the TUN or in one drop counter, and the tests count both.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -20,10 +20,10 @@ use taut_node::{FromLane, ToLane};
 use taut_testkit::Seeded;
 use taut_tunnel::REJECT_AFTER_MESSAGES;
 
-/// Counters that the window covers, including the highest one.
+/// Length of the replay window, 8,128 counters, with the highest one included.
 const REACH: u64 = 8_128;
 
-/// A lane with one peer and its session.
+/// Returns a lane with one peer and its session.
 fn rig() -> (Rig, Peer) {
     let peer = Peer::new(2, 1);
     let rig = Rig::new(&[&peer]);
@@ -33,7 +33,7 @@ fn rig() -> (Rig, Peer) {
 
 fn once(delivered: &[u64]) -> BTreeSet<u64> {
     let set: BTreeSet<u64> = delivered.iter().copied().collect();
-    assert_eq!(set.len(), delivered.len(), "something was delivered twice");
+    assert_eq!(set.len(), delivered.len(), "a packet was delivered twice");
     set
 }
 
@@ -48,18 +48,18 @@ fn fault_c1_every_edge_of_the_window_through_the_real_socket() {
             (0, seen),
             (1, new),
             (1, seen),
-            // One window ahead: 2 is the oldest counter inside.
+            // Ahead by the window's length: 2 is the oldest counter inside.
             (REACH + 1, new),
             (REACH + 1, seen),
             (1, seen),
             (2, new),
             (2, seen),
             (3, new),
-            // Two further: 3 is outside, 4 is inside.
+            // Two more: 3 has left the window, and 4 has not.
             (REACH + 3, new),
             (3, seen),
             (4, new),
-            // Steps of one word, and of one less and one more than the whole ring.
+            // Word by word, and by one less and one more than the whole ring.
             (REACH + 64, new),
             (65, new),
             (64, seen),
@@ -83,7 +83,7 @@ fn fault_c1_every_edge_of_the_window_through_the_real_socket() {
             (far + 5 - REACH, seen),
             (farther, new),
             (far + 7, seen),
-            // The last counters that a key may use.
+            // The last counters of a key.
             (REJECT_AFTER_MESSAGES, limit),
             (u64::MAX, limit),
             (farther + 1, new),
@@ -116,7 +116,7 @@ fn fault_c1_every_edge_of_the_window_through_the_real_socket() {
 }
 
 #[test]
-fn fault_c2_every_packet_twice_is_delivered_once() {
+fn fault_c2_a_packet_that_comes_twice_is_delivered_once() {
     in_namespace(|| {
         let (rig, peer) = rig();
         let frames: Vec<Vec<u8>> = (0..10_000).map(|number| peer.frame(number, number)).collect();
@@ -129,7 +129,7 @@ fn fault_c2_every_packet_twice_is_delivered_once() {
     });
 }
 
-/// Returns `count` counters, of which one in `every` comes `late` places too late.
+/// Returns `count` counters, of which one in `every` comes `late` places later than its turn.
 fn delayed(count: u64, every: u64, late: u64, chance: &mut Seeded) -> Vec<u64> {
     let mut order: Vec<(u64, u64)> = (0..count)
         .map(|counter| (if chance.next_u64().is_multiple_of(every) { counter + late } else { counter }, counter))
@@ -140,7 +140,7 @@ fn delayed(count: u64, every: u64, late: u64, chance: &mut Seeded) -> Vec<u64> {
 }
 
 #[test]
-fn fault_c3_eight_thousand_places_late_is_delivered_and_more_is_dropped() {
+fn fault_c3_packets_up_to_8_000_places_late_are_delivered_and_later_ones_dropped() {
     in_namespace(|| {
         let (rig, peer) = rig();
         let mut chance = Seeded::new(3);
@@ -151,7 +151,7 @@ fn fault_c3_eight_thousand_places_late_is_delivered_and_more_is_dropped() {
         assert_eq!(once(&rig.play(&rig.wire, &frames)).len(), 24_000);
         assert_eq!(rig.dropped(DropReason::Replayed), 0);
 
-        // The same with counters that are 8,200 places late: exactly the late ones are missing that have others ahead of them.
+        // The same, 8,200 places late: exactly the late packets are missing, if a later counter was ahead of them.
         let base = 1_u64 << 40;
         let order = delayed(count, 5, 8_200, &mut chance);
         let mut highest = 0;
@@ -168,42 +168,41 @@ fn fault_c3_eight_thousand_places_late_is_delivered_and_more_is_dropped() {
         let all: BTreeSet<u64> = (base..base + count).collect();
         assert!(all.difference(&delivered).eq(&late), "{} delivered, {} late", delivered.len(), late.len());
         assert_eq!(rig.dropped(DropReason::Replayed), late.len() as u64);
-        assert_eq!(rig.play(&rig.wire, &[peer.frame(base + count, 7)]), [7], "the tunnel is fine");
+        assert_eq!(rig.play(&rig.wire, &[peer.frame(base + count, 7)]), [7], "the tunnel still works");
     });
 }
 
-/// The receiving half of fault C6: frames that a relay carried are replayed from the relay or from another address. The relay's own tests cover the
-/// relay's half.
+/// The receiving half of fault C6: frames that a relay carried come again, from the relay or from elsewhere.
 #[test]
-fn fault_c6_frames_that_come_again_over_another_path_are_dropped_and_move_nothing() {
+fn fault_c6_frames_that_come_again_on_another_path_are_dropped_and_do_not_change_the_path() {
     in_namespace(|| {
         let (rig, peer) = rig();
         let frames: Vec<Vec<u8>> = (0..5_000).map(|number| peer.frame(number, number)).collect();
         assert_eq!(rig.play(&rig.wire, &frames).len(), 5_000);
-        let (relay, other) = (Rig::place(2), Rig::place(3));
+        let (relay, other) = (Rig::endpoint(2), Rig::endpoint(3));
         assert_eq!(rig.play(&relay, &frames).len(), 0);
         let backwards: Vec<_> = frames.iter().rev().cloned().collect();
         assert_eq!(rig.play(&other, &backwards).len(), 0);
         assert_eq!(rig.dropped(DropReason::Replayed), 10_000);
         let home = rig.wire.local_addr().unwrap();
-        while let Some(said) = rig.hear() {
-            assert!(!matches!(&said, FromLane::Moved { way, .. } if *way != home.into()), "{said:?}");
+        while let Some(message) = rig.hear() {
+            assert!(!matches!(&message, FromLane::Moved { way, .. } if *way != home.into()), "{message:?}");
         }
         rig.app.send_to(b"answer", (peer.inner, 9000)).unwrap();
         let (_, from) = rig.wire.recv_from(&mut [0; 2000]).unwrap();
         assert_eq!(from, rig.target);
-        for place in [relay, other] {
-            place.set_nonblocking(true).unwrap();
-            assert!(place.recv(&mut [0; 2000]).is_err(), "the answer went to {place:?}, too");
+        for socket in [relay, other] {
+            socket.set_nonblocking(true).unwrap();
+            assert!(socket.recv(&mut [0; 2000]).is_err(), "the answer went to {socket:?}, too");
         }
     });
 }
 
-/// Several threads send packets of one session, each packet twice, while the agent adds and removes another peer's sessions as fast as its queue accepts
-/// them and that peer sends on them. The lane alone owns the window, so every verdict is exact. One session in 64 stays until the lane has received a
-/// packet on it: with any scheduling some sessions are used and some are unknown.
+/// Packets of one session come from several threads, each packet twice. Meanwhile the agent adds and removes another peer's sessions as fast as its queue
+/// takes them, and that peer sends on these sessions. A window has one owner, the lane, so every verdict stays exact. One session in 64 stays until the lane
+/// has surely received a packet on it: however the threads are scheduled, some packets are delivered and some have an unknown index.
 #[test]
-fn fault_c8_threads_that_send_and_commands_that_race_leave_every_verdict_exact() {
+fn fault_c8_verdicts_stay_exact_while_threads_send_and_commands_race() {
     in_namespace(|| {
         const EACH: u64 = 10_000;
         const THREADS: u64 = 3;
@@ -221,26 +220,26 @@ fn fault_c8_threads_that_send_and_commands_that_race_leave_every_verdict_exact()
             for thread in 0..THREADS {
                 let (rig, steady, running, at) = (&rig, &steady, &running, &at);
                 scope.spawn(move || {
-                    let place = Rig::place(1);
+                    let socket = Rig::endpoint(1);
                     for number in 0..EACH {
                         at[thread as usize].store(number, Ordering::SeqCst);
                         while at.iter().any(|at| at.load(Ordering::SeqCst) + AHEAD < number) {
                             std::thread::yield_now();
                         }
                         let frame = steady.frame(number * THREADS + thread, number * THREADS + thread);
-                        rig.send_from(&place, &frame);
-                        rig.send_from(&place, &frame);
+                        rig.send_from(&socket, &frame);
+                        rig.send_from(&socket, &frame);
                     }
                     at[thread as usize].store(u64::MAX - AHEAD, Ordering::SeqCst);
                     running.fetch_sub(1, Ordering::SeqCst);
                 });
             }
             scope.spawn(|| {
-                let place = Rig::place(4);
+                let socket = Rig::endpoint(4);
                 while running.load(Ordering::SeqCst) > 1 || session.load(Ordering::SeqCst) < SESSIONS {
                     let number = flickers.fetch_add(1, Ordering::SeqCst);
                     let peer = Peer::new(3, session.load(Ordering::SeqCst));
-                    rig.send_from(&place, &peer.frame(number, FLICKER + number));
+                    rig.send_from(&socket, &peer.frame(number, FLICKER + number));
                 }
                 running.fetch_sub(1, Ordering::SeqCst);
             });
@@ -255,7 +254,7 @@ fn fault_c8_threads_that_send_and_commands_that_race_leave_every_verdict_exact()
                     rig.tell(ToLane::AddPeer { peer: peer.id, persistent_keepalive: None, roams: true });
                     session.store(number, Ordering::SeqCst);
                     rig.tell(peer.session(number.into()));
-                    // Every frame before the last ones in flight has been judged.
+                    // All frames have ended that were sent before the last ones on their way.
                     let heard = flickers.load(Ordering::SeqCst) + 2 * IN_FLIGHT;
                     while number % 64 == 0 && flickers.load(Ordering::SeqCst) < heard && !stop.load(Ordering::SeqCst) {
                         while rig.hear().is_some() {}
@@ -276,17 +275,17 @@ fn fault_c8_threads_that_send_and_commands_that_race_leave_every_verdict_exact()
         assert_eq!(flickered.len() as u64 + rig.dropped(DropReason::UnknownIndex), sent);
         assert!(!flickered.is_empty() && sessions >= SESSIONS, "{} packets on {sessions} sessions", flickered.len());
 
-        // Packets on the sessions of a removed peer are dropped; the other peer is not affected.
+        // Packets on former sessions of a removed peer are dropped; packets of the other peer arrive as before.
         rig.tell(ToLane::RemovePeer(first.id));
-        // This packet proves that the removal is done: the lane executes its commands in order, and all of them before it reports an unknown
-        // index.
+        // Once this packet has arrived, the removal was carried out: the lane carries out commands in order, and all of them before it drops a packet with
+        // an unknown index.
         let renewed = Peer::new(2, 1 << 24);
         rig.tell(renewed.session(1 << 40));
         assert_eq!(rig.play(&rig.wire, &[renewed.frame(0, 7)]), [7]);
         let unknown = rig.dropped(DropReason::UnknownIndex);
         let frames: Vec<_> =
             (sessions - 50..=sessions).map(|number| Peer::new(3, number).frame(FLICKER, number.into())).collect();
-        assert_eq!(rig.play(&rig.wire, &frames), [], "a removed peer is heard");
+        assert_eq!(rig.play(&rig.wire, &frames), [], "a packet of a removed peer was delivered");
         assert_eq!(rig.dropped(DropReason::UnknownIndex) - unknown, frames.len() as u64);
     });
 }

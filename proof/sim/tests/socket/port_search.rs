@@ -1,4 +1,4 @@
-//! The many sockets of a port search in a real lane: one stays and carries the traffic, all others are closed.
+//! The port search of a real lane: which of its sockets is kept, which datagrams leave from it, and that all the others are closed.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ fn now() -> Time {
     Time::from_duration(boot_time())
 }
 
-/// Keys of one session between the lane, which answered, and the peer.
+/// Returns the keys of a session between the lane, the responder, and the peer.
 fn keys(role: Role) -> Box<SessionKeys> {
     let (lane, peer) = (ReceiverIndex(5 << 4), ReceiverIndex(6 << 4));
     let (own, other) = if role == Role::Responder { (lane, peer) } else { (peer, lane) };
@@ -34,7 +34,7 @@ fn keys(role: Role) -> Box<SessionKeys> {
     Box::new(SessionKeys { extension: Some(exporter), suites: Suites::STOCK, ..stock })
 }
 
-/// The packets that the peer's TUN receives.
+/// The peer's TUN, which takes everything.
 struct Tun;
 
 impl InboundIo for Tun {
@@ -48,19 +48,19 @@ impl InboundIo for Tun {
 }
 
 /// The peer: a lane core on a plain socket.
-struct Far {
+struct FarPeer {
     id: PeerId,
     core: LaneCore,
     out: SendBatch,
-    place: UdpSocket,
+    socket: UdpSocket,
 }
 
-impl Far {
+impl FarPeer {
     fn new(peer: &Peer) -> Self {
         let checker = Identity::new(PrivateKey::from_bytes([3; 32])).checker([3; 32]);
         let (drops, traffic) = (Arc::default(), Arc::default());
         let core = LaneCore::new(Limits::WIREGUARD, 1420, checker, false, Offloads::ALL, drops, traffic);
-        let mut far = Self { id: peer.id, core, out: SendBatch::new(), place: Rig::place(9) };
+        let mut far = Self { id: peer.id, core, out: SendBatch::new(), socket: Rig::endpoint(9) };
         far.command(ToLane::AddPeer { peer: peer.id, persistent_keepalive: None, roams: false });
         let routes = Routes::new([(Prefix::host([100, 64, 0, 1].into()), peer.id)]);
         far.command(ToLane::Routes(Arc::new(routes)));
@@ -80,12 +80,12 @@ impl Far {
         self.core.command(command, &mut self.out, now());
     }
 
-    /// Returns the datagrams that it would send.
+    /// Takes the datagrams in its batch.
     fn sent(&mut self) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         while !self.out.is_empty() {
             let mut transmits =
-                [Transmit { destination: self.place.local_addr().unwrap(), contents: &[], segment_size: 0, ecn: 0 }];
+                [Transmit { destination: self.socket.local_addr().unwrap(), contents: &[], segment_size: 0, ecn: 0 }];
             let count = self.out.transmits(Flush::All, &mut transmits);
             all.extend(transmits[0].contents.chunks(transmits[0].segment_size).map(<[u8]>::to_vec));
             self.out.consume(count, 0);
@@ -93,15 +93,15 @@ impl Far {
         all
     }
 
-    /// Reads one datagram; returns its source port and the messages to the agent.
+    /// Receives one datagram. Returns its source port and the messages for the agent.
     fn read(&mut self) -> (u16, Vec<FromLane>) {
         let mut buffer = [0; 2_000];
-        let (length, from) = self.place.recv_from(&mut buffer).unwrap();
+        let (length, from) = self.socket.recv_from(&mut buffer).unwrap();
         self.core.inbound(from, &mut buffer[..length], length, &mut Tun, &mut self.out, now());
         (from.port(), std::iter::from_fn(|| self.core.poll_output()).collect())
     }
 
-    /// Probes a port of the lane's host.
+    /// Sends a probe to a port of the lane's host.
     fn probe(&mut self, port: u16, id: u64) {
         self.sent();
         let way = Some(Way::Direct(SocketAddr::from(([127, 0, 0, 1], port))));
@@ -114,7 +114,7 @@ impl Far {
             message: ControlMessage::Probe { id },
         });
         for datagram in self.sent() {
-            self.place.send_to(&datagram, ("127.0.0.1", port)).unwrap();
+            self.socket.send_to(&datagram, ("127.0.0.1", port)).unwrap();
         }
     }
 }
@@ -127,58 +127,62 @@ fn sockets() -> usize {
         .sum()
 }
 
-/// A lane with a session to a peer whose first packet it has heard.
-fn rig() -> (Rig, Peer, Far) {
+/// Returns a lane with a confirmed session to a peer.
+fn rig() -> (Rig, Peer, FarPeer) {
     let peer = Peer::new(2, 1);
     let rig = Rig::new(&[&peer]);
     rig.tell(ToLane::RemovePeer(peer.id));
     rig.tell(ToLane::AddPeer { peer: peer.id, persistent_keepalive: None, roams: false });
     rig.tell(ToLane::AddSession { peer: peer.id, id: SESSION, keys: keys(Role::Responder), born: now(), proven: None });
-    let mut far = Far::new(&peer);
+    let mut far = FarPeer::new(&peer);
     far.probe(rig.target.port(), 1);
-    let (from, said) = far.read();
+    let (from, outputs) = far.read();
     assert_eq!(from, rig.target.port());
     assert!(
-        said.iter().any(|said| matches!(said, FromLane::Control { message: ControlMessage::Answer { id: 1, .. }, .. })),
-        "{said:?}"
+        outputs
+            .iter()
+            .any(|output| matches!(output, FromLane::Control { message: ControlMessage::Answer { id: 1, .. }, .. })),
+        "{outputs:?}"
     );
     (rig, peer, far)
 }
 
-fn dig(rig: &Rig, far: &Far, sockets: u16, lasts: Duration) {
-    let dig = PortSearch { to: far.place.local_addr().unwrap(), sockets, lasts };
-    rig.tell(ToLane::OpenSearch { peer: far.id, session: SESSION, search: dig });
+fn open_search(rig: &Rig, far: &FarPeer, sockets: u16, lasts: Duration) {
+    let search = PortSearch { to: far.socket.local_addr().unwrap(), sockets, lasts };
+    rig.tell(ToLane::OpenSearch { peer: far.id, session: SESSION, search });
 }
 
 #[test]
-fn the_socket_that_hears_the_peer_stays_and_carries_all_and_the_others_are_closed() {
+fn the_socket_that_the_peer_reaches_is_kept_and_used_and_the_others_are_closed() {
     in_namespace(|| {
         let (rig, peer, mut far) = rig();
-        let stranger = Rig::place(5);
+        let other = Rig::endpoint(5);
         let before = sockets();
-        dig(&rig, &far, 40, Duration::from_secs(600));
+        open_search(&rig, &far, 40, Duration::from_secs(600));
         let mut ports: Vec<u16> = (0..40).map(|_| far.read().0).collect();
         ports.sort_unstable();
         ports.dedup();
-        assert_eq!((ports.len(), ports.contains(&rig.target.port())), (40, false), "each by a socket of its own");
+        assert_eq!((ports.len(), ports.contains(&rig.target.port())), (40, false), "each from a socket of its own");
         assert_eq!(sockets(), before + 40);
 
-        // Noise, and authentic datagrams from another address, choose no socket.
-        stranger.send_to(&[4; 64], ("127.0.0.1", ports[3])).unwrap();
-        far.place.send_to(&[4; 64], ("127.0.0.1", ports[4])).unwrap();
+        // Datagrams that are not authentic select no socket.
+        other.send_to(&[4; 64], ("127.0.0.1", ports[3])).unwrap();
+        far.socket.send_to(&[4; 64], ("127.0.0.1", ports[4])).unwrap();
         far.probe(ports[7], 2);
-        let (from, said) = far.read();
-        assert_eq!(from, ports[7], "answered by the socket that was asked");
+        let (from, outputs) = far.read();
+        assert_eq!(from, ports[7], "answered from the socket that was probed");
         assert!(
-            said.iter()
-                .any(|said| matches!(said, FromLane::Control { message: ControlMessage::Answer { id: 2, .. }, .. })),
-            "{said:?}"
+            outputs.iter().any(|output| matches!(
+                output,
+                FromLane::Control { message: ControlMessage::Answer { id: 2, .. }, .. }
+            )),
+            "{outputs:?}"
         );
         wait_until(|| sockets() == before + 1);
 
-        // Probes and data to this endpoint use the chosen socket from now on.
+        // Probes and data to this endpoint leave from that socket from now on.
         let choice = Choice {
-            way: Way::Direct(far.place.local_addr().unwrap()),
+            way: Way::Direct(far.socket.local_addr().unwrap()),
             also: None,
             spare: None,
             behind: Duration::ZERO,
@@ -187,31 +191,31 @@ fn the_socket_that_hears_the_peer_stays_and_carries_all_and_the_others_are_close
         rig.tell(ToLane::SetPath { peer: far.id, choice });
         rig.app.send_to(b"data", (peer.inner, 9000)).unwrap();
         assert_eq!(far.read().0, ports[7]);
-        // Packets on the chosen socket are delivered, and the lane's own socket still works.
+        // The lane's own socket still receives.
         far.probe(rig.target.port(), 3);
-        assert_eq!(far.read().0, ports[7], "what goes to this place goes by it, whatever asked");
+        assert_eq!(far.read().0, ports[7], "the answer leaves from the kept socket");
 
         rig.tell(ToLane::CloseSearch(far.id));
         wait_until(|| sockets() == before);
         rig.app.send_to(b"data", (peer.inner, 9000)).unwrap();
-        assert_eq!(far.read().0, rig.target.port(), "by the lane's own again");
+        assert_eq!(far.read().0, rig.target.port(), "from the lane's own socket again");
     });
 }
 
 #[test]
-fn sockets_that_nobody_finds_are_closed_in_time_and_another_search_replaces_the_former() {
+fn sockets_that_the_peer_does_not_reach_are_closed_in_time_and_another_search_replaces_the_first() {
     in_namespace(|| {
         let (rig, peer, mut far) = rig();
         let before = sockets();
-        dig(&rig, &far, 20, Duration::from_secs(2));
+        open_search(&rig, &far, 20, Duration::from_secs(2));
         (0..20).for_each(|_| drop(far.read()));
         wait_until(|| sockets() == before);
-        dig(&rig, &far, 20, Duration::from_secs(600));
+        open_search(&rig, &far, 20, Duration::from_secs(600));
         let first: Vec<u16> = (0..20).map(|_| far.read().0).collect();
         far.probe(first[0], 2);
         far.read();
         wait_until(|| sockets() == before + 1);
-        dig(&rig, &far, 10, Duration::from_secs(600));
+        open_search(&rig, &far, 10, Duration::from_secs(600));
         let second: Vec<u16> = (0..10).map(|_| far.read().0).collect();
         wait_until(|| sockets() == before + 10);
         assert!(second.iter().all(|port| *port != first[0]));

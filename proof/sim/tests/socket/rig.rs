@@ -16,26 +16,27 @@ use taut_tunnel::handshake::Identity;
 use taut_tunnel::{Limits, Role, SessionKeys};
 use taut_wire::wireguard::{DATA_HEADER, write_data_header};
 
-/// Time limit of a wait, 60 s: longer than any step here takes; it only ends a hopeless wait.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Most frames in flight, so that no socket buffer overflows: the lane lost every frame that is missing at the end.
+/// Time after which a wait is hopeless, 60 s: longer than any step of these tests takes.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Frames on their way at most, 100, so that no socket buffer overflows and a missing frame was lost by the lane.
 pub(crate) const IN_FLIGHT: u64 = 100;
 const MTU: u16 = 1420;
 const PORT: u16 = 9000;
-/// Length in bytes of a packet: IPv4 header, UDP header and a number; padded to a multiple of 16.
+/// Bytes of a packet: IPv4 and UDP header, and a number.
 const PACKET: usize = 20 + 8 + 8;
+/// Bytes of a packet that is padded to a multiple of 16.
 const PADDED: usize = 48;
 
-/// Waits until the condition is true.
+/// Waits until a condition is true.
 pub(crate) fn wait_until(condition: impl Fn() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < PATIENCE, "the condition never became true");
+        assert!(start.elapsed() < TIMEOUT, "the condition never became true");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// A peer of the lane, with the key that it seals with and the index of its session at the lane.
+/// A peer of the lane, with the key that it seals with and the receiver index of its session on the lane.
 pub(crate) struct Peer {
     pub(crate) id: PeerId,
     pub(crate) inner: Ipv4Addr,
@@ -44,18 +45,18 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Returns peer `number` with the session `session`.
+    /// Returns peer `number` with session `session`.
     pub(crate) fn new(number: u8, session: u32) -> Self {
         let inner = Ipv4Addr::new(100, 64, 0, number);
         Self { id: PeerId(number.into()), inner, index: ReceiverIndex(session << 4), key: AeadKey::new(&[number; 32]) }
     }
 
-    /// Returns the receiver index in the lane's packets to this peer.
+    /// Returns the receiver index in the lane's packets to it.
     pub(crate) fn remote(&self) -> u32 {
         self.index.0 | 1 << 30
     }
 
-    /// Returns the agent's command that adds the session, with keys and index.
+    /// Returns the command that gives its session to the lane.
     pub(crate) fn session(&self, id: u64) -> ToLane {
         let (remote, receiving) = (ReceiverIndex(self.remote()), [self.id.0.to_le_bytes()[0]; 32]);
         let keys = SessionKeys::stock(Role::Responder, self.index, remote, [200; 32].into(), receiving.into());
@@ -63,7 +64,7 @@ impl Peer {
         ToLane::AddSession { peer: self.id, id: SessionId(id), keys: Box::new(keys), born, proven: None }
     }
 
-    /// Returns a data message under any counter, with a packet to the application that contains `number`.
+    /// Returns a data message under any counter, with a packet to the application that carries `number`.
     pub(crate) fn frame(&self, counter: u64, number: u64) -> Vec<u8> {
         let mut frame = vec![0; DATA_HEADER + PADDED];
         write_data_header(frame.first_chunk_mut().unwrap(), self.index.0, counter);
@@ -91,7 +92,7 @@ impl Peer {
     }
 }
 
-/// The Internet checksum (RFC 1071), word by word.
+/// Returns the ones' complement sum of RFC 1071, the slow way.
 fn ones_sum(bytes: &[u8]) -> u16 {
     bytes.chunks_exact(2).fold(0, |sum: u16, pair| {
         let (sum, carry) = sum.overflowing_add(u16::from_be_bytes([pair[0], pair[1]]));
@@ -99,13 +100,13 @@ fn ones_sum(bytes: &[u8]) -> u16 {
     })
 }
 
-/// The lane and both ends. Every frame is counted under a drop reason or reaches the application, so every frame is accounted for.
+/// The lane, its peer and its application. Each frame that is sent ends in a drop counter or at the application, so all frames are accounted for.
 pub(crate) struct Rig {
     agent: Mutex<AgentEnd>,
     pub(crate) target: SocketAddr,
-    /// The peer's socket on the wire.
+    /// The socket of the peer.
     pub(crate) wire: UdpSocket,
-    /// The application's socket on the lane's host, behind the TUN.
+    /// The socket of the application on the lane's host, behind the TUN.
     pub(crate) app: UdpSocket,
     pub(crate) sent: AtomicU64,
     received: AtomicU64,
@@ -114,7 +115,7 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// Returns a lane that knows these peers but no session yet.
+    /// Returns a lane with these peers and no session yet.
     pub(crate) fn new(peers: &[&Peer]) -> Self {
         let mut netlink = Netlink::open().unwrap();
         netlink.set_link_up(1, true).unwrap();
@@ -164,7 +165,7 @@ impl Rig {
         Self {
             agent: Mutex::new(agent),
             target,
-            wire: Self::place(1),
+            wire: Self::endpoint(1),
             app,
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
@@ -173,14 +174,14 @@ impl Rig {
         }
     }
 
-    /// Returns a new socket on the wire.
-    pub(crate) fn place(number: u8) -> UdpSocket {
+    /// Returns a socket of a peer.
+    pub(crate) fn endpoint(number: u8) -> UdpSocket {
         let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, number), 0)).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         socket
     }
 
-    /// Sends a command to the lane, as soon as its queue has room.
+    /// Sends a command to the lane, as soon as its queue takes it.
     pub(crate) fn tell(&self, mut command: ToLane) {
         let agent = self.agent.lock().unwrap();
         while let Err(again) = agent.send(command) {
@@ -203,23 +204,23 @@ impl Rig {
     /// Returns the number of frames that are neither dropped nor at the application yet.
     pub(crate) fn on_the_way(&self) -> u64 {
         let dropped: u64 = self.shared.drops.iter().map(|(_, count)| count).sum();
-        // The number of sent frames is read last, because the other two only rise.
+        // The number of sent frames is read last: both others only rise.
         let ended = dropped + self.received.load(Ordering::SeqCst);
         self.sent.load(Ordering::SeqCst).saturating_sub(ended)
     }
 
-    /// Sends one frame from `place`, as soon as there is room in flight.
-    pub(crate) fn send_from(&self, place: &UdpSocket, frame: &[u8]) {
+    /// Sends one frame from `socket`, as soon as fewer than [`IN_FLIGHT`] are on their way.
+    pub(crate) fn send_from(&self, socket: &UdpSocket, frame: &[u8]) {
         let start = Instant::now();
         while self.on_the_way() >= IN_FLIGHT {
-            assert!(start.elapsed() < PATIENCE, "{} frames went nowhere", self.on_the_way());
+            assert!(start.elapsed() < TIMEOUT, "{} frames went nowhere", self.on_the_way());
             std::thread::yield_now();
         }
         self.sent.fetch_add(1, Ordering::SeqCst);
-        place.send_to(frame, self.target).unwrap();
+        socket.send_to(frame, self.target).unwrap();
     }
 
-    /// Returns the numbers that reach the application until no frame is in flight; `more` tells whether more frames will be sent.
+    /// Returns the numbers that reach the application until no frame is on its way; `more` returns true while more frames will be sent.
     pub(crate) fn drain(&self, more: impl Fn() -> bool) -> Vec<u64> {
         let (mut numbers, mut last) = (Vec::new(), Instant::now());
         let mut buffer = [0; 64];
@@ -231,24 +232,24 @@ impl Rig {
                     last = Instant::now();
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                    assert!(last.elapsed() < PATIENCE, "{} frames went nowhere", self.on_the_way());
+                    assert!(last.elapsed() < TIMEOUT, "{} frames went nowhere", self.on_the_way());
                 }
                 Err(error) => panic!("{error}"),
             }
         }
-        // A surplus copy would still be in flight, although every frame is accounted for.
+        // A packet that was delivered twice would still be on its way, and not accounted for.
         while let Ok(length) = self.app.recv(&mut buffer) {
             numbers.push(u64::from_be_bytes(buffer[..length].try_into().unwrap()));
         }
         numbers
     }
 
-    /// Sends these frames in this order and returns the numbers that reached the application.
-    pub(crate) fn play(&self, place: &UdpSocket, frames: &[Vec<u8>]) -> Vec<u64> {
+    /// Sends these frames, in order, and returns the numbers that reached the application.
+    pub(crate) fn play(&self, socket: &UdpSocket, frames: &[Vec<u8>]) -> Vec<u64> {
         let mut delivered = Vec::new();
         for some in frames.chunks(50) {
             for frame in some {
-                self.send_from(place, frame);
+                self.send_from(socket, frame);
             }
             delivered.extend(self.drain(|| false));
         }

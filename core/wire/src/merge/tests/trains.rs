@@ -1,9 +1,9 @@
-//! Random trains of packets: whatever is merged, the kernel must be able to give back.
+//! Random sequences of packets: the kernel must be able to restore every merged packet.
 
 use super::*;
 use proptest::prelude::*;
 
-/// What one packet of a train is.
+/// A packet of a sequence.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Data,
@@ -34,7 +34,7 @@ enum Step {
     OtherProtocol,
 }
 
-/// Plain data is most of the traffic; else no run would ever grow.
+/// Most packets are plain data, because otherwise runs would not grow.
 fn any_step() -> impl Strategy<Value = Step> {
     use Step::{
         AckMoves, Again, BadChecksum, BadIpChecksum, Cwr, Data, Ece, Fin, Fragment, FragmentableToggles, Gap, IdJumps,
@@ -80,7 +80,7 @@ struct Sender {
 }
 
 impl Sender {
-    /// Some flows share their hosts, others do not.
+    /// Returns the sender of a flow. Some flows share their hosts.
     fn new(number: usize) -> Sender {
         let small = u8::try_from(number).unwrap();
         let ip = if number.is_multiple_of(2) { Ip::v4() } else { Ip::v6() };
@@ -168,14 +168,14 @@ fn hosts(packet: &[u8]) -> Vec<u8> {
     if packet[0] >> 4 == 4 { packet[12..20].to_vec() } else { packet[8..40].to_vec() }
 }
 
-/// Whether the order of two packets must be kept: one flow, or a fragment that may be of any between its hosts.
+/// Returns true if the order of two packets must be kept: they are of one flow, or one is a fragment, which may belong to any flow between its hosts.
 fn ordered(a: &[u8], b: &[u8]) -> bool {
     let ((at_a, protocol_a), (at_b, protocol_b)) = (upper_layer(a), upper_layer(b));
     hosts(a) == hosts(b)
         && (is_fragment(a) || is_fragment(b) || (protocol_a == protocol_b && a[at_a..].get(..4) == b[at_b..].get(..4)))
 }
 
-/// A packet without what a merge may change: PSH, a meaningless ID, and the checksums over them.
+/// Returns a packet without the fields that a merge may change: PSH, an ID without meaning, and the checksums over them.
 fn without_freedom(packet: &[u8]) -> Vec<u8> {
     let mut packet = packet.to_vec();
     let (transport, protocol) = upper_layer(&packet);
@@ -192,7 +192,7 @@ fn without_freedom(packet: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Finds the packet that a segment of a run came from: the first one of equal bytes that was not found before.
+/// Returns the packet that a segment of a run came from: the first one with equal bytes that was not found before.
 fn origin(segment: &[u8], merged: bool, packets: &[(u32, Vec<u8>)], found: &[usize]) -> usize {
     let matches = |packet: &[u8]| {
         if merged { without_freedom(packet) == without_freedom(segment) } else { packet == segment }
@@ -206,7 +206,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn the_kernel_gives_back_what_was_sent(
+    fn the_kernel_restores_what_was_sent(
         steps in proptest::collection::vec((0_usize..12, any_step(), any::<u8>()), 1..120),
         flows in 1_usize..12,
         sessions in proptest::collection::vec(prop_oneof![9 => Just(1_u32), 1 => Just(2)], 120),
@@ -269,7 +269,7 @@ proptest! {
     }
 }
 
-/// PSH of any packet of a run shows on its last segment.
+/// Checks that PSH of any packet of a run is set on its last segment.
 fn check_psh(run: &[usize], packets: &[(u32, Vec<u8>)], last: &[u8]) -> Result<(), TestCaseError> {
     let psh = |packet: &[u8]| match upper_layer(packet) {
         (at, ip::TCP) => packet[at + 13] & tcp::PSH,

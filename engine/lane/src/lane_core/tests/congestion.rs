@@ -1,4 +1,4 @@
-//! Congestion marks go out with what they stand on, and come in again (RFC 6040).
+//! Congestion marks are copied to the outer packet, and back to the inner one (RFC 6040).
 
 use taut_wire::ecn::Ecn;
 use taut_wire::vnet::VnetHeader;
@@ -7,7 +7,7 @@ use super::kit::{TestLane, add_session, at, keys, outer, packet, read};
 use crate::batch::Flush;
 use crate::drops::DropReason;
 
-/// A host with a session, and one whose packets it takes.
+/// Returns a host with a session, and its peer.
 fn ends() -> (TestLane, TestLane) {
     let (mut here, mut there) = (TestLane::new(1, 2), TestLane::new(2, 1));
     let (ours, theirs) = keys(1);
@@ -17,7 +17,7 @@ fn ends() -> (TestLane, TestLane) {
     (here, there)
 }
 
-/// An IPv4 packet with these marks, its header checksum right.
+/// Returns an IPv4 packet with these marks and a right header checksum.
 fn marked(ecn: Ecn) -> Vec<u8> {
     let mut packet = packet(1, 2, 100);
     packet[1] = 0xb8 | ecn.bits();
@@ -30,7 +30,7 @@ fn marked(ecn: Ecn) -> Vec<u8> {
 }
 
 #[test]
-fn fault_i6_the_outer_packet_has_the_marks_and_not_the_priority() {
+fn fault_i6_the_outer_packet_has_the_congestion_marks_and_not_the_priority() {
     for ecn in [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce] {
         let (mut here, _) = ends();
         here.core.outbound(&read(VnetHeader::NONE, &marked(ecn)), &mut here.out, at(1));
@@ -53,7 +53,7 @@ fn fault_i6_packets_with_other_marks_leave_in_other_messages() {
 }
 
 #[test]
-fn fault_i6_what_a_router_marked_reaches_the_flow() {
+fn fault_i6_the_mark_of_a_router_reaches_the_inner_flow() {
     for (inner, outside, leaves) in [
         (Ecn::Ect0, Ecn::Ect0, Some(Ecn::Ect0)),
         (Ecn::Ect0, Ecn::Ce, Some(Ecn::Ce)),

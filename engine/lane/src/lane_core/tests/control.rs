@@ -8,8 +8,8 @@ use super::kit::{PEER, TestLane, add_session, at, exporter, keys, outer, packet}
 use crate::control_limits::TO_AGENT;
 use crate::drops::DropReason;
 
-/// Host 2 with session 1 between Taut nodes, and the peer's side of the session.
-fn taut_end() -> (TestLane, Session) {
+/// Returns host 2 with session 1 between Taut nodes, and the peer's side of the session.
+fn taut_lane() -> (TestLane, Session) {
     let mut end = TestLane::new(2, 1);
     let (ours, theirs) = keys(1);
     let extended = |keys: SessionKeys| SessionKeys {
@@ -28,7 +28,7 @@ fn sealed(peer: &mut Session, content: &[u8]) -> Vec<u8> {
     datagram
 }
 
-fn said_by(peer: &mut Session, message: ControlMessage) -> Vec<u8> {
+fn message_of(peer: &mut Session, message: ControlMessage) -> Vec<u8> {
     let mut bytes = [0; control::MAX];
     let length = message.write(&mut bytes);
     sealed(peer, &bytes[..length])
@@ -41,23 +41,27 @@ fn opened(peer: &mut Session, datagram: &[u8]) -> ControlMessage {
 }
 
 #[test]
-fn a_probe_is_answered_where_it_came_from_and_moves_nothing() {
-    let (mut end, mut peer) = taut_end();
-    let data = said_by(&mut peer, ControlMessage::Probe { id: 1 });
+fn a_probe_is_answered_to_its_source_and_does_not_change_the_path() {
+    let (mut end, mut peer) = taut_lane();
+    let data = message_of(&mut peer, ControlMessage::Probe { id: 1 });
     end.inbound(outer(1), &data, data.len(), at(1));
     assert_eq!(opened(&mut peer, &end.datagrams()[0]), ControlMessage::Answer { id: 1, seen: outer(1) });
     let moved = FromLane::Moved { peer: PEER, way: outer(1).into() };
-    assert_eq!(end.said(), [moved, FromLane::Confirmed { peer: PEER, id: SessionId(1) }], "nothing was known before");
+    assert_eq!(
+        end.outputs(),
+        [moved, FromLane::Confirmed { peer: PEER, id: SessionId(1) }],
+        "no path was known before"
+    );
 
-    let probe = said_by(&mut peer, ControlMessage::Probe { id: 2 });
+    let probe = message_of(&mut peer, ControlMessage::Probe { id: 2 });
     end.inbound(outer(9), &probe, probe.len(), at(1));
     let [(destination, answer, _)] = &end.runs()[..] else { panic!("one answer") };
     assert_eq!(*destination, outer(9));
-    assert_eq!(answer.len(), probe.len(), "nobody is sent more than was asked for");
+    assert_eq!(answer.len(), probe.len(), "the answer is as long as the probe");
     assert_eq!(opened(&mut peer, answer), ControlMessage::Answer { id: 2, seen: outer(9) });
-    assert!(end.said().is_empty());
+    assert!(end.outputs().is_empty());
     end.outbound(&packet(2, 1, 100), at(1));
-    assert_eq!(end.runs()[0].0, outer(1), "data goes where it went");
+    assert_eq!(end.runs()[0].0, outer(1), "data stays on its path");
 
     end.inbound(outer(66), &probe, probe.len(), at(1));
     end.assert_dropped(DropReason::Replayed, 1);
@@ -65,74 +69,74 @@ fn a_probe_is_answered_where_it_came_from_and_moves_nothing() {
 }
 
 #[test]
-fn what_is_the_keepers_goes_up_but_no_more_than_anybody_needs() {
-    let (mut end, mut peer) = taut_end();
+fn messages_for_the_agent_reach_it_within_a_rate() {
+    let (mut end, mut peer) = taut_lane();
     let offer = ControlMessage::Offer { lanes: Lanes::ONE, suites: Suites::STOCK, abilities: Abilities::OURS };
     for _ in 0..1_000 {
-        let datagram = said_by(&mut peer, offer);
+        let datagram = message_of(&mut peer, offer);
         end.inbound(outer(1), &datagram, datagram.len(), at(1));
     }
-    let up = FromLane::Control {
+    let to_agent = FromLane::Control {
         peer: PEER,
         session: SessionId(1),
         lane: LaneId::FIRST,
         source: outer(1).into(),
         message: offer,
     };
-    let passed = end.said().iter().filter(|said| **said == up).count();
+    let passed = end.outputs().iter().filter(|output| **output == to_agent).count();
     assert_eq!(passed, 100);
     end.assert_dropped(DropReason::ControlRate, 900);
     assert!(TO_AGENT == taut_tunnel::Rate::new(50, 100));
-    let datagram = said_by(&mut peer, offer);
+    let datagram = message_of(&mut peer, offer);
     end.inbound(outer(1), &datagram, datagram.len(), at(2));
-    assert_eq!(end.said(), [up], "a second later there is room again");
+    assert_eq!(end.outputs(), [to_agent], "a second later the limit allows more");
 }
 
 #[test]
-fn fault_b11_a_peer_that_asks_all_the_time_is_answered_as_often_as_anybody_needs() {
-    let (mut end, mut peer) = taut_end();
+fn fault_b11_probes_of_one_peer_are_answered_within_a_rate() {
+    let (mut end, mut peer) = taut_lane();
     for id in 0..1_000 {
-        let datagram = said_by(&mut peer, ControlMessage::Probe { id });
+        let datagram = message_of(&mut peer, ControlMessage::Probe { id });
         end.inbound(outer(1), &datagram, datagram.len(), at(1));
     }
     assert_eq!(end.datagrams().len(), 400);
     end.assert_dropped(DropReason::ControlRate, 600);
-    let datagram = said_by(&mut peer, ControlMessage::Probe { id: 1_000 });
+    let datagram = message_of(&mut peer, ControlMessage::Probe { id: 1_000 });
     end.inbound(outer(1), &datagram, datagram.len(), at(2));
-    assert_eq!(end.datagrams().len(), 1, "a second later there is room again");
+    assert_eq!(end.datagrams().len(), 1, "a second later the limit allows more");
 }
 
 #[test]
-fn fault_b11_a_peer_that_says_too_much_is_not_listened_to_for_a_second_and_nobody_else_can_cause_that() {
-    let (mut end, mut peer) = taut_end();
+fn fault_b11_a_peer_that_sends_too_many_messages_is_muted_and_no_third_party_can_cause_that() {
+    let (mut end, mut peer) = taut_lane();
     let receipt = ControlMessage::Receipt { suite: Suite::ChaCha20Poly1305, counter: 0 };
-    let said: Vec<Vec<u8>> = (0..3_000).map(|_| said_by(&mut peer, receipt)).collect();
-    // Forged, as many as anybody likes: the peer is heard all the same.
-    for datagram in &said {
+    let messages: Vec<Vec<u8>> = (0..3_000).map(|_| message_of(&mut peer, receipt)).collect();
+    // Forged messages do not mute the peer.
+    for datagram in &messages {
         let mut forged = datagram.clone();
         forged[20] ^= 1;
         end.inbound(outer(1), &forged, forged.len(), at(1));
     }
     end.assert_dropped(DropReason::NotAuthentic, 3_000);
-    for datagram in &said {
+    for datagram in &messages {
         end.inbound(outer(1), datagram, datagram.len(), at(1));
     }
-    // 1,000 at once, and the one that was too many.
+    // The burst of 1,000, and the one that was too many.
     assert_eq!(end.dropped(DropReason::ControlRate), 3_000 - 1_001);
-    let probe = said_by(&mut peer, ControlMessage::Probe { id: 1 });
+    let probe = message_of(&mut peer, ControlMessage::Probe { id: 1 });
     end.inbound(outer(1), &probe, probe.len(), at(1) + std::time::Duration::from_millis(999));
     assert!(end.datagrams().is_empty());
-    let probe = said_by(&mut peer, ControlMessage::Probe { id: 2 });
+    let probe = message_of(&mut peer, ControlMessage::Probe { id: 2 });
     end.inbound(outer(1), &probe, probe.len(), at(2));
     assert_eq!(end.datagrams().len(), 1);
 }
 
 #[test]
-fn what_nobody_knows_and_what_cannot_be_true_is_counted() {
-    let (mut end, mut peer) = taut_end();
+fn unknown_and_impossible_messages_are_counted() {
+    let (mut end, mut peer) = taut_lane();
     let unknown = sealed(&mut peer, &[200; 32]);
-    let lie = said_by(&mut peer, ControlMessage::Receipt { suite: Suite::Aes256Gcm, counter: 0 });
-    for datagram in [unknown, lie] {
+    let impossible = message_of(&mut peer, ControlMessage::Receipt { suite: Suite::Aes256Gcm, counter: 0 });
+    for datagram in [unknown, impossible] {
         end.inbound(outer(1), &datagram, datagram.len(), at(1));
     }
     end.assert_dropped(DropReason::BadControl, 2);
@@ -140,8 +144,8 @@ fn what_nobody_knows_and_what_cannot_be_true_is_counted() {
 }
 
 #[test]
-fn a_session_and_all_of_its_indices_go_together() {
-    let (mut end, _) = taut_end();
+fn a_session_is_removed_with_all_its_indices() {
+    let (mut end, _) = taut_lane();
     assert_eq!(end.core.peers.indices(), 3);
     let control = keys(1).1;
     let exporter = exporter(Role::Responder, control.stock.local, control.stock.remote);
@@ -152,7 +156,7 @@ fn a_session_and_all_of_its_indices_go_together() {
 
 #[test]
 fn data_under_the_agreed_suite_passes_both_ways() {
-    let (mut end, mut peer) = taut_end();
+    let (mut end, mut peer) = taut_lane();
     let aes = Suite::Aes256Gcm;
     let seal = |peer: &mut Session, content: &[u8]| {
         let mut datagram = vec![0; Session::sealed_len(content.len(), 1420)];
@@ -166,7 +170,7 @@ fn data_under_the_agreed_suite_passes_both_ways() {
     for datagram in [after, before] {
         end.inbound(outer(1), &datagram, datagram.len(), at(1));
     }
-    assert_eq!(end.written(), [packet(1, 2, 200), packet(1, 2, 100)], "in whatever order they come");
+    assert_eq!(end.written(), [packet(1, 2, 200), packet(1, 2, 100)], "in any order");
 
     end.command(ToLane::UseSuite { peer: PEER, session: SessionId(1), suite: aes, abilities: Abilities::OURS }, at(1));
     end.outbound(&packet(2, 1, 100), at(1));
@@ -178,9 +182,9 @@ fn data_under_the_agreed_suite_passes_both_ways() {
 }
 
 #[test]
-fn fault_i10_a_probe_that_asks_for_a_length_is_as_long_as_such_a_packet_and_its_answer_is_short() {
-    let (mut end, mut peer) = taut_end();
-    let data = said_by(&mut peer, ControlMessage::Probe { id: 1 });
+fn fault_i10_a_sized_probe_is_as_long_as_such_a_packet_and_its_answer_is_short() {
+    let (mut end, mut peer) = taut_lane();
+    let data = message_of(&mut peer, ControlMessage::Probe { id: 1 });
     end.inbound(outer(1), &data, data.len(), at(1));
     end.datagrams();
     for (size, length) in [(1_420, 1_420), (1_341, 1_341), (0, 32)] {
@@ -188,7 +192,7 @@ fn fault_i10_a_probe_that_asks_for_a_length_is_as_long_as_such_a_packet_and_its_
         end.command(ToLane::SizedProbe { peer: PEER, session: SessionId(1), way, id: 7, size }, at(1));
         let [(destination, probe, _)] = &end.runs()[..] else { panic!("one probe") };
         assert_eq!((*destination, probe.len()), (outer(2), DATA_OVERHEAD + length));
-        assert_eq!(opened(&mut peer, probe), ControlMessage::Probe { id: 7 }, "what is behind it is ignored");
+        assert_eq!(opened(&mut peer, probe), ControlMessage::Probe { id: 7 }, "the padding is ignored");
     }
     let long = {
         let mut bytes = [0; 1_420];

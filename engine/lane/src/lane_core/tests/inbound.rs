@@ -9,14 +9,14 @@ use taut_wire::wireguard::DATA_HEADER;
 use super::kit::{PEER, TestLane, add_session, at, identity, inner, keys, outer, packet, pair, read, superpacket};
 use crate::drops::DropReason;
 
-/// A datagram that `here` sends to host 2.
+/// Returns the datagram in which `here` sends a packet to host 2.
 fn sealed(here: &mut TestLane, packet: &[u8]) -> Vec<u8> {
     here.outbound(packet, at(1));
     here.datagrams().pop().unwrap()
 }
 
 #[test]
-fn a_session_that_waits_in_the_queue_is_looked_for_before_a_packet_is_dropped() {
+fn waiting_commands_are_carried_out_before_a_packet_with_an_unknown_index_is_dropped() {
     let (mut here, mut there) = (TestLane::new(1, 2), TestLane::new(2, 1));
     let (ours, theirs) = keys(1);
     here.command(add_session(1, ours, Some(outer(2)), at(0)), at(0));
@@ -25,31 +25,31 @@ fn a_session_that_waits_in_the_queue_is_looked_for_before_a_packet_is_dropped() 
     let datagram = sealed(&mut here, &packet(1, 2, 100));
     there.inbound(outer(1), &datagram, datagram.len(), at(1));
     assert_eq!(there.written(), [packet(1, 2, 100)]);
-    assert!(there.said().contains(&FromLane::Confirmed { peer: PEER, id: SessionId(1) }));
+    assert!(there.outputs().contains(&FromLane::Confirmed { peer: PEER, id: SessionId(1) }));
 }
 
 #[test]
-fn fault_a10_an_unknown_index_is_dropped_and_moves_no_endpoint() {
+fn fault_a10_a_packet_with_an_unknown_index_is_dropped_and_moves_no_endpoint() {
     let (mut here, mut there) = pair();
     let datagram = sealed(&mut here, &packet(1, 2, 100));
     there.inbound(outer(1), &datagram, datagram.len(), at(1));
-    there.said();
+    there.outputs();
     let mut unknown = sealed(&mut here, &packet(1, 2, 100));
     unknown[4..8].copy_from_slice(&0x7777_7770_u32.to_le_bytes());
     there.inbound(outer(9), &unknown, unknown.len(), at(1));
     there.assert_dropped(DropReason::UnknownIndex, 1);
     there.outbound(&packet(2, 1, 100), at(1));
     assert_eq!(there.runs()[0].0, outer(1));
-    assert!(there.said().is_empty());
+    assert!(there.outputs().is_empty());
 }
 
 #[test]
-fn an_authentic_packet_from_elsewhere_moves_the_endpoint() {
+fn an_authentic_packet_from_elsewhere_moves_the_endpoint_of_a_native_peer() {
     let (mut here, mut there) = pair();
     for place in [1, 7] {
         let datagram = sealed(&mut here, &packet(1, 2, 100));
         there.inbound(outer(place), &datagram, datagram.len(), at(1));
-        assert!(there.said().contains(&FromLane::Moved { peer: PEER, way: outer(place).into() }));
+        assert!(there.outputs().contains(&FromLane::Moved { peer: PEER, way: outer(place).into() }));
         there.outbound(&packet(2, 1, 100), at(1));
         assert_eq!(there.runs()[0].0, outer(place));
     }
@@ -60,15 +60,15 @@ fn a_replay_is_dropped_and_moves_no_endpoint() {
     let (mut here, mut there) = pair();
     let datagram = sealed(&mut here, &packet(1, 2, 100));
     there.inbound(outer(1), &datagram, datagram.len(), at(1));
-    there.said();
+    there.outputs();
     there.inbound(outer(9), &datagram, datagram.len(), at(1));
     there.assert_dropped(DropReason::Replayed, 1);
     assert_eq!(there.written().len(), 1);
-    assert!(there.said().is_empty());
+    assert!(there.outputs().is_empty());
 }
 
 #[test]
-fn an_altered_packet_is_dropped_and_spoils_nothing() {
+fn an_altered_packet_is_dropped_and_the_good_one_still_arrives() {
     let (mut here, mut there) = pair();
     let good = sealed(&mut here, &packet(1, 2, 100));
     for place in [8, 20, good.len() - 1] {
@@ -77,13 +77,13 @@ fn an_altered_packet_is_dropped_and_spoils_nothing() {
         there.inbound(outer(9), &altered, altered.len(), at(1));
     }
     there.assert_dropped(DropReason::NotAuthentic, 3);
-    assert!(there.said().is_empty() && there.written().is_empty());
+    assert!(there.outputs().is_empty() && there.written().is_empty());
     there.inbound(outer(1), &good, good.len(), at(1));
     assert_eq!(there.written(), [packet(1, 2, 100)]);
 }
 
 #[test]
-fn a_source_that_is_not_the_peers_is_dropped() {
+fn a_packet_from_a_source_that_is_not_the_peers_is_dropped() {
     let (mut here, mut there) = pair();
     for source in [3, 1, 3] {
         let datagram = sealed(&mut here, &packet(source, 2, 100));
@@ -94,7 +94,7 @@ fn a_source_that_is_not_the_peers_is_dropped() {
 }
 
 #[test]
-fn fault_g15_a_destination_that_is_not_ours_is_dropped() {
+fn fault_g15_a_packet_to_a_destination_that_is_not_ours_is_dropped() {
     let (mut here, mut there) = pair();
     let to = |destination: u8| Routes::new([(Prefix::host(inner(1)), PEER)]).only_to(&[inner(destination)]);
     // A sender that routes all of this to host 2.
@@ -106,7 +106,7 @@ fn fault_g15_a_destination_that_is_not_ours_is_dropped() {
     };
     there.command(ToLane::Routes(to(2).into()), at(0));
     let good = packet(1, 2, 100);
-    // In a run between packets that are ours, so that a remembered pair of addresses is no excuse.
+    // They come in a run between packets to our address, so the remembered pair of addresses must not let them pass.
     send(&mut there, &[good.clone(), packet(1, 3, 100), good.clone(), packet(1, 255, 100), good.clone()]);
     assert_eq!(there.written(), [good.clone(), good.clone(), good.clone()]);
     there.assert_dropped(DropReason::DestinationNotOurs, 2);
@@ -118,16 +118,16 @@ fn fault_g15_a_destination_that_is_not_ours_is_dropped() {
     }
     assert!(there.written().is_empty());
     there.assert_dropped(DropReason::DestinationNotOurs, 6);
-    assert_eq!(there.received().0, counted, "what is not delivered is no traffic");
+    assert_eq!(there.received().0, counted, "packets that are not delivered do not count");
 
-    // The node gets another address: what was allowed is not remembered.
+    // The node gets another address: the remembered pair of addresses is forgotten.
     there.command(ToLane::Routes(to(3).into()), at(1));
     send(&mut there, &[good.clone(), packet(1, 3, 100)]);
     assert_eq!(there.written(), [packet(1, 3, 100)]);
 }
 
 #[test]
-fn fault_g15_a_source_route_is_no_way_around_the_destination() {
+fn fault_g15_a_source_route_does_not_bypass_the_destination_check() {
     let (mut here, mut there) = pair();
     let own = Routes::new([(Prefix::host(inner(1)), PEER)]).only_to(&[inner(2)]);
     there.command(ToLane::Routes(own.into()), at(0));
@@ -145,7 +145,7 @@ fn fault_g15_a_source_route_is_no_way_around_the_destination() {
 }
 
 #[test]
-fn fault_g15_allowed_ips_alone_decide_where_no_own_addresses_are_said() {
+fn fault_g15_without_own_addresses_only_allowed_ips_decide() {
     let (mut here, mut there) = pair();
     here.command(ToLane::Routes(Routes::new([("0.0.0.0/0".parse().unwrap(), PEER)]).into()), at(0));
     let datagram = sealed(&mut here, &packet(1, 77, 100));
@@ -154,7 +154,7 @@ fn fault_g15_allowed_ips_alone_decide_where_no_own_addresses_are_said() {
 }
 
 #[test]
-fn what_is_sealed_but_no_packet_is_dropped() {
+fn a_sealed_message_without_an_ip_packet_is_dropped() {
     let (_, mut there) = pair();
     let mut session = Session::new(SessionId(1), keys(1).0, at(0));
     for content in [&[0x75; 40][..], &packet(1, 2, 100)[..60]] {
@@ -168,7 +168,7 @@ fn what_is_sealed_but_no_packet_is_dropped() {
 }
 
 #[test]
-fn fault_a11_an_authentic_packet_whose_ip_header_lies_is_dropped_and_its_session_stays() {
+fn fault_a11_an_authentic_packet_with_a_wrong_ip_header_is_dropped_and_its_session_stays() {
     let (mut here, mut there) = pair();
     let good = packet(1, 2, 100);
     let ipv6 = {
@@ -182,35 +182,35 @@ fn fault_a11_an_authentic_packet_whose_ip_header_lies_is_dropped_and_its_session
         changes.iter().for_each(|(place, value)| packet[*place] = *value);
         packet
     };
-    let lies = [
+    let headers = [
         ("version 0", with(&good, &[(0, 0x05)])),
         ("version 5", with(&good, &[(0, 0x55)])),
         ("version 15", with(&good, &[(0, 0xf5)])),
         ("a header of 16 bytes", with(&good, &[(0, 0x44)])),
         ("a header longer than the packet", with(&good[..28], &[(0, 0x4f), (3, 28)])),
-        ("longer than what came, padding included", with(&good, &[(2, 0), (3, 113)])),
+        ("longer than the message, padding included", with(&good, &[(2, 0), (3, 113)])),
         ("65,535 bytes", with(&good, &[(2, 0xff), (3, 0xff)])),
         ("shorter than its header", with(&good, &[(2, 0), (3, 19)])),
         ("no length", with(&good, &[(2, 0), (3, 0)])),
-        ("IPv6, longer than what came", with(&ipv6, &[(5, 73)])),
+        ("IPv6, longer than the message", with(&ipv6, &[(5, 73)])),
         ("IPv6, 65,535 bytes", with(&ipv6, &[(4, 0xff), (5, 0xff)])),
         ("IPv6 without room for its header", ipv6[..16].to_vec()),
     ];
     let mut session = Session::new(SessionId(1), keys(1).0, at(0));
-    for (number, (lie, content)) in (1..).zip(&lies) {
+    for (number, (wrong, content)) in (1..).zip(&headers) {
         let mut datagram = vec![0; Session::sealed_len(content.len(), 1420)];
         datagram[DATA_HEADER..][..content.len()].copy_from_slice(content);
         session.seal(&mut datagram, content.len()).unwrap();
         there.inbound(outer(1), &datagram, datagram.len(), at(1));
-        assert_eq!((there.dropped(DropReason::BadOuter), there.written().len()), (number, 0), "{lie}");
+        assert_eq!((there.dropped(DropReason::BadOuter), there.written().len()), (number, 0), "{wrong}");
     }
-    there.assert_dropped(DropReason::BadOuter, lies.len() as u64);
+    there.assert_dropped(DropReason::BadOuter, headers.len() as u64);
     let mut datagram = vec![0; Session::sealed_len(good.len(), 1420)];
     datagram[DATA_HEADER..][..good.len()].copy_from_slice(&good);
     session.seal(&mut datagram, good.len()).unwrap();
     there.inbound(outer(1), &datagram, datagram.len(), at(2));
     assert_eq!(there.written(), [good], "the session stays");
-    assert!(there.said().iter().all(|said| !matches!(said, FromLane::Retired { .. } | FromLane::WantsHandshake(_))));
+    assert!(there.outputs().iter().all(|said| !matches!(said, FromLane::Retired { .. } | FromLane::WantsHandshake(_))));
     there.outbound(&packet(2, 1, 100), at(2));
     let answer = there.datagrams().pop().unwrap();
     here.inbound(outer(2), &answer, answer.len(), at(2));
@@ -237,18 +237,18 @@ fn an_empty_packet_is_not_written() {
     let empty = here.datagrams().pop().unwrap();
     there.inbound(outer(1), &empty, empty.len(), at(0));
     assert!(there.written().is_empty());
-    assert!(there.said().contains(&FromLane::Confirmed { peer: PEER, id: SessionId(1) }));
+    assert!(there.outputs().contains(&FromLane::Confirmed { peer: PEER, id: SessionId(1) }));
 }
 
 #[test]
-fn fault_a1_a_datagram_without_a_byte_is_counted() {
+fn fault_a1_an_empty_datagram_is_counted() {
     let (_, mut there) = pair();
     there.inbound(outer(1), &[], 0, at(1));
     assert_eq!(there.dropped(DropReason::NotWireGuard), 1);
 }
 
 #[test]
-fn fault_a5_garbage_in_a_run_costs_only_itself() {
+fn fault_a5_garbage_in_a_run_does_not_affect_its_neighbours() {
     let (mut here, mut there) = pair();
     let mut datagrams: Vec<Vec<u8>> = (0..6).map(|_| sealed(&mut here, &packet(1, 2, 100))).collect();
     datagrams[1].fill(0xee);
@@ -260,7 +260,7 @@ fn fault_a5_garbage_in_a_run_costs_only_itself() {
 }
 
 #[test]
-fn a_tun_that_does_not_take_a_packet_is_counted() {
+fn a_packet_that_the_tun_does_not_take_is_counted() {
     let (mut here, mut there) = pair();
     there.io.refuses = true;
     let datagram = sealed(&mut here, &packet(1, 2, 100));
@@ -280,7 +280,7 @@ fn the_segments_of_a_superpacket_become_one_write_again() {
 }
 
 #[test]
-fn only_handshake_messages_that_are_made_for_us_reach_the_keeper() {
+fn only_handshake_messages_for_this_node_reach_the_agent() {
     let mut there = TestLane::new(2, 1);
     let initiation_to = |number: u8| {
         let identity = identity(1);
@@ -291,10 +291,10 @@ fn only_handshake_messages_that_are_made_for_us_reach_the_keeper() {
     there.inbound(outer(1), &initiation_to(3), 148, at(0));
     there.inbound(outer(1), &[[2, 0, 0, 0].as_slice(), &[7; 88]].concat(), 92, at(0));
     there.assert_dropped(DropReason::BadMac1, 2);
-    assert!(there.said().is_empty());
+    assert!(there.outputs().is_empty());
     there.inbound(outer(1), &initiation_to(2), 148, at(0));
-    let said = there.said();
+    let outputs = there.outputs();
     assert!(
-        matches!(&said[..], [FromLane::Handshake { source, message }] if *source == outer(1).into() && message.as_bytes() == initiation_to(2))
+        matches!(&outputs[..], [FromLane::Handshake { source, message }] if *source == outer(1).into() && message.as_bytes() == initiation_to(2))
     );
 }

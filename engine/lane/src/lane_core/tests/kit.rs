@@ -1,4 +1,4 @@
-//! Hearts with a peer, sessions between them, and packets.
+//! Lane cores with a peer, sessions between them, and packets.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -27,12 +27,12 @@ pub(super) fn at(seconds: u64) -> Time {
     Time::ZERO + Duration::from_secs(1_000 + seconds)
 }
 
-/// Overlay address of a host.
+/// Returns the overlay address of a host.
 pub(super) fn inner(number: u8) -> IpAddr {
     IpAddr::from([100, 64, 0, number])
 }
 
-/// Where host `number` is on the wire.
+/// Returns the endpoint of host `number`.
 pub(super) fn outer(number: u8) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, number], 8288))
 }
@@ -41,14 +41,14 @@ pub(super) fn identity(number: u8) -> Identity {
     Identity::new(PrivateKey::from_bytes([number; 32]))
 }
 
-/// A lane core with its batch, and what came in.
+/// A lane core with its send batch and its TUN.
 pub(super) struct TestLane {
     pub(super) core: LaneCore,
     pub(super) out: SendBatch,
     pub(super) io: TestIo,
 }
 
-/// Keeps what is written to the TUN.
+/// Keeps the packets that are written to the TUN.
 #[derive(Default)]
 pub(super) struct TestIo {
     pub(super) written: Vec<(VnetHeader, Vec<u8>)>,
@@ -68,7 +68,7 @@ impl InboundIo for TestIo {
 }
 
 impl TestLane {
-    /// Host `number`, whose one peer is host `peer`, a stock WireGuard.
+    /// Returns host `number`, whose only peer is host `peer`, a native peer.
     pub(super) fn new(number: u8, peer: u8) -> Self {
         Self::with(number, peer, true)
     }
@@ -86,23 +86,23 @@ impl TestLane {
         self.core.command(command, &mut self.out, now);
     }
 
-    /// The host sends a packet; what stands in the batch stays there.
+    /// Has the host send a packet. The datagrams in the batch stay there.
     pub(super) fn outbound(&mut self, packet: &[u8], now: Time) {
         self.core.outbound(&read(VnetHeader::NONE, packet), &mut self.out, now);
     }
 
-    /// Time passes, and what was held and need not wait any longer leaves.
+    /// Handles timeouts, and sends held packets whose wait is over.
     pub(super) fn time_passes(&mut self, now: Time) {
         self.core.handle_timeout(&mut self.out, now);
         while self.core.release(&mut self.out, now).is_some() {}
     }
 
-    /// One datagram, or a run of equal ones, arrives.
+    /// Receives a datagram, or a run of equal datagrams.
     pub(super) fn inbound(&mut self, source: SocketAddr, data: &[u8], segment_size: usize, now: Time) {
         self.core.inbound(source, &mut data.to_vec(), segment_size, &mut self.io, &mut self.out, now);
     }
 
-    /// What the batch would send, as runs.
+    /// Takes the batch, as runs.
     pub(super) fn runs(&mut self) -> Vec<(SocketAddr, Vec<u8>, usize)> {
         let mut runs = Vec::new();
         while !self.out.is_empty() {
@@ -115,28 +115,29 @@ impl TestLane {
         runs
     }
 
-    /// What the batch would send, datagram by datagram.
+    /// Takes the batch, datagram by datagram.
     pub(super) fn datagrams(&mut self) -> Vec<Vec<u8>> {
         let runs = self.runs();
         runs.iter().flat_map(|(_, contents, size)| contents.chunks(*size)).map(<[u8]>::to_vec).collect()
     }
 
-    /// The packets that were written to the TUN, without their headers.
+    /// Takes the packets that were written to the TUN, without their virtio headers.
     pub(super) fn written(&mut self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.io.written).into_iter().map(|(_, packet)| packet).collect()
     }
 
-    /// Bytes sent to the peer: of packets, and of messages.
+    /// Returns the bytes sent to the peer: of packets, and of messages.
     pub(super) fn sent(&self) -> (u64, u64) {
         (self.core.traffic.of(PEER).1, self.core.traffic.outer_of(PEER).1)
     }
 
-    /// Bytes received from the peer: of packets, and of messages.
+    /// Returns the bytes received from the peer: of packets, and of messages.
     pub(super) fn received(&self) -> (u64, u64) {
         (self.core.traffic.of(PEER).0, self.core.traffic.outer_of(PEER).0)
     }
 
-    pub(super) fn said(&mut self) -> Vec<FromLane> {
+    /// Takes the messages for the agent.
+    pub(super) fn outputs(&mut self) -> Vec<FromLane> {
         std::iter::from_fn(|| self.core.poll_output()).collect()
     }
 
@@ -144,7 +145,7 @@ impl TestLane {
         self.core.drops.count(reason)
     }
 
-    /// Only this reason was counted, so many times.
+    /// Asserts that this reason was counted `packets` times, and no other reason.
     #[track_caller]
     pub(super) fn assert_dropped(&self, reason: DropReason, packets: u64) {
         let total: u64 = self.core.drops.iter().map(|(_, count)| count).sum();
@@ -152,7 +153,7 @@ impl TestLane {
     }
 }
 
-/// The keys of session `number` for its two sides: the one that started and the one that answered.
+/// Returns the keys of session `number` for initiator and responder.
 pub(super) fn keys(number: u32) -> (SessionKeys, SessionKeys) {
     let side = |role, local: u32, remote: u32, sending: u8, receiving: u8| {
         let (local, remote) = (ReceiverIndex(local << 4), ReceiverIndex(remote << 4));
@@ -163,7 +164,7 @@ pub(super) fn keys(number: u32) -> (SessionKeys, SessionKeys) {
     (side(Role::Initiator, here, there, first, second), side(Role::Responder, there, here, second, first))
 }
 
-/// Where the pairs beside WireGuard's own come from, as if a handshake had ended with it.
+/// Returns the exporter from which the pairs beside WireGuard's own derive.
 pub(super) fn exporter(role: Role, local: ReceiverIndex, remote: ReceiverIndex) -> Exporter {
     Exporter::new([9; 32].into(), role, local, remote)
 }
@@ -178,18 +179,18 @@ pub(super) fn add_session(number: u32, keys: SessionKeys, proven: Option<SocketA
     }
 }
 
-/// Hosts 1 and 2 with session 1, which host 1 started and which host 2 has not heard of yet, and nothing in the batches.
+/// Returns hosts 1 and 2 with session 1, which host 1 initiated and on which host 2 has received nothing yet. The batches are empty.
 pub(super) fn pair() -> (TestLane, TestLane) {
     let (mut here, mut there) = (TestLane::new(1, 2), TestLane::new(2, 1));
     let (ours, theirs) = keys(1);
     there.command(add_session(1, theirs, None, at(0)), at(0));
     here.command(add_session(1, ours, Some(outer(2)), at(0)), at(0));
     here.datagrams();
-    here.said();
+    here.outputs();
     (here, there)
 }
 
-/// The same between Taut nodes; host 1 knows where host 2 is.
+/// Returns the same as [`pair`] for Taut nodes; host 1 knows the endpoint of host 2.
 pub(super) fn taut_pair() -> (TestLane, TestLane) {
     let (mut here, mut there) = (TestLane::with(1, 2, false), TestLane::with(2, 1, false));
     let (ours, theirs) = keys(1);
@@ -200,17 +201,17 @@ pub(super) fn taut_pair() -> (TestLane, TestLane) {
     there.command(add_session(1, extended(theirs), None, at(0)), at(0));
     here.command(add_session(1, extended(ours), Some(outer(2)), at(0)), at(0));
     here.datagrams();
-    here.said();
+    here.outputs();
     (here, there)
 }
 
-/// This way and no other, near.
+/// Returns the choice of this path alone, with a short round trip.
 pub(super) fn choice(way: Way) -> Choice {
     let round_trip = Some(Duration::from_millis(10));
     Choice { way, also: None, spare: None, behind: Duration::ZERO, round_trip }
 }
 
-/// A packet from host `from` to host `to`, `length` bytes long.
+/// Returns a packet of `length` bytes from host `from` to host `to`.
 pub(super) fn packet(from: u8, to: u8, length: usize) -> Vec<u8> {
     let payload = vec![length.to_le_bytes()[0]; length - 28];
     let echo = Echo { kind: EchoKind::Request, ident: 1, sequence: 1, payload: &payload };
@@ -219,12 +220,12 @@ pub(super) fn packet(from: u8, to: u8, length: usize) -> Vec<u8> {
     packet
 }
 
-/// As read from the TUN.
+/// Returns a packet as it is read from the TUN.
 pub(super) fn read(header: VnetHeader, packet: &[u8]) -> Vec<u8> {
     [&header.encode(), packet].concat()
 }
 
-/// A TCP superpacket from host 1 to host 2, as the kernel hands it out: its checksum partial.
+/// Returns a TCP superpacket from host 1 to host 2 as the kernel makes it, with a partial checksum.
 pub(super) fn superpacket(payload: usize, gso_size: u16) -> (VnetHeader, Vec<u8>) {
     let length = u16::try_from(40 + payload).unwrap();
     let mut packet = vec![0x45, 0];
@@ -242,7 +243,7 @@ pub(super) fn superpacket(payload: usize, gso_size: u16) -> (VnetHeader, Vec<u8>
     (header, packet)
 }
 
-/// RFC 1071, the slow way.
+/// Returns the ones' complement sum of RFC 1071, the slow way.
 fn ones_sum(bytes: &[u8]) -> u16 {
     bytes.chunks_exact(2).fold(0, |sum: u16, pair| {
         let (sum, carry) = sum.overflowing_add(u16::from_be_bytes([pair[0], pair[1]]));

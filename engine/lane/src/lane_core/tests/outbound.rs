@@ -7,7 +7,7 @@ use taut_wire::vnet::VnetHeader;
 use super::kit::{PEER, TestLane, add_session, at, inner, keys, outer, packet, pair, read, superpacket};
 use crate::drops::DropReason;
 
-/// Hands everything that `here` would send to `there`, and yields what `there` wrote to its TUN.
+/// Delivers everything in the batch of `here` to `there`, and returns what `there` wrote to its TUN.
 fn carry(here: &mut TestLane, there: &mut TestLane) -> Vec<Vec<u8>> {
     for datagram in here.datagrams() {
         there.inbound(outer(1), &datagram, datagram.len(), at(1));
@@ -29,7 +29,7 @@ fn a_packet_goes_to_the_peer_whose_address_it_has() {
 }
 
 #[test]
-fn without_a_route_it_is_dropped() {
+fn a_packet_without_a_route_is_dropped() {
     let (mut here, _) = pair();
     here.outbound(&packet(1, 3, 100), at(1));
     here.outbound(&packet(1, 255, 100), at(1));
@@ -38,7 +38,7 @@ fn without_a_route_it_is_dropped() {
 }
 
 #[test]
-fn what_is_no_packet_is_dropped() {
+fn bytes_that_are_no_ip_packet_are_dropped() {
     let (mut here, _) = pair();
     let good = packet(1, 2, 100);
     let mut version = good.clone();
@@ -61,17 +61,17 @@ fn what_is_no_packet_is_dropped() {
 }
 
 #[test]
-fn without_a_session_packets_wait_and_the_keeper_is_asked_once_a_second() {
+fn without_a_session_packets_wait_and_the_agent_is_asked_once_a_second() {
     let mut here = TestLane::new(1, 2);
     for quarter in 0..8 {
         here.outbound(&packet(1, 2, 100), at(0) + Duration::from_millis(250 * quarter));
     }
     assert!(here.out.is_empty());
-    assert_eq!(here.said(), [FromLane::WantsHandshake(PEER), FromLane::WantsHandshake(PEER)]);
+    assert_eq!(here.outputs(), [FromLane::WantsHandshake(PEER), FromLane::WantsHandshake(PEER)]);
 }
 
 #[test]
-fn what_waited_leaves_in_order_with_the_session_we_started() {
+fn packets_that_waited_leave_in_order_once_we_have_a_session() {
     let (mut here, mut there) = (TestLane::new(1, 2), TestLane::new(2, 1));
     let packets: Vec<Vec<u8>> = (0..20).map(|number| packet(1, 2, 100 + number)).collect();
     for packet in &packets {
@@ -84,20 +84,20 @@ fn what_waited_leaves_in_order_with_the_session_we_started() {
 }
 
 #[test]
-fn a_session_we_started_is_confirmed_by_an_empty_packet_if_nothing_waits() {
+fn a_session_we_initiated_is_confirmed_by_an_empty_packet_if_no_packet_waits() {
     let mut here = TestLane::new(1, 2);
     here.command(add_session(1, keys(1).0, Some(outer(2)), at(1)), at(1));
     assert_eq!(here.datagrams().iter().map(Vec::len).collect::<Vec<_>>(), [32]);
 }
 
 #[test]
-fn a_session_we_answered_for_is_used_when_the_peer_has_used_it() {
+fn a_session_we_answered_for_is_used_after_the_peer_used_it() {
     let (mut here, mut there) = pair();
     there.outbound(&packet(2, 1, 99), at(1));
     assert!(there.out.is_empty());
     here.outbound(&packet(1, 2, 100), at(1));
     carry(&mut here, &mut there);
-    assert!(there.said().iter().any(|said| matches!(said, FromLane::Confirmed { peer: PEER, .. })));
+    assert!(there.outputs().iter().any(|said| matches!(said, FromLane::Confirmed { peer: PEER, .. })));
     let runs = there.runs();
     assert_eq!(runs[0].0, outer(1));
     here.inbound(outer(2), &runs[0].1, runs[0].2, at(1));
@@ -105,7 +105,7 @@ fn a_session_we_answered_for_is_used_when_the_peer_has_used_it() {
 }
 
 #[test]
-fn packets_queue_up_behind_those_that_still_wait() {
+fn packets_queue_behind_those_that_still_wait() {
     let (mut here, mut there) = (TestLane::new(1, 2), TestLane::new(2, 1));
     let packets: Vec<Vec<u8>> = (0..150).map(|number| packet(1, 2, 1200 + number)).collect();
     let (waiting, later) = packets.split_at(140);
@@ -115,7 +115,7 @@ fn packets_queue_up_behind_those_that_still_wait() {
     let (ours, theirs) = keys(1);
     there.command(add_session(1, theirs, None, at(1)), at(1));
     here.command(add_session(1, ours, Some(outer(2)), at(1)), at(1));
-    assert!(!here.out.has_room(), "more waited than one batch holds");
+    assert!(!here.out.has_room(), "more packets waited than one batch holds");
     let mut arrived = carry(&mut here, &mut there);
     assert!(arrived.len() < 140);
     for packet in later {
@@ -129,7 +129,7 @@ fn packets_queue_up_behind_those_that_still_wait() {
 }
 
 #[test]
-fn when_too_much_waits_the_oldest_is_dropped() {
+fn when_too_many_packets_wait_the_oldest_are_dropped() {
     let (mut here, mut there) = (TestLane::new(1, 2), TestLane::new(2, 1));
     let (header, packet) = superpacket(60_000, 1300);
     for _ in 0..6 {
@@ -147,7 +147,7 @@ fn when_too_much_waits_the_oldest_is_dropped() {
 }
 
 #[test]
-fn what_waits_is_dropped_when_the_keeper_gives_up() {
+fn waiting_packets_are_dropped_when_the_agent_gives_up() {
     let mut here = TestLane::new(1, 2);
     for _ in 0..7 {
         here.outbound(&packet(1, 2, 100), at(0));
@@ -158,7 +158,7 @@ fn what_waits_is_dropped_when_the_keeper_gives_up() {
     assert_eq!(
         here.datagrams().iter().map(Vec::len).collect::<Vec<_>>(),
         [32],
-        "nothing but the empty packet is left to send"
+        "only the empty packet is left to send"
     );
 }
 
@@ -177,7 +177,7 @@ fn a_superpacket_becomes_runs_of_equal_datagrams() {
 }
 
 #[test]
-fn a_superpacket_of_crumbs_is_dropped() {
+fn a_superpacket_of_tiny_segments_is_dropped() {
     let (mut here, _) = pair();
     let (header, packet) = superpacket(65_000, 8);
     here.core.outbound(&read(header, &packet), &mut here.out, at(1));
@@ -189,7 +189,7 @@ fn a_superpacket_of_crumbs_is_dropped() {
 fn a_handshake_message_without_room_is_counted() {
     let mut here = TestLane::new(1, 2);
     let message = HandshakeMessage::new(&[1; 148]).unwrap();
-    // To ever other destinations, so that no run takes more than one, as in a map of very many peers.
+    // Each goes to another destination, as in a map of very many peers, so that no run takes two.
     let destinations = (1..=u16::MAX).map(|port| (inner(2), port).into());
     let sent = destinations.take_while(|destination: &std::net::SocketAddr| {
         here.command(ToLane::Send { way: (*destination).into(), message }, at(0));
@@ -202,7 +202,7 @@ fn a_handshake_message_without_room_is_counted() {
 }
 
 #[test]
-fn nothing_goes_to_a_peer_that_was_removed() {
+fn no_packet_passes_to_or_from_a_removed_peer() {
     let (mut here, mut there) = pair();
     here.outbound(&packet(1, 2, 100), at(1));
     let datagrams = here.datagrams();
@@ -214,11 +214,11 @@ fn nothing_goes_to_a_peer_that_was_removed() {
     there.outbound(&packet(2, 1, 100), at(1));
     assert_eq!(there.dropped(DropReason::NoRoute), 1);
     assert!(there.written().is_empty() && there.out.is_empty());
-    assert!(there.said().is_empty(), "the agent knows");
+    assert!(there.outputs().is_empty(), "the agent is not told, because it gave the command");
 }
 
 #[test]
-fn bytes_are_counted_inside_and_outside() {
+fn inner_and_outer_bytes_are_counted() {
     let (mut here, mut there) = pair();
     here.outbound(&packet(1, 2, 100), at(1));
     for datagram in here.datagrams() {

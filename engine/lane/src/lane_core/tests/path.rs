@@ -1,4 +1,4 @@
-//! Copies while a way is in doubt, suspicion, and a change of ways that overtakes nothing.
+//! Copies while a path is in doubt, suspicion, and a change of paths without reordering.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::kit::{PEER, TestLane, at, choice, outer, packet, read, superpacket, t
 use crate::drops::DropReason;
 use crate::held;
 
-/// Where the relay is; what it carries for either of two hosts, it carries under the number 7.
+/// The relay's host number. It carries datagrams of both hosts under the number 7.
 const RELAY: u8 = 9;
 
 fn relayed() -> Way {
@@ -30,7 +30,7 @@ fn set(end: &mut TestLane, choice: Choice, now: Time) {
     end.command(ToLane::SetPath { peer: PEER, choice }, now);
 }
 
-/// Both ends speak directly, and may use the relay.
+/// Returns two hosts that have a direct path and may use the relay.
 fn both() -> (TestLane, TestLane) {
     let (mut here, mut there) = taut_pair();
     for (end, other) in [(&mut here, 2), (&mut there, 1)] {
@@ -47,12 +47,12 @@ fn both() -> (TestLane, TestLane) {
     carry(2, &mut there, &mut here, at(0) + ms(30));
     for end in [&mut here, &mut there] {
         end.written();
-        end.said();
+        end.outputs();
     }
     (here, there)
 }
 
-/// Takes what host `number` sends to the other, as the wire and the relay do.
+/// Delivers what host `number` sends to the other host, as the network and the relay do.
 fn carry(number: u8, from: &mut TestLane, to: &mut TestLane, now: Time) {
     for (destination, run, size) in from.runs() {
         let source = if destination == outer(RELAY) { outer(RELAY) } else { outer(number) };
@@ -61,7 +61,7 @@ fn carry(number: u8, from: &mut TestLane, to: &mut TestLane, now: Time) {
 }
 
 #[test]
-fn in_doubt_the_same_bytes_go_both_ways_and_are_taken_once() {
+fn in_doubt_the_same_bytes_take_both_paths_and_arrive_once() {
     let (mut here, mut there) = both();
     let now = at(1);
     set(&mut here, Choice { also: Some(relayed()), ..choice(outer(2).into()) }, now);
@@ -79,11 +79,11 @@ fn in_doubt_the_same_bytes_go_both_ways_and_are_taken_once() {
     assert_eq!(there.written().len(), 1);
     there.assert_dropped(DropReason::Duplicate, 21);
     assert_eq!(here.core.traffic.copied_of(PEER), copy.len() as u64);
-    assert_eq!(here.core.traffic.relayed_of(PEER).1, 0, "a copy is no traffic");
+    assert_eq!(here.core.traffic.relayed_of(PEER).1, 0, "copies do not count as traffic");
 }
 
 #[test]
-fn copies_that_came_first_make_no_noise_either() {
+fn copies_that_arrive_first_do_not_count_as_replays_either() {
     let (mut here, mut there) = both();
     set(&mut here, Choice { also: Some(outer(2).into()), ..choice(relayed()) }, at(1));
     for _ in 0..10 {
@@ -101,7 +101,7 @@ fn copies_that_came_first_make_no_noise_either() {
 }
 
 #[test]
-fn no_more_is_copied_than_a_relay_should_carry() {
+fn copies_stay_within_their_rate() {
     let (mut here, _) = both();
     set(&mut here, Choice { also: Some(relayed()), ..choice(outer(2).into()) }, at(1));
     let mut copies = 0;
@@ -117,7 +117,7 @@ fn no_more_is_copied_than_a_relay_should_carry() {
 }
 
 #[test]
-fn fault_d9_silence_is_suspected_and_the_spare_way_used_at_once() {
+fn fault_d9_silence_is_suspected_and_the_spare_path_used_at_once() {
     let (mut here, mut there) = both();
     let now = at(1);
     here.outbound(&packet(1, 2, 100), now);
@@ -125,9 +125,9 @@ fn fault_d9_silence_is_suspected_and_the_spare_way_used_at_once() {
     let due = loop {
         let due = here.core.poll_timeout().unwrap();
         here.core.handle_timeout(&mut here.out, due);
-        let said = here.said();
-        if !said.is_empty() {
-            assert_eq!(said, [FromLane::Suspect { peer: PEER }]);
+        let outputs = here.outputs();
+        if !outputs.is_empty() {
+            assert_eq!(outputs, [FromLane::Suspect { peer: PEER }]);
             break due;
         }
     };
@@ -135,25 +135,25 @@ fn fault_d9_silence_is_suspected_and_the_spare_way_used_at_once() {
     here.outbound(&packet(1, 2, 100), due);
     let places: Vec<_> = here.runs().iter().map(|run| run.0).collect();
     assert_eq!(places, [outer(2), outer(RELAY)]);
-    // Told once, whatever happens, until the agent has judged.
+    // The agent is told once, until it has judged the path.
     here.core.handle_timeout(&mut here.out, due + ms(500));
-    assert!(!here.said().contains(&FromLane::Suspect { peer: PEER }));
+    assert!(!here.outputs().contains(&FromLane::Suspect { peer: PEER }));
     set(&mut here, Choice { spare: Some(relayed()), ..choice(outer(2).into()) }, due + ms(500));
     here.outbound(&packet(1, 2, 100), due + ms(500));
     let runs = here.runs();
-    assert_eq!(runs.len(), 1, "the agent found it sound");
-    // The receipt comes, and nothing is waited for any more.
+    assert_eq!(runs.len(), 1, "the agent found the path alive");
+    // The receipt comes, and no other is waited for.
     there.inbound(outer(1), &runs[0].1, runs[0].2, due + ms(500));
     there.core.handle_timeout(&mut there.out, due + ms(520));
     carry(2, &mut there, &mut here, due + ms(521));
     here.core.handle_timeout(&mut here.out, due + ms(5_000));
-    assert!(!here.said().contains(&FromLane::Suspect { peer: PEER }));
+    assert!(!here.outputs().contains(&FromLane::Suspect { peer: PEER }));
 }
 
 #[test]
-fn who_hears_and_says_nothing_is_not_in_doubt() {
+fn the_path_to_a_peer_that_only_receives_is_not_suspected() {
     let (mut here, mut there) = both();
-    // One way: data, and receipts back; a keepalive after it, which nobody acknowledges.
+    // Data in one direction, and receipts back; after the data a keepalive, which is not acknowledged.
     for number in 0..1_000 {
         let now = at(1) + ms(10 * number);
         if number < 500 {
@@ -164,14 +164,14 @@ fn who_hears_and_says_nothing_is_not_in_doubt() {
         }
         carry(1, &mut here, &mut there, now);
         carry(2, &mut there, &mut here, now);
-        let said = here.said();
-        assert!(!said.contains(&FromLane::Suspect { peer: PEER }), "at {number}: {said:?}");
+        let outputs = here.outputs();
+        assert!(!outputs.contains(&FromLane::Suspect { peer: PEER }), "at {number}: {outputs:?}");
     }
     assert_eq!(there.written().len(), 500);
 }
 
 #[test]
-fn the_keeper_hears_of_traffic_now_and_then() {
+fn the_agent_is_told_of_traffic_every_five_seconds() {
     let (mut here, mut there) = taut_pair();
     let mut told = [0, 0];
     for number in 0..200 {
@@ -179,14 +179,14 @@ fn the_keeper_hears_of_traffic_now_and_then() {
         here.outbound(&packet(1, 2, 100), now);
         carry(1, &mut here, &mut there, now);
         for (told, end) in told.iter_mut().zip([&mut here, &mut there]) {
-            *told += end.said().iter().filter(|said| **said == FromLane::Active { peer: PEER }).count();
+            *told += end.outputs().iter().filter(|said| **said == FromLane::Active { peer: PEER }).count();
         }
     }
     assert_eq!(told, [4, 4], "in twenty seconds");
 }
 
 #[test]
-fn receipts_go_where_data_goes_and_both_ways_in_doubt() {
+fn receipts_take_the_path_of_data_and_both_paths_in_doubt() {
     let (mut here, mut there) = both();
     here.outbound(&packet(1, 2, 100), at(1));
     carry(1, &mut here, &mut there, at(1));
@@ -204,7 +204,7 @@ fn receipts_go_where_data_goes_and_both_ways_in_doubt() {
 }
 
 #[test]
-fn what_the_peer_is_told_goes_both_ways_in_doubt_and_a_probe_its_own() {
+fn in_doubt_control_messages_take_both_paths_and_a_probe_one() {
     let (mut here, mut there) = both();
     set(&mut here, Choice { also: Some(relayed()), ..choice(outer(2).into()) }, at(1));
     let say = |end: &mut TestLane, message| {
@@ -217,41 +217,41 @@ fn what_the_peer_is_told_goes_both_ways_in_doubt_and_a_probe_its_own() {
     for (destination, run, size) in runs {
         there.inbound(if destination == outer(RELAY) { outer(RELAY) } else { outer(1) }, &run, size, at(1));
     }
-    let heard = there.said().into_iter().filter(|said| matches!(said, FromLane::Control { .. })).count();
+    let heard = there.outputs().into_iter().filter(|said| matches!(said, FromLane::Control { .. })).count();
     assert_eq!(heard, 1, "the copy is dropped");
     say(&mut here, ControlMessage::Probe { id: 7 });
     assert_eq!(here.runs().iter().map(|run| run.0).collect::<Vec<_>>(), [outer(2)]);
 }
 
 #[test]
-fn further_lanes_are_for_direct_ways_only() {
+fn extra_lanes_open_on_direct_paths_only() {
     let (mut here, _) = both();
     let open = || ToLane::OpenLanes { peer: PEER, lanes: vec![(LaneId(1), outer(2))], barrier: 1 };
     here.command(open(), at(1));
     assert!(here.core.peers.get(PEER).unwrap().selector.are_open());
     set(&mut here, choice(relayed()), at(1));
     assert!(!here.core.peers.get(PEER).unwrap().selector.are_open());
-    assert!(here.said().contains(&FromLane::Silent { peer: PEER }));
+    assert!(here.outputs().contains(&FromLane::Silent { peer: PEER }));
     here.command(open(), at(1));
     assert!(
         !here.core.peers.get(PEER).unwrap().selector.are_open()
-            && here.said().contains(&FromLane::Silent { peer: PEER })
+            && here.outputs().contains(&FromLane::Silent { peer: PEER })
     );
     set(&mut here, choice(outer(2).into()), at(1));
     here.command(open(), at(1));
     assert!(here.core.peers.get(PEER).unwrap().selector.are_open());
-    // In doubt, what is open stays so, and what is not stays closed.
+    // While the path is in doubt, open lanes stay open and closed lanes stay closed.
     let doubted = Choice { also: Some(relayed()), ..choice(outer(2).into()) };
     set(&mut here, doubted, at(2));
     assert!(here.core.peers.get(PEER).unwrap().selector.are_open());
     here.command(ToLane::CloseLanes(PEER), at(2));
     here.command(open(), at(2));
     assert!(!here.core.peers.get(PEER).unwrap().selector.are_open());
-    assert_eq!(here.said().iter().filter(|said| **said == FromLane::Silent { peer: PEER }).count(), 1);
+    assert_eq!(here.outputs().iter().filter(|said| **said == FromLane::Silent { peer: PEER }).count(), 1);
 }
 
 #[test]
-fn a_gap_is_made_though_receipts_go_all_the_time() {
+fn a_gap_is_made_although_receipts_are_sent_all_the_time() {
     let (mut here, mut there) = both();
     set(&mut here, choice(relayed()), at(1));
     here.outbound(&packet(1, 2, 100), at(1));
@@ -262,7 +262,7 @@ fn a_gap_is_made_though_receipts_go_all_the_time() {
         let now = at(1) + ms(10 * number);
         there.outbound(&packet(2, 1, 100), now);
         carry(2, &mut there, &mut here, now);
-        // Receipts lie in the batch when the packets that are held are tried again.
+        // Receipts are in the batch when the held packets are tried again.
         here.time_passes(now);
         here.outbound(&packet(1, 2, 100), now);
         held += usize::from(waits(&here));
@@ -275,7 +275,7 @@ fn a_gap_is_made_though_receipts_go_all_the_time() {
 fn a_gap_is_waited_for_and_then_made() {
     let (mut here, _) = both();
     set(&mut here, choice(relayed()), at(1));
-    // Where a packet goes that is sent now, and what was held with it.
+    // Sends a packet, and returns where it went and how many packets left with it.
     let send = |here: &mut TestLane, now| {
         here.time_passes(now);
         here.outbound(&packet(1, 2, 100), now);
@@ -283,7 +283,7 @@ fn a_gap_is_waited_for_and_then_made() {
     };
     assert_eq!(send(&mut here, at(1)), Some((outer(RELAY), 1)));
     set(&mut here, Choice { behind: ms(30), ..choice(outer(2).into()) }, at(1) + ms(1));
-    // No gap of its own.
+    // The traffic does not pause.
     for number in (1..=250).step_by(10) {
         assert_eq!(send(&mut here, at(1) + ms(number)), Some((outer(RELAY), 1)), "{number}");
     }
@@ -292,7 +292,7 @@ fn a_gap_is_waited_for_and_then_made() {
     assert_eq!(send(&mut here, at(1) + ms(last + 29)), None);
     assert_eq!(here.core.peers.get(PEER).unwrap().held_until(), at(1) + ms(last + 30));
     assert_eq!(send(&mut here, at(1) + ms(last + 30)), Some((outer(2), 3)), "all of them, at once");
-    // A gap of its own is found by the next packet, or by the clock.
+    // A pause of the traffic is noticed by the next packet, or by a timer.
     set(&mut here, choice(relayed()), at(3));
     send(&mut here, at(3));
     set(&mut here, Choice { behind: ms(30), ..choice(outer(2).into()) }, at(3));
@@ -302,21 +302,21 @@ fn a_gap_is_waited_for_and_then_made() {
     set(&mut here, Choice { behind: ms(900), ..choice(outer(2).into()) }, at(4));
     here.core.handle_timeout(&mut here.out, at(4) + ms(50));
     assert_eq!(here.core.peers.get(PEER).unwrap().first.way, Some(outer(2).into()), "never longer than 50 ms");
-    // What nobody is in front of goes at once, and what is dead is waited for by nobody.
+    // The change is immediate if no packet can be overtaken.
     set(&mut here, Choice { behind: ms(30), ..choice(relayed()) }, at(5));
     assert_eq!(send(&mut here, at(5)), Some((outer(RELAY), 1)));
     set(&mut here, choice(outer(2).into()), at(5));
     assert_eq!(send(&mut here, at(5)), Some((outer(2), 1)));
 }
 
-/// Whether packets are held for the peer.
+/// Returns true if packets are held for the peer.
 fn waits(end: &TestLane) -> bool {
     end.core.held.has(PEER)
 }
 
-/// A host that sends packets of this length, one in a millisecond, while it is to leave the relay for a way that is 50 ms shorter: what it sends goes
-/// where, in order, and how much was held at most.
-fn leaves_the_relay(length: usize, milliseconds: u64) -> (Vec<(std::net::SocketAddr, usize)>, TestLane) {
+/// Has a host send one packet of this length per millisecond while it changes from the relay to a path that is 50 ms shorter. Returns the destinations in
+/// order, each with its number of packets, and the host.
+fn change_from_relay(length: usize, milliseconds: u64) -> (Vec<(std::net::SocketAddr, usize)>, TestLane) {
     let (mut here, _) = both();
     set(&mut here, choice(relayed()), at(1));
     here.outbound(&packet(1, 2, length), at(1));
@@ -340,24 +340,24 @@ fn leaves_the_relay(length: usize, milliseconds: u64) -> (Vec<(std::net::SocketA
 }
 
 #[test]
-fn fault_b11_a_peer_that_sends_more_than_may_be_held_gives_the_change_up_and_takes_it_in_the_end() {
-    // 1 Mbit/s: what is held until the gap is over fits, and everything leaves by the new way from then on.
-    let (sent, here) = leaves_the_relay(125, 1_000);
+fn fault_b11_a_change_is_given_up_when_too_much_would_be_held_and_made_in_the_end() {
+    // 1 Mbit/s: the packets of the gap fit, and all packets take the new path from then on.
+    let (sent, here) = change_from_relay(125, 1_000);
     assert_eq!(sent, [(outer(RELAY), 249), (outer(2), 751)]);
     let traffic = here.core.traffic.add(PEER);
     assert_eq!((traffic.held(), traffic.given_up()), (49 * (125 + 10), 0), "with the virtio header");
-    // 80 Mbit/s: 26 packets are as many as may be held. Three tries later the new way is taken all the same.
-    let (sent, here) = leaves_the_relay(10_000, 5_000);
+    // 80 Mbit/s: 26 packets may be held. After three gaps were given up, the new path is taken all the same.
+    let (sent, here) = change_from_relay(10_000, 5_000);
     let [(first, before), (then, after)] = sent[..] else { panic!("{sent:?}") };
     assert_eq!((first, then, before + after), (outer(RELAY), outer(2), 5_000), "nothing is lost");
-    assert!((2_250..2_350).contains(&before), "tries after 250, 1,250 and 2,250 ms, and {before} packets before");
+    assert!((2_250..2_350).contains(&before), "gaps after 250, 1,250 and 2,250 ms, and {before} packets before");
     let traffic = here.core.traffic.add(PEER);
     assert_eq!(traffic.given_up(), 3);
     assert!(traffic.held() <= 3 * (held::PER_PEER as u64 + 10_000), "{} bytes were held", traffic.held());
 }
 
 #[test]
-fn fault_b11_while_lanes_are_drained_nothing_is_held() {
+fn fault_b11_during_a_drain_no_packet_is_held() {
     let (mut here, _) = both();
     here.command(ToLane::OpenLanes { peer: PEER, lanes: Vec::new(), barrier: 1 }, at(1));
     here.command(ToLane::CloseLanes(PEER), at(1));
@@ -375,7 +375,7 @@ fn fault_b11_while_lanes_are_drained_nothing_is_held() {
     here.time_passes(at(2));
     assert_eq!((waits(&here), here.runs().len()), (false, 1));
     here.core.end_drain();
-    // A peer that goes takes along what is held for it.
+    // Packets that are held for a removed peer are dropped.
     here.command(ToLane::OpenLanes { peer: PEER, lanes: Vec::new(), barrier: 1 }, at(3));
     here.command(ToLane::CloseLanes(PEER), at(3));
     here.outbound(&packet(1, 2, 100), at(3));
@@ -384,9 +384,9 @@ fn fault_b11_while_lanes_are_drained_nothing_is_held() {
     here.assert_dropped(DropReason::NoRoute, 1);
 }
 
-/// What a host does at a time: sends a packet, or changes its way.
+/// What a host does: it sends a packet, or changes its path.
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum Action {
     Send,
     Direct,
     Relayed,
@@ -395,16 +395,16 @@ enum Step {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Between two hosts with a slow relay and a fast direct way, in whatever rhythm is sent and changed: everything arrives, and in its order.
+    /// Two hosts have a slow relay and a fast direct path. Whenever packets are sent and paths changed, all packets arrive, in order.
     #[test]
-    fn a_change_of_ways_loses_and_reorders_nothing(
-        steps in proptest::collection::vec((0_u64..40, prop_oneof![30 => Just(Step::Send), 1 => Just(Step::Direct), 1 => Just(Step::Relayed)]), 1..400),
+    fn a_change_of_paths_loses_and_reorders_no_packet(
+        steps in proptest::collection::vec((0_u64..40, prop_oneof![30 => Just(Action::Send), 1 => Just(Action::Direct), 1 => Just(Action::Relayed)]), 1..400),
         slow in 1_u64..60, fast in 0_u64..10,
     ) {
         let (slow, fast) = (slow.max(fast), fast);
         let (mut here, mut there) = both();
         let behind = ms(slow - fast).min(ms(50));
-        // What is slower by more than a pause may last is told as much, and may be overtaken: then it is no case of this test.
+        // A relay that is slower by more than the longest gap may be overtaken, which is not the case to test here.
         prop_assume!(slow - fast <= 50);
         let mut now = at(1);
         let mut sent = 0_u16;
@@ -415,7 +415,7 @@ proptest! {
         let mut next = None;
         let mut idle = 0;
         while idle < 200 {
-            // A millisecond at a time, as the thread does: timers, then what was held, then what is new.
+            // One millisecond per round, in the thread's order: timers, held packets, new packets.
             now = now + ms(1);
             here.time_passes(now);
             there.core.handle_timeout(&mut there.out, now);
@@ -425,13 +425,13 @@ proptest! {
                     break;
                 }
                 match step {
-                    Step::Send => {
+                    Action::Send => {
                         let length = 60 + sent;
                         here.outbound(&packet(1, 2, usize::from(length)), now);
                         sent += 1;
                     }
-                    Step::Direct => set(&mut here, Choice { behind, ..choice(outer(2).into()) }, now),
-                    Step::Relayed => set(&mut here, choice(relayed()), now),
+                    Action::Direct => set(&mut here, Choice { behind, ..choice(outer(2).into()) }, now),
+                    Action::Relayed => set(&mut here, choice(relayed()), now),
                 }
                 while here.core.has_released() {
                     here.core.release(&mut here.out, now);
@@ -449,8 +449,8 @@ proptest! {
                 arrived.extend(there.written());
             }
             there.runs();
-            there.said();
-            here.said();
+            there.outputs();
+            here.outputs();
         }
         let lengths: Vec<_> = arrived.iter().map(|packet| packet.len() - 60).collect();
         prop_assert_eq!(lengths, (0..usize::from(sent)).collect::<Vec<_>>());
@@ -458,7 +458,7 @@ proptest! {
 }
 
 #[test]
-fn control_goes_any_way_it_is_told() {
+fn control_messages_take_the_path_that_the_agent_names() {
     let (mut here, _) = both();
     let probe = ControlMessage::Probe { id: 1 };
     let ask = |way| ToLane::Control { peer: PEER, session: SessionId(1), lane: LaneId::FIRST, way, message: probe };
@@ -467,5 +467,5 @@ fn control_goes_any_way_it_is_told() {
         assert_eq!(here.runs()[0].0, place);
     }
     here.outbound(&packet(1, 2, 100), at(1));
-    assert_eq!(here.runs()[0].0, outer(2), "data stays");
+    assert_eq!(here.runs()[0].0, outer(2), "data stays on its path");
 }

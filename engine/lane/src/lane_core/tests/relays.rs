@@ -1,4 +1,4 @@
-//! Datagrams by a relay, what relays and STUN servers say, and who may move a peer.
+//! Datagrams through a relay, frames of relays and STUN servers, and what may change a peer's path.
 
 use std::sync::Arc;
 
@@ -13,22 +13,22 @@ use taut_wire::wireguard::{cookie_reply, initiation};
 use super::kit::{PEER, TestLane, at, choice, identity, outer, packet, pair, read, superpacket, taut_pair};
 use crate::drops::DropReason;
 
-/// Where the relay is.
+/// The relay's host number.
 const RELAY: u8 = 9;
 
-fn by(id: u32) -> Way {
+fn through(id: u32) -> Way {
     Way::Relayed { relay: outer(RELAY), id }
 }
 
-fn hears_relay(end: &mut TestLane) {
+fn name_relay(end: &mut TestLane) {
     end.command(ToLane::Relays(Arc::new([outer(RELAY)])), at(0));
 }
 
-fn goes(end: &mut TestLane, way: Way) {
+fn set_path(end: &mut TestLane, way: Way) {
     end.command(ToLane::SetPath { peer: PEER, choice: choice(way) }, at(0));
 }
 
-/// What the relay makes of a run for the peer that its sender calls `from`: the receiver calls that one `to`.
+/// Returns what the relay makes of a run: it replaces the sender's number for the peer, `from`, by the receiver's number, `to`.
 fn relayed(run: &[u8], size: usize, from: u32, to: u32) -> Vec<u8> {
     let mut run = run.to_vec();
     for frame in run.chunks_mut(size) {
@@ -39,10 +39,10 @@ fn relayed(run: &[u8], size: usize, from: u32, to: u32) -> Vec<u8> {
 }
 
 #[test]
-fn what_goes_by_a_relay_comes_out_as_it_was() {
+fn packets_through_a_relay_arrive_unchanged() {
     let (mut here, mut there) = taut_pair();
-    goes(&mut here, by(7));
-    hears_relay(&mut there);
+    set_path(&mut here, through(7));
+    name_relay(&mut there);
     let (header, packet) = superpacket(40 * 1380, 1380);
     here.core.outbound(&read(header, &packet), &mut here.out, at(1));
     let runs = here.runs();
@@ -56,46 +56,53 @@ fn what_goes_by_a_relay_comes_out_as_it_was() {
     let written = std::mem::take(&mut there.io.written);
     assert_eq!(written.len(), 1, "and are merged again");
     assert_eq!(written[0].1[40..], packet[40..]);
-    let said = there.said();
-    assert!(said.contains(&FromLane::Arrived { peer: PEER, way: by(3) }), "{said:?}");
-    assert!(said.contains(&FromLane::Confirmed { peer: PEER, id: SessionId(1) }));
+    let outputs = there.outputs();
+    assert!(outputs.contains(&FromLane::Arrived { peer: PEER, way: through(3) }), "{outputs:?}");
+    assert!(outputs.contains(&FromLane::Confirmed { peer: PEER, id: SessionId(1) }));
     there.outbound(&super::kit::packet(2, 1, 100), at(1));
     let [(destination, answer, _)] = &there.runs()[..] else { panic!("one datagram") };
-    assert_eq!((*destination, id(answer)), (outer(RELAY), Some(3)), "back by the way it came, while none is chosen");
-    here.said();
-    hears_relay(&mut here);
+    assert_eq!(
+        (*destination, id(answer)),
+        (outer(RELAY), Some(3)),
+        "before the agent chooses, the answer takes the path that the packet came on"
+    );
+    here.outputs();
+    name_relay(&mut here);
     here.inbound(outer(RELAY), &relayed(answer, answer.len(), 3, 7), answer.len(), at(1));
     assert_eq!(here.written().len(), 1);
-    assert!(!here.said().iter().any(|said| matches!(said, FromLane::Arrived { .. })), "that is where packets go");
+    assert!(
+        !here.outputs().iter().any(|said| matches!(said, FromLane::Arrived { .. })),
+        "packets go on that path already"
+    );
 }
 
 #[test]
-fn a_probe_by_a_relay_is_answered_by_it() {
+fn a_probe_through_a_relay_is_answered_through_it() {
     let (mut here, mut there) = taut_pair();
-    hears_relay(&mut there);
-    let way = Some(by(7));
+    name_relay(&mut there);
+    let way = Some(through(7));
     let probe = ControlMessage::Probe { id: 5 };
     let ask = |way| ToLane::Control { peer: PEER, session: SessionId(1), lane: LaneId::FIRST, way, message: probe };
     here.command(ask(way), at(1));
     let [(_, asked, size)] = &here.runs()[..] else { panic!("one probe") };
     there.inbound(outer(RELAY), &relayed(asked, *size, 7, 3), *size, at(1));
     let [(destination, answer, size)] = &there.runs()[..] else { panic!("one answer") };
-    assert_eq!((*destination, answer.len()), (outer(RELAY), asked.len()), "never more than was asked for");
-    hears_relay(&mut here);
-    here.said();
+    assert_eq!((*destination, answer.len()), (outer(RELAY), asked.len()), "the answer is as long as the probe");
+    name_relay(&mut here);
+    here.outputs();
     here.inbound(outer(RELAY), &relayed(answer, *size, 3, 7), *size, at(1));
-    let heard = here.said().into_iter().find_map(|said| match said {
+    let heard = here.outputs().into_iter().find_map(|said| match said {
         FromLane::Control { source, message, .. } => Some((source, message)),
         _ => None,
     });
     let seen = "0.0.0.0:0".parse().unwrap();
-    assert_eq!(heard, Some((by(7), ControlMessage::Answer { id: 5, seen })));
+    assert_eq!(heard, Some((through(7), ControlMessage::Answer { id: 5, seen })));
 }
 
 #[test]
-fn only_known_relays_are_heard() {
+fn only_datagrams_of_named_relays_are_taken() {
     let (mut here, mut there) = taut_pair();
-    goes(&mut here, by(7));
+    set_path(&mut here, through(7));
     here.outbound(&packet(1, 2, 100), at(1));
     let [(_, frame, size)] = &here.runs()[..] else { panic!("one datagram") };
     there.inbound(outer(RELAY), frame, *size, at(1));
@@ -103,28 +110,28 @@ fn only_known_relays_are_heard() {
     let bind = [0x82; 60];
     there.inbound(outer(RELAY), &bind, bind.len(), at(1));
     there.assert_dropped(DropReason::NotWireGuard, 2);
-    hears_relay(&mut there);
+    name_relay(&mut there);
     there.inbound(outer(8), frame, *size, at(1));
     there.assert_dropped(DropReason::NotWireGuard, 3);
-    assert!(there.said().is_empty() && there.written().is_empty());
+    assert!(there.outputs().is_empty() && there.written().is_empty());
     there.inbound(outer(RELAY), frame, *size, at(1));
-    assert_eq!(there.written().len(), 1, "nobody opened it before");
+    assert_eq!(there.written().len(), 1, "it was not opened before");
     there.command(ToLane::Relays(Arc::new([])), at(1));
     there.inbound(outer(RELAY), &bind, bind.len(), at(1));
     there.assert_dropped(DropReason::NotWireGuard, 4);
 }
 
 #[test]
-fn frames_and_stun_answers_go_up_within_a_rate() {
+fn frames_and_stun_answers_reach_the_agent_within_a_rate() {
     let (_, mut there) = pair();
-    hears_relay(&mut there);
+    name_relay(&mut there);
     let mut stun = [0; 32];
     stun[..8].copy_from_slice(&[1, 1, 0, 12, 0x21, 0x12, 0xa4, 0x42]);
-    asks(&mut there, &stun);
+    request(&mut there, &stun);
     for bytes in [&stun[..], &[0x81; 4], &[0x84; 512]] {
         there.inbound(outer(RELAY), bytes, bytes.len(), at(1));
         let datagram = FromLane::Datagram { source: outer(RELAY), bytes: Datagram::new(bytes).unwrap() };
-        assert_eq!(there.said(), [datagram]);
+        assert_eq!(there.outputs(), [datagram]);
     }
     let other = [&[0x85; 40][..], &[0x80; 8], &[0x80; 7], &[0x84; 513], &stun[..19], &[0xc1; 32]];
     for bytes in other {
@@ -134,23 +141,23 @@ fn frames_and_stun_answers_go_up_within_a_rate() {
     let taken = (0..10_000)
         .filter(|_| {
             there.inbound(outer(RELAY), &stun, stun.len(), at(2));
-            there.said().len() == 1
+            there.outputs().len() == 1
         })
         .count();
     assert_eq!((taken, there.dropped(DropReason::RelayRate)), (200, 9_800));
 }
 
-/// Something leaves for the relay: a bind, or a STUN request.
-fn asks(end: &mut TestLane, bytes: &[u8]) {
+/// Sends a bind or a STUN request to the relay.
+fn request(end: &mut TestLane, bytes: &[u8]) {
     let bytes = Datagram::new(bytes).unwrap();
     end.command(ToLane::Datagram { destination: outer(RELAY), bytes }, at(0));
     end.runs();
 }
 
 #[test]
-fn fault_a14_frames_forged_in_a_relays_name_keep_nothing_of_its_own_from_us() {
+fn fault_a14_frames_with_a_relays_forged_address_do_not_stop_its_own_frames() {
     let (_, mut here) = pair();
-    hears_relay(&mut here);
+    name_relay(&mut here);
     let frame = |kind: u8, index: u32| {
         let mut frame = [0; 72];
         frame[0] = kind;
@@ -162,60 +169,60 @@ fn fault_a14_frames_forged_in_a_relays_name_keep_nothing_of_its_own_from_us() {
         stun[..8].copy_from_slice(&[1, 1, 0, 12, 0x21, 0x12, 0xa4, 0x42]);
         stun
     };
-    asks(&mut here, &frame(0x81, 7));
-    asks(&mut here, &stun(7));
-    let mut said = |bytes: &[u8]| {
+    request(&mut here, &frame(0x81, 7));
+    request(&mut here, &stun(7));
+    let mut outputs = |bytes: &[u8]| {
         here.inbound(outer(RELAY), bytes, bytes.len(), at(1));
-        here.said().len()
+        here.outputs().len()
     };
     // The forger has not seen our bind and our request.
-    let forged = (100..10_000).map(|index| said(&frame(0x83, index)) + said(&stun(9))).sum::<usize>();
-    assert_eq!(forged, 200, "as many of a kind as the agent can bear, and no STUN answer to nothing");
-    assert_eq!(said(&frame(0x82, 7)), 1, "the relay's answer to our bind");
-    assert_eq!((said(&frame(0x83, 7)), said(&stun(7))), (1, 1));
-    let own = (0..1_000).map(|_| said(&frame(0x83, 7))).sum::<usize>();
-    assert_eq!(own, 200 - 3, "and it has a limit, too");
+    let forged = (100..10_000).map(|index| outputs(&frame(0x83, index)) + outputs(&stun(9))).sum::<usize>();
+    assert_eq!(forged, 200, "the limit of other frames, and no STUN answer without a request");
+    assert_eq!(outputs(&frame(0x82, 7)), 1, "the relay's answer to our bind");
+    assert_eq!((outputs(&frame(0x83, 7)), outputs(&stun(7))), (1, 1));
+    let own = (0..1_000).map(|_| outputs(&frame(0x83, 7))).sum::<usize>();
+    assert_eq!(own, 200 - 3, "answers have a limit, too");
 }
 
 #[test]
-fn what_is_not_sealed_goes_as_it_is() {
+fn unsealed_datagrams_leave_as_they_are() {
     let (mut here, _) = pair();
     let bytes = Datagram::new(&[0x81; 200]).unwrap();
     here.command(ToLane::Datagram { destination: outer(RELAY), bytes }, at(0));
     assert_eq!(here.runs(), [(outer(RELAY), vec![0x81; 200], 200)]);
     let message = HandshakeMessage::new(&[1; initiation::LEN]).unwrap();
-    here.command(ToLane::Send { way: by(4), message }, at(0));
+    here.command(ToLane::Send { way: through(4), message }, at(0));
     let [(destination, frame, _)] = &here.runs()[..] else { panic!("one frame") };
     assert_eq!((*destination, id(frame), &frame[HEADER..]), (outer(RELAY), Some(4), message.as_bytes()));
     assert!(Datagram::new(&[0; Datagram::MAX + 1]).is_none());
 }
 
 #[test]
-fn fault_c6_what_a_relay_repeats_is_dropped() {
+fn fault_c6_packets_that_a_relay_repeats_are_dropped() {
     let (mut here, mut there) = taut_pair();
-    goes(&mut here, by(7));
-    hears_relay(&mut there);
+    set_path(&mut here, through(7));
+    name_relay(&mut there);
     here.outbound(&packet(1, 2, 100), at(1));
     let [(_, frame, size)] = &here.runs()[..] else { panic!("one datagram") };
     let frame = relayed(frame, *size, 7, 3);
     there.inbound(outer(RELAY), &frame, *size, at(1));
-    there.said();
-    goes(&mut there, by(3));
+    there.outputs();
+    set_path(&mut there, through(3));
     for _ in 0..100 {
         there.inbound(outer(RELAY), &frame, *size, at(2));
     }
-    // Under another client's number, too: it proves nothing.
+    // The same under another client's number, which proves nothing.
     there.inbound(outer(RELAY), &relayed(&frame, *size, 3, 4), *size, at(2));
     there.inbound(outer(1), &frame[HEADER..], *size - HEADER, at(2));
     there.assert_dropped(DropReason::Replayed, 102);
     assert_eq!(there.written().len(), 1);
-    assert!(there.said().is_empty());
+    assert!(there.outputs().is_empty());
 }
 
 #[test]
-fn fault_d2_an_authentic_packet_from_elsewhere_moves_no_taut_peer() {
+fn fault_d2_an_authentic_packet_from_elsewhere_does_not_change_a_taut_peers_path() {
     let (mut here, mut there) = taut_pair();
-    goes(&mut there, outer(1).into());
+    set_path(&mut there, outer(1).into());
     for place in [7, 8, 7] {
         here.outbound(&packet(1, 2, 100), at(1));
         let [(_, datagram, size)] = &here.runs()[..] else { panic!("one datagram") };
@@ -223,26 +230,26 @@ fn fault_d2_an_authentic_packet_from_elsewhere_moves_no_taut_peer() {
         there.outbound(&packet(2, 1, 100), at(1));
         assert_eq!(there.runs()[0].0, outer(1));
     }
-    assert_eq!(there.written().len(), 3, "it is the peer's all the same");
+    assert_eq!(there.written().len(), 3, "the packets are the peer's all the same");
     let arrived = |place: u8| FromLane::Arrived { peer: PEER, way: outer(place).into() };
-    let said: Vec<_> = there.said().into_iter().filter(|said| matches!(said, FromLane::Arrived { .. })).collect();
-    assert_eq!(said, [arrived(7), arrived(8)], "once each within a second");
-    // From everywhere: the agent is told of so many and no more.
+    let outputs: Vec<_> = there.outputs().into_iter().filter(|said| matches!(said, FromLane::Arrived { .. })).collect();
+    assert_eq!(outputs, [arrived(7), arrived(8)], "each once within a second");
+    // Packets come from everywhere: the agent is told of eight sources at most.
     for place in 10..200 {
         here.outbound(&packet(1, 2, 100), at(1));
         let [(_, datagram, size)] = &here.runs()[..] else { panic!("one datagram") };
         there.inbound(outer(place), datagram, *size, at(1));
     }
-    assert!(there.said().len() <= 8);
-    goes(&mut there, outer(8).into());
+    assert!(there.outputs().len() <= 8);
+    set_path(&mut there, outer(8).into());
     there.outbound(&packet(2, 1, 100), at(1));
-    assert_eq!(there.runs()[0].0, outer(8), "the agent moves it");
+    assert_eq!(there.runs()[0].0, outer(8), "the agent changes the path");
 }
 
 #[test]
-fn fault_b3_a_flood_by_a_relay_is_asked_for_cookies_and_who_shows_one_gets_in() {
+fn fault_b3_a_flood_through_a_relay_is_asked_for_cookies_and_a_client_that_shows_one_passes() {
     let mut there = TestLane::new(2, 1);
-    hears_relay(&mut there);
+    name_relay(&mut there);
     let remote = Remote::new(&identity(1), identity(2).public(), taut_base::PresharedKey::NONE).unwrap();
     let stamp = Timestamp::from_wall_clock(std::time::Duration::from_secs(1));
     let key = taut_base::PrivateKey::from_bytes([3; 32]);
@@ -252,11 +259,11 @@ fn fault_b3_a_flood_by_a_relay_is_asked_for_cookies_and_who_shows_one_gets_in() 
     let ask = |there: &mut TestLane, id: u32, message: &[u8]| {
         let frame = frame(id, message);
         there.inbound(outer(RELAY), &frame, frame.len(), at(1));
-        let taken = there.said().len();
+        let taken = there.outputs().len();
         (taken, there.datagrams())
     };
     let taken: usize = (0..100).map(|_| ask(&mut there, 1, &message).0).sum();
-    assert_eq!(taken, 5, "one client's");
+    assert_eq!(taken, 5, "the burst of one client");
     let (taken, answers) = ask(&mut there, 1, &message);
     assert!(taken == 0 && answers.len() == 1, "a cookie");
     assert_eq!((id(&answers[0]), answers[0].len()), (Some(1), HEADER + cookie_reply::LEN));
@@ -264,14 +271,14 @@ fn fault_b3_a_flood_by_a_relay_is_asked_for_cookies_and_who_shows_one_gets_in() 
     else {
         panic!("no cookie reply")
     };
-    assert_eq!(ask(&mut there, 2, &message).0, 1, "another client of that relay needs none (fault B5)");
+    assert_eq!(ask(&mut there, 2, &message).0, 1, "another client of that relay needs no cookie (fault B5)");
     let (mut cookies, mut shown) = (taut_tunnel::cookie::Cookies::default(), message);
-    let source = taut_node::source_of(by(1));
+    let source = taut_node::source_of(through(1));
     assert!(cookies.take(&remote, taut_tunnel::cookie::mac1(&message).unwrap(), source, &reply, at(1)));
     cookies.write_mac2(source, &mut shown, at(1));
-    assert_eq!(ask(&mut there, 1, &shown).0, 1, "who shows it gets in");
+    assert_eq!(ask(&mut there, 1, &shown).0, 1, "with the cookie it passes");
     assert_eq!(ask(&mut there, 1, &message).0, 0);
-    // It is this client's cookie: neither its relay's nor anybody's at the relay's address.
+    // The cookie is this client's: another client of the relay cannot use it.
     while ask(&mut there, 3, &message).0 == 1 {}
     assert_eq!(ask(&mut there, 3, &shown).0, 0);
 }

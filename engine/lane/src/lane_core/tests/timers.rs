@@ -7,7 +7,7 @@ use taut_tunnel::SessionIndices;
 use super::kit::{PEER, TestLane, add_session, at, keys, outer, packet, pair};
 use crate::drops::DropReason;
 
-/// Lets the timers of `end` run until `seconds`.
+/// Runs the timers of `end` until `seconds`.
 fn pass(end: &mut TestLane, seconds: u64) {
     while let Some(due) = end.core.poll_timeout().filter(|due| *due <= at(seconds)) {
         end.core.handle_timeout(&mut end.out, due);
@@ -48,7 +48,7 @@ fn an_old_session_is_retired_and_opens_nothing() {
     here.outbound(&packet(1, 2, 100), at(179));
     let datagrams = here.datagrams();
     pass(&mut there, 180);
-    assert!(there.said().contains(&FromLane::Retired {
+    assert!(there.outputs().contains(&FromLane::Retired {
         peer: PEER,
         id: SessionId(1),
         indices: SessionIndices { stock: ReceiverIndex(3 << 4), control: None, fast: None }
@@ -57,7 +57,7 @@ fn an_old_session_is_retired_and_opens_nothing() {
     there.assert_dropped(DropReason::UnknownIndex, 1);
     here.outbound(&packet(1, 2, 100), at(180));
     assert!(here.out.is_empty(), "the packet waits for a new session");
-    assert!(here.said().contains(&FromLane::WantsHandshake(PEER)));
+    assert!(here.outputs().contains(&FromLane::WantsHandshake(PEER)));
 }
 
 #[test]
@@ -74,29 +74,29 @@ fn received_data_is_answered_by_an_empty_packet_after_ten_seconds() {
 }
 
 #[test]
-fn data_that_is_not_answered_makes_a_wish_after_fifteen_seconds() {
+fn data_without_an_answer_asks_for_a_handshake_after_fifteen_seconds() {
     let (mut here, _) = pair();
     here.outbound(&packet(1, 2, 100), at(2));
     pass(&mut here, 16);
-    assert!(here.said().is_empty());
+    assert!(here.outputs().is_empty());
     pass(&mut here, 17);
-    assert_eq!(here.said(), [FromLane::WantsHandshake(PEER)]);
+    assert_eq!(here.outputs(), [FromLane::WantsHandshake(PEER)]);
 }
 
 #[test]
-fn sessions_that_follow_each_other_push_out_the_oldest_and_free_its_index() {
+fn new_sessions_replace_the_oldest_and_free_its_index() {
     let (mut here, _) = pair();
-    here.said();
+    here.outputs();
     for number in 2..6 {
         here.command(add_session(number, keys(number).0, Some(outer(2)), at(2)), at(2));
     }
-    let freed: Vec<_> = here.said().into_iter().filter(|said| matches!(said, FromLane::Retired { .. })).collect();
+    let freed: Vec<_> = here.outputs().into_iter().filter(|said| matches!(said, FromLane::Retired { .. })).collect();
     assert_eq!(freed.len(), 3, "current and previous are left");
     assert_eq!(here.core.peers.indices(), 2);
 }
 
 #[test]
-fn a_configured_keepalive_starts_at_once_and_goes_on() {
+fn a_persistent_keepalive_starts_at_once_and_continues() {
     let mut here = TestLane::new(1, 2);
     here.command(ToLane::SetEndpoint { peer: PEER, endpoint: outer(2) }, at(0));
     here.command(ToLane::SetKeepalive { peer: PEER, interval: Some(Duration::from_secs(25)) }, at(0));
