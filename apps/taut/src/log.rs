@@ -112,7 +112,7 @@ fn parse(mut words: Words, now: Duration) -> Result<Options, Fault> {
             "-f" | "--follow" => options.follow = true,
             "--json" => options.json = true,
             "--since" => filter.since = Some(since(&words.value()?, now)?),
-            "--peer" => filter.peer = Some(peer(words.value()?)),
+            "--peer" => filter.peer = Some(peer(&words.value()?)),
             "--area" => filter.area = Some(area(&words.value()?)?),
             "--priority" => filter.least = Some(level(&words.value()?)?),
             "--level" => options.levels = Some(flags::levels("--level", &words.value()?)?.to_string()),
@@ -136,8 +136,8 @@ fn since(text: &str, now: Duration) -> Result<Duration, Fault> {
 }
 
 /// A peer's name without its network.
-fn peer(name: String) -> String {
-    name.split_once('.').map_or(name.clone(), |(peer, _)| String::from(peer))
+fn peer(name: &str) -> String {
+    String::from(name.split_once('.').map_or(name, |(peer, _)| peer))
 }
 
 fn area(text: &str) -> Result<Area, Fault> {

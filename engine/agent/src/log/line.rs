@@ -43,6 +43,7 @@ pub(crate) enum Value {
 
 impl Value {
     /// Returns the text of what can be displayed.
+    #[expect(clippy::needless_pass_by_value, reason = "callers pass references and small copies alike")]
     pub(crate) fn text(value: impl ToString) -> Self {
         Self::Text(value.to_string())
     }
