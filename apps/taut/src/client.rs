@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use taut_agent::api::{Failure, Request, Response, Status, Why, private_socket};
+use taut_agent::api::{Failure, LogPart, Request, Response, Status, Why, private_socket};
 
 use crate::fault::Fault;
 
@@ -109,6 +109,14 @@ impl Client {
     pub(crate) fn metrics(&mut self) -> Result<String, Fault> {
         match self.look(&Request::Metrics)? {
             Some(Response::Metrics { text }) => Ok(text),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Events from this number on, or from the oldest that is kept.
+    pub(crate) fn log(&mut self, from: Option<u64>) -> Result<Box<LogPart>, Fault> {
+        match self.ask(&Request::Log { from })? {
+            Some(Response::Log(part)) => Ok(part),
             other => Err(unexpected(other)),
         }
     }

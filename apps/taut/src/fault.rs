@@ -57,6 +57,15 @@ impl Fault {
         Self::Usage { message: message.into(), usage: String::new() }
     }
 
+    /// Returns what happened and why, without what to do.
+    pub(crate) fn message(&self) -> String {
+        match self {
+            Self::Usage { message, .. } => message.clone(),
+            Self::Failed(failure) => failure.message.clone(),
+            Self::UnknownFlag(_) | Self::Help | Self::Said => String::new(),
+        }
+    }
+
     pub(crate) fn no_verb() -> Self {
         Self::Usage { message: String::from("a verb is missing"), usage: String::from(VERB_USAGE) }
     }

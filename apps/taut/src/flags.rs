@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lexopt::{Arg, Parser};
+use taut_agent::log::Levels;
 use taut_base::{DEFAULT_MTU, MAX_LANES, MAX_MTU, MIN_MTU};
 
 use crate::fault::Fault;
@@ -124,6 +125,8 @@ pub(crate) struct DaemonFlags {
     pub(crate) search_sockets: u16,
     /// Where a Prometheus may read the figures.
     pub(crate) metrics: Option<SocketAddr>,
+    /// Which events are recorded.
+    pub(crate) log_levels: Levels,
 }
 
 /// Help for the flags of [`DaemonFlags`]: a macro, because `concat!` takes no constants.
@@ -138,6 +141,7 @@ macro_rules! daemon_details {
 --mtu N            MTU of the TUN device, 1280 to 65440 (default 1420)
 --low-latency      wait for packets without sleeping for 50 ms after each: sooner there, for up to a core of processor time per lane
 --metrics ADDRESS  hand the figures of `taut metrics` to a Prometheus there: a port of 127.0.0.1, or IP:PORT; all who can connect may read them
+--log-level LEVELS events to record (default info): error, warn, info, debug or trace, and others for some areas, such as info,path=debug
 --no-tun-offload   do without checksum and segmentation offload of the TUN device
 --no-tun-steering  deal packets out to lanes by ourselves, not by a program in the kernel
 --no-udp-gso       do without segmentation offload of the UDP socket
@@ -172,6 +176,7 @@ impl DaemonFlags {
             portmap: true,
             search_sockets: taut_agent::SEARCH_SOCKETS,
             metrics: None,
+            log_levels: Levels::default(),
         }
     }
 
@@ -193,6 +198,7 @@ impl DaemonFlags {
             "--no-portmap" => self.portmap = false,
             "--search-sockets" => self.search_sockets = search_sockets(&words.value()?)?,
             "--metrics" => self.metrics = Some(metrics(&words.value()?)?),
+            "--log-level" => self.log_levels = levels("--log-level", &words.value()?)?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -225,6 +231,9 @@ impl DaemonFlags {
         if let Some(metrics) = self.metrics {
             words.extend(["--metrics".into(), metrics.to_string().into()]);
         }
+        if self.log_levels != Levels::default() {
+            words.extend(["--log-level".into(), self.log_levels.to_string().into()]);
+        }
         words
     }
 }
@@ -242,6 +251,11 @@ fn metrics(text: &str) -> Result<SocketAddr, Fault> {
     text.parse().ok().or_else(|| text.parse().ok().map(here)).filter(|address| address.port() != 0).ok_or_else(|| {
         Fault::usage(format!("--metrics {text}: write a port, or an address and a port such as 127.0.0.1:9288"))
     })
+}
+
+/// Reads which events are recorded.
+pub(crate) fn levels(flag: &str, text: &str) -> Result<Levels, Fault> {
+    text.parse().map_err(|error| Fault::usage(format!("{flag}: {error}")))
 }
 
 fn lanes(text: &str) -> Result<u8, Fault> {

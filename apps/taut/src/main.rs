@@ -7,6 +7,7 @@
 //! `"schema": 1`, and a verb that fails prints one with `error`.
 
 mod accept;
+mod bugreport;
 mod client;
 mod daemon;
 mod down;
@@ -16,6 +17,7 @@ mod hosts;
 mod ip;
 mod launch;
 mod leave;
+mod log;
 mod metrics;
 mod netcheck;
 mod output;

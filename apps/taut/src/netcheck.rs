@@ -64,16 +64,26 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
             other => return Err(unexpected(other)),
         }
     }
-    let status = Client::connect(&socket).ok().and_then(|mut client| client.status().ok());
-    named.truncate(MAX_SERVERS);
-    let targets = named.iter().map(|name| Target::read(name)).collect::<Result<Vec<_>, _>>()?;
+    let report = check(&named, &socket, &state)?;
+    match json {
+        true => output::print_json(&report),
+        false => output::print(&report.render()),
+    }?;
+    // The reason is on the screen or in the object.
+    if report.reached() { Ok(()) } else { Err(Fault::Said) }
+}
+
+/// Asks the servers that are `named`, or that the daemon or the last map names.
+fn check(named: &[String], socket: &Path, state: &Path) -> Result<Report, Fault> {
+    let status = Client::connect(socket).ok().and_then(|mut client| client.status().ok());
+    let targets = named.iter().take(MAX_SERVERS).map(|name| Target::read(name)).collect::<Result<Vec<_>, _>>()?;
     let coordinators = targets.iter().filter_map(|target| target.coordinator.clone()).collect();
     let mut servers: Vec<Server> = targets.into_iter().map(|target| target.server).collect();
     if servers.is_empty() {
         servers = status.iter().flat_map(|status| &status.relays).map(Server::from).collect();
     }
     if servers.is_empty() {
-        servers = on_disk(&state);
+        servers = on_disk(state);
     }
     if servers.is_empty() {
         return Err(Fault::failed(
@@ -87,14 +97,13 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         Fault::failed(format!("no UDP socket could be opened: {error}"), "see `ulimit -n` and the rules of a sandbox")
     })?;
     let by_websocket = status.iter().flat_map(|status| &status.relays).filter_map(by_websocket).collect();
-    let report = Report::new(&servers, &survey, status.and_then(|status| status.port_mapping), by_websocket)
-        .with_coordinators(attempts.finish());
-    match json {
-        true => output::print_json(&report),
-        false => output::print(&report.render()),
-    }?;
-    // The reason is on the screen or in the object.
-    if report.reached() { Ok(()) } else { Err(Fault::Said) }
+    Ok(Report::new(&servers, &survey, status.and_then(|status| status.port_mapping), by_websocket)
+        .with_coordinators(attempts.finish()))
+}
+
+/// The report of `taut netcheck --json` without further words.
+pub(crate) fn report(socket: &Path, state: &Path) -> Result<impl serde::Serialize + use<>, Fault> {
+    check(&[], socket, state)
 }
 
 /// A relay that the daemon reaches by WebSocket: its name and URL.

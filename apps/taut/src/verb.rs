@@ -2,7 +2,10 @@
 
 use crate::fault::Fault;
 use crate::flags::Words;
-use crate::{accept, daemon, down, hosts, ip, leave, metrics, netcheck, output, ping, status, up, version, wg, why};
+use crate::{
+    accept, bugreport, daemon, down, hosts, ip, leave, log, metrics, netcheck, output, ping, status, up, version, wg,
+    why,
+};
 
 /// Something `taut` can be told to do.
 pub(crate) struct Verb {
@@ -73,6 +76,20 @@ const VERBS: &[Verb] = &[
         arguments: netcheck::ARGUMENTS,
         details: netcheck::DETAILS,
         run: netcheck::run,
+    },
+    Verb {
+        name: "log",
+        summary: "show what happened, also before a crash, or follow it",
+        arguments: log::ARGUMENTS,
+        details: log::DETAILS,
+        run: log::run,
+    },
+    Verb {
+        name: "bugreport",
+        summary: "write one archive with events, status, paths and facts of this host",
+        arguments: bugreport::ARGUMENTS,
+        details: bugreport::DETAILS,
+        run: bugreport::run,
     },
     Verb {
         name: "hosts",
@@ -158,10 +175,10 @@ pub(crate) fn find(name: &str) -> Result<&'static Verb, Fault> {
 
 /// All verbs, one per line.
 pub(crate) fn overview() -> String {
-    let lines: String = VERBS.iter().map(|verb| format!("  {:<9}{}\n", verb.name, verb.summary)).collect();
+    let lines: String = VERBS.iter().map(|verb| format!("  {:<10}{}\n", verb.name, verb.summary)).collect();
     format!(
         "taut: a peer-to-peer encrypted overlay network that speaks WireGuard\n\n\
-         usage: taut VERB [FLAGS]\n\n{lines}  help     [VERB] print this, or all about a verb\n\n\
+         usage: taut VERB [FLAGS]\n\n{lines}  help      [VERB] print this, or all about a verb\n\n\
          Exit status: 0 success, 1 failure, 2 usage error. With --json a failure is an object, too: {{\"schema\":1,\"error\":{{\"message\",\"hint\"}}}}.\n\
          Environment: TAUT_AUTHKEY, TAUT_STATE_DIR and TAUT_SOCKET stand for --auth-key, --state and --socket."
     )

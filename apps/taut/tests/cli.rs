@@ -23,8 +23,22 @@ fn answer(line: &str) -> (i32, String, String) {
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
-const VERBS: [&str; 12] =
-    ["up", "down", "leave", "status", "ping", "why", "netcheck", "hosts", "ip", "metrics", "daemon", "version"];
+const VERBS: [&str; 14] = [
+    "up",
+    "down",
+    "leave",
+    "status",
+    "ping",
+    "why",
+    "netcheck",
+    "log",
+    "bugreport",
+    "hosts",
+    "ip",
+    "metrics",
+    "daemon",
+    "version",
+];
 
 #[test]
 fn wrong_use_is_2_with_the_usage_of_the_verb_on_stderr() {
@@ -53,6 +67,11 @@ fn wrong_use_is_2_with_the_usage_of_the_verb_on_stderr() {
         "metrics x",
         "daemon --metrics here",
         "status x",
+        "log x",
+        "log --level loud",
+        "log --since soon",
+        "daemon --log-level paths=debug",
+        "bugreport x",
     ] {
         let (code, stdout, stderr) = answer(line);
         assert_eq!((code, stdout.as_str()), (2, ""), "{line}");
