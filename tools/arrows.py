@@ -66,7 +66,6 @@ CIRCLES_LEFT = {
     "core/path",
     "core/relay",
     "engine/gateway",
-    "apps/taut",
     "apps/relay",
     "proof/sim",
 }
