@@ -55,7 +55,7 @@ fn wrong_flags_are_named() {
         ("--state", "missing"),
         ("--fast", "no flag `--fast`"),
         ("-x", "no flag `-x`"),
-        ("now", "`now` is one word too many"),
+        ("now", "`now` is not expected here"),
         ("--no-udp-gso=yes", "unexpected"),
     ] {
         match daemon(line) {
